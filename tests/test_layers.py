@@ -14,7 +14,14 @@ ROOT = Path(__file__).parent.parent
 LAYERS: list[set[str]] = [
     {"bigfleet.model"},
     {"bigfleet.kube"},
-    {"bigfleet.api", "bigfleet.observe", "bigfleet.tasks", "bigfleet.gc_pauses", "bigfleet.jit"},
+    {
+        "bigfleet.api",
+        "bigfleet.observe",
+        "bigfleet.tasks",
+        "bigfleet.gc_pauses",
+        "bigfleet.jit",
+        "bigfleet.flags",
+    },
     {"bigfleet.engine"},
     {"bigfleet.ports"},
     {"bigfleet.adapters"},

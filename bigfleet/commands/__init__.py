@@ -1,1 +1,1 @@
-"""Commands for people: each module adds its own parser and says what to run."""
+"""The roles and commands of `bigfleet`; each module adds its own parsers."""

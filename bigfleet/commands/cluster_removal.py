@@ -1,4 +1,4 @@
-"""`bigfleet fleet remove-cluster`: finds the shard that serves a cluster, and orders it there."""
+"""`bigfleet fleet remove-cluster`: removes a cluster through the shard that serves it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from bigfleet.model.errors import BigFleetError, Unavailable, UnknownObject
 
 _CALL_TIMEOUT_SECONDS = 30.0
 _ROLE = "shard"
-# Said by the shard itself, about the cluster.
+# Errors of the request itself, with the shard's message.
 _REFUSALS = {
     grpc.StatusCode.NOT_FOUND: UnknownObject,
     grpc.StatusCode.FAILED_PRECONDITION: BigFleetError,
@@ -30,24 +30,25 @@ _REFUSALS = {
 
 
 async def remove(flags: argparse.Namespace, identity: Identity | None) -> str:
-    """Order it, and say in a sentence what is done or would be.
+    """Request the removal; return a message about what is done or would be.
 
-    BigFleetError in the shard's words if refused, Unavailable when it does not answer.
+    BigFleetError with the shard's message if it rejects the request, Unavailable if it does not
+    respond.
     """
     address = flags.shard[0] if flags.shard else await _serving(flags, identity)
     request = shardadmin_pb2.RemoveClusterRequest(
         cluster_id=flags.cluster, force=flags.force, dry_run=flags.dry_run
     )
     plan = await _call(address, identity, request)
-    if plan.served_at:  # a cluster that nobody served was given to another shard than was asked
+    if plan.served_at:  # an unserved cluster was assigned to another shard
         plan = await _call(plan.served_at, identity, request)
     if plan.served_by:
-        raise Unavailable(f"cluster {flags.cluster} goes to shard {plan.served_by}; ask again")
+        raise Unavailable(f"cluster {flags.cluster} is moving to shard {plan.served_by}; try again")
     return _message(flags.cluster, plan, dry_run=flags.dry_run)
 
 
 async def _serving(flags: argparse.Namespace, identity: Identity | None) -> str:
-    """The address of the shard that serves the cluster; of any that lives if none does."""
+    """The address of the shard that serves the cluster, or of any live shard if none does."""
     async with LeaderClient(flags.coordinator, identity) as client:
         clusters = await client.call(
             "ListClusterAssignments", coordinator_pb2.ListClusterAssignmentsRequest()
@@ -60,7 +61,7 @@ async def _serving(flags: argparse.Namespace, identity: Identity | None) -> str:
         if fits and shard.address:
             return shard.address
     if owner:
-        raise Unavailable(f"cluster {flags.cluster}: the address of its shard {owner} is not known")
+        raise Unavailable(f"cluster {flags.cluster}: the address of its shard {owner} is unknown")
     raise Unavailable("no shard has reported lately; `fleet shards` lists them")
 
 
@@ -74,7 +75,7 @@ async def _call(
             ).RemoveCluster(request, timeout=_CALL_TIMEOUT_SECONDS)
         except grpc.aio.AioRpcError as error:
             if (refusal := _REFUSALS.get(error.code())) is not None:
-                raise refusal(error.details() or "refused without a reason") from None
+                raise refusal(error.details() or "rejected without a reason") from None
             reason = await explain_failure(error, address, identity, _ROLE)
             raise Unavailable(f"shard at {address}: {reason}") from None
     return plan
@@ -82,17 +83,16 @@ async def _call(
 
 def _message(cluster: str, plan: shardadmin_pb2.RemoveClusterResponse, *, dry_run: bool) -> str:
     parts = (
-        f"{count(plan.configured_machines, 'machine')} at work drained without asking "
-        "its operator, "
-        f"{plan.transitioning_machines:,} more on the way there or back, "
-        f"{plan.reserved_machines:,} promised to it "
-        f"free for others once they are idle, {count(plan.needs, 'need')} forgotten"
+        f"{count(plan.configured_machines, 'machine')} in use drained without asking its operator, "
+        f"{plan.transitioning_machines:,} more in transition, "
+        f"{plan.reserved_machines:,} reserved ones released once idle, "
+        f"{count(plan.needs, 'need')} deleted"
     )
     if plan.already_requested:
-        return f"under way: cluster {cluster} is being removed; left: {parts}"
+        return f"in progress: cluster {cluster} is being removed; remaining: {parts}"
     if dry_run:
         return f"would remove cluster {cluster}: {parts}"
     return (
-        f"accepted: cluster {cluster} is being removed: {parts}. Order it again to see what is "
-        "left; once nothing is, the cluster is unknown"
+        f"accepted: cluster {cluster} is being removed: {parts}. Run the command again to see what "
+        "remains; once nothing does, the cluster is unknown"
     )

@@ -1,4 +1,4 @@
-"""`bigfleet conformance`: does a provider keep its contract?"""
+"""`bigfleet conformance`: checks that a provider conforms to the contract."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bigfleet.commands.config_flags import add_config, config_values
 from bigfleet.commands.flags import address, identity_flag, identity_of
 from bigfleet.model.errors import BigFleetError, InvalidInput
 
@@ -24,24 +25,28 @@ if TYPE_CHECKING:
 
 def add(roles: Any) -> None:
     """Add the command to the parser's `roles`."""
-    role = roles.add_parser(
+    roles.add_parser(
         "conformance",
-        help="checks whether a provider keeps its contract",
-        description="Buys, configures, drains and gives back SPECULATIVE machines of type "
-        "ON_DEMAND or SPOT, of which the provider needs two, and says rule by rule what was seen. "
-        "Exit code 0 when no rule was broken. With an identity, use an admin's: it gives orders as "
-        "several shards.",
+        help="check that a provider conforms to the contract",
+        description="Creates, configures, drains and deletes SPECULATIVE machines of type "
+        "ON_DEMAND or SPOT, of which the provider needs two, and reports the result of each check. "
+        "Exit code 0 if the provider conforms. An identity must be an admin's, because the checks "
+        "act as several shards.",
+        fill=_flags,
     )
+
+
+def _flags(role: argparse.ArgumentParser) -> None:
+    from bigfleet.conformance.subject import Bounds
+
     which = role.add_mutually_exclusive_group(required=True)
     which.add_argument("--target", metavar="HOST:PORT", help="the provider to check")
-    which.add_argument(
-        "--builtin", action="store_true", help="BigFleet's own provider, started for the occasion"
-    )
+    which.add_argument("--builtin", action="store_true", help="run against the built-in provider")
     identity_flag(role)
     role.add_argument("--output", choices=("text", "json"), default="text")
-    role.add_argument("--junit", type=Path, metavar="FILE", help="write a report for CI systems")
+    role.add_argument("--junit", type=Path, metavar="FILE", help="write a JUnit report")
     _cluster_flags(role)
-    _bound_flags(role)
+    add_config(role, Bounds)
     role.set_defaults(build=lambda flags: partial(_run, flags))
 
 
@@ -52,50 +57,36 @@ def _cluster_flags(role: argparse.ArgumentParser) -> None:
         type=address,
         default=("127.0.0.1", 0),
         metavar="HOST:PORT",
-        help="where the suite serves the cluster that machines join; they must reach it there "
+        help="where the suite serves the API of the cluster that machines join "
         "(default: any port of 127.0.0.1)",
     )
     role.add_argument(
         "--cluster-kubeconfig",
         type=Path,
         metavar="FILE",
-        help="write access to that cluster here, for hosts that watch their Nodes with one",
+        help="write a kubeconfig of that cluster here, for hosts that watch their Nodes",
     )
     role.add_argument(
         "--bootstrap-blob",
         type=Path,
         metavar="FILE",
-        help="for another cluster: what a machine needs to join it, {machine} for its id; checks "
-        "that need the suite's own cluster are then left out, and said to be",
+        help="bootstrap blob of another cluster, with {machine} in place of the machine's id; "
+        "checks that need the suite's own cluster are skipped",
     )
     role.add_argument(
         "--restart-command",
         metavar="COMMAND",
-        help="kills the provider (kill -9) and starts it again; without it crashes are not checked",
+        help="kills the provider (kill -9) and restarts it; without it, crash checks are skipped",
     )
 
 
-def _bound_flags(role: argparse.ArgumentParser) -> None:
-    for name, default, meaning in (
-        ("answer", 1, "an order must have answered"),
-        ("state", 10, "an order must have led to its state"),
-        ("drain", 30, "a drain must have ended after its grace"),
-    ):
-        role.add_argument(
-            f"--{name}-seconds",
-            type=float,
-            metavar="SECONDS",
-            help=f"by when {meaning} (default: {default})",
-        )
-
-
 async def _run(flags: argparse.Namespace, stop: asyncio.Event) -> None:
-    """Check and print; InvalidInput or Unavailable when it cannot be checked."""
+    """Run the checks and print results; InvalidInput or Unavailable if they cannot run."""
     from bigfleet.conformance import report
     from bigfleet.conformance.suite import run_checks
 
     if flags.junit and not flags.junit.parent.is_dir():
-        raise InvalidInput("--junit", str(flags.junit), "is in no directory that exists")
+        raise InvalidInput("--junit", str(flags.junit), "is not in an existing directory")
     async with _subject(flags) as (target, subject):
         results = []
         async for result in run_checks(subject):
@@ -108,7 +99,7 @@ async def _run(flags: argparse.Namespace, stop: asyncio.Event) -> None:
     if leftover_machines:
         print(report.leftover_line(leftover_machines), file=sys.stderr)
     if stop.is_set():
-        raise BigFleetError(f"interrupted after {len(results)} checks; nothing was judged")
+        raise BigFleetError(f"interrupted after {len(results)} checks; no verdict")
     _report(flags, results, target, leftover_machines)
 
 
@@ -118,7 +109,7 @@ def _report(
     target: str,
     leftover_machines: Mapping[str, str],
 ) -> None:
-    """In the ways that were asked for; BigFleetError when a rule was broken."""
+    """Write the requested reports; BigFleetError if the provider does not conform."""
     from bigfleet.conformance import report
 
     print(
@@ -129,11 +120,11 @@ def _report(
     if flags.junit:
         flags.junit.write_bytes(report.as_junit(results, target))
     if not report.conforms(results):
-        raise BigFleetError(f"the provider at {target} does not keep the contract")
+        raise BigFleetError(f"the provider at {target} does not conform")
 
 
 async def _leftover_machines(subject: Subject) -> Mapping[str, str]:
-    """What checks could not give back; all that they used where the provider does not say."""
+    """Machines that checks could not delete; all that they used if the provider does not list."""
     import grpc.aio
 
     try:
@@ -144,7 +135,7 @@ async def _leftover_machines(subject: Subject) -> Mapping[str, str]:
 
 @asynccontextmanager
 async def _subject(flags: argparse.Namespace) -> AsyncIterator[tuple[str, Subject]]:
-    """What is to be checked, and where it is."""
+    """The provider to check, and its address."""
     from bigfleet.conformance.builtin_provider import running
     from bigfleet.conformance.fake_cluster import FakeCluster
 
@@ -188,7 +179,7 @@ def _cluster(flags: argparse.Namespace, served: Cluster) -> Cluster:
 async def _connected(
     target: str, identity: Identity | None, cluster: Cluster, bounds: Bounds
 ) -> AsyncIterator[Subject]:
-    """The provider at `target`, once it has answered; Unavailable when it does not."""
+    """The provider at `target`, once it has answered; Unavailable if it does not."""
     import grpc.aio
 
     from bigfleet.api import transport
@@ -210,11 +201,11 @@ async def _connected(
 def _bounds(flags: argparse.Namespace) -> Bounds:
     from bigfleet.conformance.subject import Bounds
 
-    given = {name: getattr(flags, f"{name}_seconds") for name in ("answer", "state", "drain")}
-    wrong = {name: value for name, value in given.items() if value is not None and value <= 0}
-    for name, value in wrong.items():
-        raise InvalidInput(f"--{name}-seconds", value, "is not > 0")
-    return Bounds(**{name: value for name, value in given.items() if value is not None})
+    seconds = config_values(Bounds, flags)
+    for name, value in seconds.items():
+        if not value > 0:
+            raise InvalidInput(f"--{name}-seconds", value, "is not > 0")
+    return Bounds(**seconds)
 
 
 async def _shell(command: str) -> None:

@@ -1,4 +1,4 @@
-"""`bigfleet fedhpa`: what a federated HPA does, and how a cluster becomes a member."""
+"""`bigfleet fedhpa`: runs the federation, shows federated HPAs, and adds member clusters."""
 
 from __future__ import annotations
 
@@ -9,21 +9,25 @@ from pathlib import Path
 from typing import Any
 
 from bigfleet.commands.flags import kubeconfig_flag
+from bigfleet.commands.roles import FEDHPA_RUN, add_role
 
 
 def add(roles: Any) -> None:
     """Add the command to the parser's `roles`."""
-    about = roles.add_parser("fedhpa", help="shows federated HPAs, and makes clusters members")
+    about = roles.add_parser(
+        "fedhpa", help="run federated HPAs, show them, and add member clusters"
+    )
     actions = about.add_subparsers(dest="action", required=True, metavar="ACTION")
-    _status(actions.add_parser("status", help="min, max, current and desired in each cluster"))
-    _install(actions.add_parser("install", help="makes an API server the federation's own"))
-    _join(actions.add_parser("join", help="makes a cluster a member, or one again"))
+    add_role(actions, FEDHPA_RUN)
+    _status(actions.add_parser("status", help="show min, max, current and desired per cluster"))
+    _install(actions.add_parser("install", help="install CRDs and RBAC into the host cluster"))
+    _join(actions.add_parser("join", help="add a member cluster or renew its kubeconfig"))
 
 
 def _status(action: argparse.ArgumentParser) -> None:
     kubeconfig_flag(action)
     action.add_argument("name", nargs="?", default="", metavar="NAMESPACE[/NAME]")
-    action.add_argument("--json", action="store_true", help="all there is, for programs")
+    action.add_argument("--json", action="store_true", help="the complete objects as JSON")
     action.set_defaults(build=lambda flags: partial(_show, flags))
 
 
@@ -34,10 +38,14 @@ def _install(action: argparse.ArgumentParser) -> None:
 
 def _join(action: argparse.ArgumentParser) -> None:
     kubeconfig_flag(action)
-    action.add_argument("name", help="what the federation calls the cluster")
+    action.add_argument("name", help="name of the member cluster")
     action.add_argument("--member", type=Path, required=True, metavar="KUBECONFIG")
     action.add_argument(
-        "--label", action="append", default=[], metavar="KEY=VALUE", help="may be repeated"
+        "--label",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="a label of the member; repeatable",
     )
     action.set_defaults(build=lambda flags: partial(_make_member, flags))
 

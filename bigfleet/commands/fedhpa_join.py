@@ -1,4 +1,4 @@
-"""What `bigfleet fedhpa join` does: keeps a member's kubeconfig, and says what will not work."""
+"""`bigfleet fedhpa join`: stores a member's kubeconfig and reports what will not work with it."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ class _Review(msgspec.Struct):
 
 
 async def join(kubeconfig: Path | None, name: str, member: Path, labels: Sequence[str]) -> str:
-    """Keep the member's kubeconfig as a Secret, and say so, with what is wrong with it already.
+    """Store the member's kubeconfig as a Secret; return a message with any warnings about it.
 
-    InvalidInput when the federation would reject it.
+    InvalidInput if the federation would reject it.
     """
     text = complete(member)
     access = parse_access(text, f"--member {member}")
@@ -64,16 +64,16 @@ async def join(kubeconfig: Path | None, name: str, member: Path, labels: Sequenc
 
 
 async def _warnings(access: InlineAccess) -> list[str]:
-    """A member may be down now, or reached from elsewhere only; so it is a member all the same."""
+    """Warnings only: a member may be down now, or not reachable from this machine."""
     try:
         async with KubeClient.with_access(access) as client:
             answer = await client.create(_REVIEWS, _MAY_SCALE)
     except (*CONNECTION_ERRORS, ApiError) as error:
-        return [f"but {access.server} does not take its kubeconfig from here: {error!s}"]
+        return [f"warning: {access.server} does not accept the kubeconfig from here: {error!s}"]
     if msgspec.json.decode(answer, type=_Review).status.allowed:
         return []
     return [
-        f"but its user may not scale there: apply bigfleet/api/fedhpa/rbac/member.yaml to "
+        f"warning: its user may not scale there; apply bigfleet/api/fedhpa/rbac/member.yaml to "
         f"{access.server}"
     ]
 
@@ -86,9 +86,9 @@ def _label(text: str) -> tuple[str, str]:
 
 
 def complete(path: Path) -> str:
-    """The kubeconfig's current context alone, with all files that it names put into it.
+    """The kubeconfig's current context alone, with the files that it names inlined.
 
-    Certificates, keys and tokens become part of the text; a command that fetches a token cannot.
+    InvalidInput for a user whose token comes from a command: that cannot be inlined.
     """
     what = f"--member {path}"
     try:
@@ -111,7 +111,7 @@ def complete(path: Path) -> str:
 
 def _inline_files(part: dict[str, Any], folder: Path) -> None:
     if "exec" in part:
-        hint = "has a user with a command; give it a token or a certificate"
+        hint = "has a user with an exec command; use a token or a certificate"
         raise InvalidInput("--member", str(folder), hint)
     try:
         for key in ("certificate-authority", "client-certificate", "client-key"):
@@ -120,5 +120,5 @@ def _inline_files(part: dict[str, Any], folder: Path) -> None:
         if file := part.pop("tokenFile", None):
             part["token"] = (folder / file).read_text().strip()
     except OSError as error:
-        hint = "is named by the kubeconfig and cannot be read"
+        hint = "is referenced by the kubeconfig and cannot be read"
         raise InvalidInput("--member", str(error.filename), hint) from None

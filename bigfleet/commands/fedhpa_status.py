@@ -1,4 +1,4 @@
-"""What `bigfleet fedhpa` does once its flags are read."""
+"""`bigfleet fedhpa status` and `install`."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class _Autoscalers(msgspec.Struct):
 async def status(kubeconfig: Path | None, name: str, as_json: bool) -> str:
     """The federated HPAs called NAMESPACE[/NAME], all for "", as text or as their JSON.
 
-    UnknownObject when there is none, Unavailable when the API server does not answer.
+    UnknownObject if there is none, Unavailable if the API server does not answer.
     """
     namespace, _, short = name.partition("/")
     where = f"/namespaces/{namespace}" if namespace else ""
@@ -58,26 +58,26 @@ async def _ask(client: KubeClient, path: str, query: dict[str, str]) -> bytes:
     except ApiError as error:
         if error.status == NOT_FOUND:
             hint = "run `bigfleet fedhpa install` with its administrator's kubeconfig"
-            raise UnknownObject(f"{client.server} knows no federated HPAs; {hint}") from None
+            raise UnknownObject(f"{client.server} has no CRDs of federated HPAs; {hint}") from None
         raise BigFleetError(f"{client.server}: {error}") from None
     except CONNECTION_ERRORS as error:
         raise Unavailable(f"{client.server}: {str(error) or repr(error)}") from None
 
 
 def lines(autoscaler: Autoscaler, now: float) -> Iterator[str]:
-    """What a person wants to know of one federated HPA, on 80 columns; `now` as in `time.time`."""
+    """One federated HPA on 80 columns; `now` as in `time.time`."""
     metadata, spec, found = autoscaler.metadata, autoscaler.spec, autoscaler.status
     ref = spec.scale_target_ref
     yield from _wrapped(
         f"{metadata.namespace}/{metadata.name} scales {ref.kind} {ref.name} "
         f"between {spec.min_replicas} and {spec.max_replicas}: "
-        f"{found.current_replicas or 0} run, {found.desired_replicas or 0} are desired",
+        f"{found.current_replicas or 0} current, {found.desired_replicas or 0} desired",
         "",
     )
     for line in aligned(_COLUMNS, [_row(each, now) for each in found.clusters]):
         yield f"  {line}"
     if metadata.deletion_timestamp:
-        yield "  It is being deleted, and goes once its HPAs are gone from all clusters."
+        yield "  It is being deleted: its HPAs are removed from all clusters first."
     for sentence in _problems(found.conditions):
         yield from _wrapped(sentence, "  ")
     for each in found.clusters:
@@ -119,7 +119,7 @@ def _row(line: ClusterStatus, now: float) -> tuple[str, ...]:
 
 
 async def make_host(kubeconfig: Path | None) -> str:
-    """Put the federated kinds and the federation's rights into an API server."""
+    """Install the federated CRDs and the federation's RBAC into an API server."""
     async with await connect(kubeconfig) as client:
         await install_fedhpa(client)
-        return f"{client.server} can hold federated objects; now join members"
+        return f"installed into {client.server}; now join members"

@@ -1,4 +1,4 @@
-"""Questions to the coordinator's leader, its answers, and the changes that people order."""
+"""Queries and changes sent to the coordinator's leader."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _LISTS_OF_VIEW: Mapping[str, Sequence[str]] = {
 
 
 async def view(replicas: Sequence[str], identity: Identity | None, action: str, output: str) -> str:
-    """What `bigfleet fleet ACTION` prints. Unavailable when no replica leads."""
+    """What `bigfleet fleet ACTION` prints. Unavailable if no replica leads."""
     async with LeaderClient(replicas, identity) as client:
         lists = {}
         for name in _LISTS_OF_VIEW[action]:
@@ -51,7 +51,7 @@ async def view(replicas: Sequence[str], identity: Identity | None, action: str, 
 
 
 def _rows(answer: Message) -> list[Any]:
-    """Every list has one field, its rows; an empty list has none set."""
+    """The rows of a list response, which has one repeated field."""
     return [row for _, rows in answer.ListFields() for row in rows]
 
 
@@ -80,7 +80,7 @@ def _text(action: str, client: LeaderClient, lists: Mapping[str, Sequence[Any]])
 async def change(
     replicas: Sequence[str], identity: Identity | None, action: str, flags: argparse.Namespace
 ) -> str:
-    """Order it and say what was accepted. BigFleetError in the coordinator's words if refused."""
+    """Request a change; return what was accepted. BigFleetError with the coordinator's message."""
     method, request, message = _CHANGES[action](flags)
     async with LeaderClient(replicas, identity) as client:
         await client.call(method, request)
@@ -91,7 +91,7 @@ def _assign(flags: argparse.Namespace) -> tuple[str, Message, str]:
     key, value = _domain(flags.domain)
     request = wire.AssignDomainRequest(topology_key=key, topology_value=value, shard_id=flags.shard)
     message = (
-        f"accepted: {flags.domain} goes to {flags.shard} once its present shard has released it"
+        f"accepted: {flags.domain} moves to {flags.shard} once its current shard has released it"
     )
     return "AssignDomain", request, message
 
@@ -99,14 +99,14 @@ def _assign(flags: argparse.Namespace) -> tuple[str, Message, str]:
 def _unassign(flags: argparse.Namespace) -> tuple[str, Message, str]:
     key, value = _domain(flags.domain)
     request = wire.UnassignDomainRequest(topology_key=key, topology_value=value)
-    message = f"accepted: {flags.domain} is being released; the shard with the least gets it next"
+    message = f"accepted: {flags.domain} is being released; the smallest shard gets it next"
     return "UnassignDomain", request, message
 
 
 def _remove(flags: argparse.Namespace) -> tuple[str, Message, str]:
     message = (
-        f"accepted: {flags.shard} goes; `fleet shards` lists it until it has released all. If it "
-        "died just now and shows as silent, remove it again"
+        f"accepted: {flags.shard} is leaving; `fleet shards` lists it until it has released all. "
+        "If it has just died and is listed as silent, remove it again"
     )
     return "RemoveShard", wire.RemoveShardRequest(shard_id=flags.shard), message
 
@@ -121,15 +121,13 @@ def _quota(flags: argparse.Namespace) -> tuple[str, Message, str]:
     quota = wire.QuotaAllocation(
         provider=flags.provider, region=flags.region, per_shard=machines_by_shard
     )
-    message = (
-        f"accepted: at most {sum(machines_by_shard.values()):,} machines of {flags.provider} there"
-    )
+    message = f"accepted: at most {sum(machines_by_shard.values()):,} machines of {flags.provider}"
     return "SetQuota", wire.SetQuotaRequest(quota=quota), message
 
 
 def _remove_replica(flags: argparse.Namespace) -> tuple[str, Message, str]:
     request = wire.LeaveRaftClusterRequest(node_id=flags.replica)
-    return "LeaveRaftCluster", request, f"replica {flags.replica} is out; stop its process"
+    return "LeaveRaftCluster", request, f"replica {flags.replica} is removed; stop its process"
 
 
 _CHANGES: Mapping[str, Callable[[argparse.Namespace], tuple[str, Message, str]]] = {
@@ -149,7 +147,7 @@ def _domain(text: str) -> tuple[str, str]:
 
 
 async def save(replicas: Sequence[str], identity: Identity | None, file: Path) -> str:
-    """Write a snapshot; the file appears only when it is whole."""
+    """Save a snapshot; the file is written atomically."""
     async with LeaderClient(replicas, identity, call_seconds=60.0) as client:
         messages = await client.call("SnapshotSave", wire.SnapshotSaveRequest())
     try:

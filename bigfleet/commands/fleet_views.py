@@ -1,4 +1,4 @@
-"""What the coordinator knows, as lines for people. Pure: messages and the time in, lines out."""
+"""The coordinator's lists as text. Pure."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from bigfleet.api.v1alpha1 import coordinator_pb2 as wire
 from bigfleet.commands.tables import ago, count, table
 
-# Several missed reports, at the two seconds between them.
+# Several missed reports, which are sent every two seconds.
 _SILENT_SECONDS = 10.0
 _UNNAMED = "(none)"
 
 
 def state_of(shard: wire.ShardRegistryEntry) -> str:
-    """In a word or two."""
+    """The shard's state: unknown, silent, leaving or live."""
     if not shard.last_heartbeat_unix_ns:
         return "unknown"
     if shard.seconds_since_report > _SILENT_SECONDS:
@@ -25,7 +25,7 @@ def state_of(shard: wire.ShardRegistryEntry) -> str:
 
 @dataclass(frozen=True)
 class Lists:
-    """What the coordinator lists, by its kind."""
+    """The coordinator's lists."""
 
     shards: Sequence[wire.ShardRegistryEntry]
     reports: Sequence[wire.ShardReportSnapshot]
@@ -82,7 +82,7 @@ def domains(entries: Sequence[wire.DomainAssignment]) -> list[str]:
 
 
 def out_of_domain_machines(reports: Sequence[wire.ShardReportSnapshot]) -> list[str]:
-    """One line for each machine that is drained by another shard than acts on its domain."""
+    """One line for each machine in use whose shard does not own its domain."""
     rows = [
         (each.machine_id, each.cluster_id, report.shard_id, each.topology_value or _UNNAMED)
         for report in reports
@@ -90,7 +90,7 @@ def out_of_domain_machines(reports: Sequence[wire.ShardReportSnapshot]) -> list[
     ]
     omitted = sum(report.out_of_domain_omitted for report in reports)
     lines = table(("MACHINE", "CLUSTER", "SHARD", "DOMAIN"), rows)
-    return [*lines, *([f"and {omitted:,} more that did not fit into reports"] * bool(omitted))]
+    return [*lines, *([f"and {omitted:,} more, omitted from reports"] * bool(omitted))]
 
 
 def clusters(
@@ -116,7 +116,7 @@ def clusters(
 
 
 def quotas(entries: Sequence[wire.QuotaAllocation]) -> list[str]:
-    """One line for each shard's part; shards that are not named may buy nothing there."""
+    """One line for each shard's share; shards without one may purchase nothing."""
     rows = [
         (entry.provider, entry.region or _UNNAMED, shard, machines)
         for entry in entries
@@ -132,7 +132,7 @@ def providers(entries: Sequence[wire.ProviderEntry]) -> list[str]:
 
 
 def shortfalls(reports: Sequence[wire.ShardReportSnapshot]) -> list[str]:
-    """The oldest and most important first; why each exists stands below it."""
+    """By priority, then age; each with its reason below it."""
     found = [(report.shard_id, each) for report in reports for each in report.shortfalls]
     found.sort(key=lambda pair: (-pair[1].priority, -pair[1].age_cycles, pair[0]))
     rows = [
@@ -158,7 +158,7 @@ def shortfalls(reports: Sequence[wire.ShardReportSnapshot]) -> list[str]:
     return [
         first,
         *report_lines,
-        *([f"and {omitted:,} more that did not fit into reports"] * bool(omitted)),
+        *([f"and {omitted:,} more, omitted from reports"] * bool(omitted)),
     ]
 
 
@@ -167,7 +167,7 @@ def _amounts(each: wire.Shortfall) -> str:
 
 
 def status(leader: str, term: int, lists: Lists) -> list[str]:
-    """The fleet on one screen; trouble comes last, one line each."""
+    """The fleet on one screen; warnings come last."""
     states = Counter(state_of(entry) for entry in lists.shards)
     machines = sum(report.summary.total_machines for report in lists.reports)
     free = sum(report.summary.free_machines for report in lists.reports)
@@ -181,7 +181,7 @@ def status(leader: str, term: int, lists: Lists) -> list[str]:
     lines = [
         f"coordinator  {leader} leads in term {term}",
         f"shards       {count(len(lists.shards), 'shard')}{_parts(states)}",
-        f"machines     {machines:,}, of which {free:,} free"
+        f"machines     {machines:,}, {free:,} of them free"
         + (
             f"; {out_of_domain_machines:,} in domains of other shards"
             if out_of_domain_machines
@@ -208,7 +208,7 @@ def _oldest(shortfalls_found: Sequence[wire.Shortfall]) -> str:
 
 
 def _splits(reports: Sequence[wire.ShardReportSnapshot]) -> Iterator[str]:
-    """Where needs may wait for ever, because no shard has a whole domain that they want."""
+    """Warnings about needs that may wait forever because no shard owns the whole domain."""
     shards: defaultdict[str, set[str]] = defaultdict(set)
     values: defaultdict[str, set[str]] = defaultdict(set)
     for report in reports:
@@ -218,9 +218,9 @@ def _splits(reports: Sequence[wire.ShardReportSnapshot]) -> Iterator[str]:
     for key, asking in sorted(shards.items()):
         named = sorted(values[key])
         more = f" and {len(named) - 3} more" if len(named) > 3 else ""
-        yield f"warning      {', '.join(named[:3])}{more} ({key}): split over shards"
-        yield f"             and wanted whole by needs of {', '.join(sorted(asking))}, which may"
-        yield "             wait for ever; bring its domains to one shard"
+        yield f"warning      {', '.join(named[:3])}{more} ({key}): split across shards;"
+        yield f"             needs of {', '.join(sorted(asking))} that require it whole may wait"
+        yield "             forever; assign its domains to one shard"
 
 
 def _warnings(entries: Sequence[wire.ShardRegistryEntry]) -> Iterator[str]:
@@ -237,4 +237,4 @@ def _warnings(entries: Sequence[wire.ShardRegistryEntry]) -> Iterator[str]:
             case _:
                 continue
         if entry.leaving:
-            yield f"             it was to leave: if it is dead, `fleet remove-shard {shard}` again"
+            yield f"             it was leaving; if it is dead, `fleet remove-shard {shard}` again"

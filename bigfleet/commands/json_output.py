@@ -1,4 +1,4 @@
-"""Messages as data for programs."""
+"""Messages as JSON."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from google.protobuf.message import Message
 
 
 def to_json_dict(message: Message) -> dict[str, Any]:
-    """All fields under the wire's names, in one order whenever it is asked: protobuf's maps have
-    none. Also those that are 0, "" or empty: a program that reads `free_machines` must find it on a
-    full fleet too.
+    """All fields under their wire names, sorted, because protobuf maps have no order. Zero and
+    empty values are included: a program that reads `free_machines` finds it on a full fleet too.
     """
     return _ordered(
         MessageToDict(

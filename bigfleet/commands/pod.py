@@ -1,4 +1,4 @@
-"""What a cluster says about one pod: where it is, and what its CapacityRequest asks for."""
+"""One pod's state in its cluster: its Node and its CapacityRequest."""
 
 from __future__ import annotations
 
@@ -56,11 +56,11 @@ class _Requests(msgspec.Struct):
 
 @dataclass(frozen=True)
 class PodFacts:
-    """`node` is "" until the pod is bound. `need` is (profile fingerprint, group) of what it asks
-    for, None without a usable CapacityRequest; then `problem` says why. `acknowledged` once the
-    shard is known to have heard of it. `gang_members` is how many its gang will have, "" where that
-    is not said. `short` is why machines are missing for it, "" if it is not known that any are.
-    `additional` machines were asked for because it could not be scheduled though none were missing.
+    """`node` is "" until the pod is bound. `need` is its need's (profile fingerprint, group), None
+    without a valid CapacityRequest; `problem` then says why. `acknowledged`: the shard has received
+    the request. `gang_members` is the size of its gang, "" if unspecified. `short` is why machines
+    are short for it, "" if they are not known to be. `additional` machines were requested because
+    the pod could not be scheduled although none were short.
     """
 
     name: str
@@ -74,15 +74,15 @@ class PodFacts:
     additional: int = 0
 
     def as_dict(self) -> dict[str, Any]:
-        """As JSON knows it."""
+        """As JSON data."""
         return asdict(self)
 
 
 async def read_pod(kubeconfig: Path | None, namespace: str, name: str) -> PodFacts:
     """The pod as its cluster shows it.
 
-    UnknownObject when there is no such pod, Unavailable when the cluster refuses or does not
-    answer, InvalidInput without access to it.
+    UnknownObject if there is no such pod, Unavailable if the cluster rejects the request or does
+    not respond, InvalidInput without access to it.
     """
     async with await connect(kubeconfig) as client:
         try:
@@ -123,9 +123,12 @@ def _short(request: _Request) -> str:
 
 def _need(namespace: str, found: list[_Request]) -> tuple[tuple[str, str] | None, str]:
     if not found:
-        return None, "it has no CapacityRequest: does the pod controller run, and see it?"
+        return (
+            None,
+            "it has no CapacityRequest; check that the pod controller is running",
+        )
     try:
         demand = demand_of(namespace, found[0].spec)
     except InvalidInput as error:
-        return None, f"its CapacityRequest makes no sense, so nobody counts it: {error}"
+        return None, f"its CapacityRequest is invalid and ignored: {error}"
     return (demand.profile.fingerprint, demand.group), ""

@@ -1,4 +1,4 @@
-"""Questions to a live shard, and its answers."""
+"""Queries to a live shard."""
 
 from __future__ import annotations
 
@@ -29,28 +29,28 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Answer:
-    """One answer, for people and for programs."""
+    """A response as text and as JSON."""
 
     lines: Sequence[str]
     data: Mapping[str, Any]
 
     def as_text(self) -> str:
-        """Sentences, one a line."""
+        """The lines."""
         return "\n".join(self.lines)
 
     def as_json(self) -> str:
-        """All that was said, in the wire's names."""
+        """The complete response under its wire names."""
         return json.dumps(self.data, indent=2)
 
 
 class ShardReadClient:
-    """The shard at `address`; every failure becomes a sentence."""
+    """A client of the shard at `address`; failures become BigFleetErrors with a message."""
 
     def __init__(self, address: str, stub: Any, identity: Identity | None) -> None:
         self.address, self._stub, self._identity = address, stub, identity
 
     async def needs(self, cluster: str, profile: str, group: str) -> list[wire.NeedView]:
-        """The needs that meet all restrictions; "" restricts nothing."""
+        """The needs that match all arguments; "" matches all."""
 
         async def read() -> list[wire.NeedView]:
             request = wire.InspectNeedsRequest(
@@ -62,7 +62,7 @@ class ShardReadClient:
         return await self._answer(read)
 
     async def machine(self, machine_id: str) -> wire.MachineView:
-        """One machine; UnknownObject when the shard does not have it."""
+        """One machine; UnknownObject if the shard does not have it."""
 
         async def read() -> wire.MachineView:
             request = wire.InspectMachineRequest(machine_id=machine_id)
@@ -74,7 +74,7 @@ class ShardReadClient:
         return await self._answer(read)
 
     async def ceilings(self, cluster: str) -> list[wire.CeilingView]:
-        """The ceilings of one cluster, of all for ""."""
+        """The ceilings of one cluster, or of all for ""."""
 
         async def read() -> list[wire.CeilingView]:
             request = wire.InspectCeilingsRequest(cluster_id=cluster)
@@ -97,16 +97,16 @@ Query = Callable[[ShardReadClient], Awaitable[Answer]]
 
 
 async def ask(address: str, query: Query, identity: Identity | None = None) -> Answer:
-    """The answer of the shard at `address`, asked as `identity`.
+    """The response of the shard at `address` to `query`.
 
-    Unavailable when it gives none, UnknownObject when it does not know what is asked about.
+    Unavailable if it does not respond, UnknownObject if it does not know the object.
     """
     async with transport.channel(address, identity, _ROLE) as channel:
         return await query(ShardReadClient(address, ShardReadStub(channel), identity))
 
 
 def machine_query(machine_id: str) -> Query:
-    """What a machine is for, and what happened to it."""
+    """A machine's purpose and history."""
 
     async def run(shard: ShardReadClient) -> Answer:
         view = await shard.machine(machine_id)
@@ -116,12 +116,12 @@ def machine_query(machine_id: str) -> Query:
 
 
 def ceilings_query(cluster: str) -> Query:
-    """What ceilings hold back from `cluster`, or from any for ""."""
+    """What ceilings withhold from `cluster`, or from any for ""."""
 
     async def run(shard: ShardReadClient) -> Answer:
         views = await shard.ceilings(cluster)
         if cluster and not views:
-            why = "has no ceiling there, or has never said what it needs"
+            why = "has no ceiling there or has never reported demand"
             raise UnknownObject(f"the shard at {shard.address}: cluster {cluster} {why}")
         lines = shard_text.ceilings(views, cluster)
         return Answer(lines, {"ceilings": [to_json_dict(view) for view in views]})
@@ -130,14 +130,14 @@ def ceilings_query(cluster: str) -> Query:
 
 
 def need_query(name: str) -> Query:
-    """What the needs called CLUSTER[/PROFILE[/GROUP]] got and lack."""
+    """What the needs CLUSTER[/PROFILE[/GROUP]] have and lack."""
     cluster, _, rest = name.partition("/")
     profile, _, group = rest.partition("/")
 
     async def run(shard: ShardReadClient) -> Answer:
         views = await shard.needs(cluster, profile, group)
         if not views:
-            raise UnknownObject(f"the shard at {shard.address} knows no need {name}")
+            raise UnknownObject(f"the shard at {shard.address} has no need {name}")
         lines = [line for view in views for line in (*shard_text.need(view), "")]
         return Answer(lines[:-1], {"needs": [to_json_dict(view) for view in views]})
 
@@ -145,7 +145,7 @@ def need_query(name: str) -> Query:
 
 
 def pod_query(name: str, kubeconfig: Path | None, cluster: str) -> Query:
-    """Where the pod NAMESPACE/NAME is, and what became of what it asks for."""
+    """The state of the pod NAMESPACE/NAME and of its need."""
     namespace, slash, short_name = name.partition("/")
     if not (namespace and slash and short_name):
         raise InvalidInput("--pod", name, "is not NAMESPACE/NAME")
@@ -160,7 +160,7 @@ def pod_query(name: str, kubeconfig: Path | None, cluster: str) -> Query:
 
 
 def query_behind_pod(facts: PodFacts, cluster: str) -> Query:
-    """The machine that a pod runs on, or what became of the need that it belongs to."""
+    """The machine that a pod runs on, or its need."""
 
     async def run(shard: ShardReadClient) -> Answer:
         if facts.node:
@@ -177,13 +177,15 @@ async def _machine_of_pod(shard: ShardReadClient, node: str) -> Answer:
     try:
         return await machine_query(node)(shard)
     except UnknownObject:
-        return Answer([f"Its node {node} is no machine of this shard."], {})
+        return Answer([f"Its Node {node} is not a machine of this shard."], {})
 
 
 async def _cluster_with_need(shard: ShardReadClient, profile: str, group: str) -> str:
-    """The one cluster with such a need, "" when there is none."""
+    """The one cluster with such a need, "" if there is none."""
     views = await shard.needs("", profile, group)
     clusters = sorted({view.cluster_id for view in views})
     if len(clusters) > 1:
-        raise BigFleetError(f"{', '.join(clusters)} all have such a need; say which with --cluster")
+        raise BigFleetError(
+            f"{', '.join(clusters)} all have such a need; choose one with --cluster"
+        )
     return "".join(clusters)

@@ -1,4 +1,4 @@
-"""A shard's answers in plain sentences. Pure."""
+"""A shard's responses as sentences. Pure."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from bigfleet.api import need_codec
 from bigfleet.api.v1alpha1 import capacity_pb2, provider_pb2
 from bigfleet.api.v1alpha1 import shardread_pb2 as wire
 from bigfleet.commands.pod import PodFacts
+from bigfleet.commands.tables import count
 from bigfleet.model import resources
 from bigfleet.model.need import ADDITIONAL_GROUP, FOLDED_GROUP_PREFIX
 
@@ -17,38 +18,40 @@ _NAMED_NEEDS = 10
 
 
 def ceilings(views: Sequence[wire.CeilingView], cluster: str) -> list[str]:
-    """The clusters for which a ceiling holds something back, and how many others there are; of one
-    `cluster` that is asked for all is said.
+    """The clusters from which a ceiling withholds something, and the number of others; for one
+    `cluster`, all about it.
     """
     shown = [view for view in views if cluster or view.waiting_needs or view.capped_needs]
     lines = [line for view in shown for line in _ceiling(view)]
     if others := len(views) - len(shown):
-        what = "cluster with a ceiling is" if others == 1 else "clusters with ceilings are"
-        lines.append(f"{others} {'other ' if shown else ''}{what} beneath it.")
+        what = (
+            "cluster is below its ceiling" if others == 1 else "clusters are below their ceilings"
+        )
+        lines.append(f"{others} {'other ' if shown else ''}{what}.")
     return lines or ["No cluster that this shard serves has a ceiling."]
 
 
 def _ceiling(view: wire.CeilingView) -> Iterator[str]:
     yield f"Cluster {view.cluster_id}:"
     if view.HasField("machine_ceiling"):
-        yield f"  It has {view.machines} of at most {_count(view.machine_ceiling, 'machine')}."
+        yield f"  It has {view.machines} of at most {count(view.machine_ceiling, 'machine')}."
     if view.HasField("dollars_per_hour_ceiling"):
         spent, most = view.dollars_per_hour, view.dollars_per_hour_ceiling
-        yield f"  It has machines for ${spent:.2f} of at most ${most:.2f} an hour."
+        yield f"  Its machines cost ${spent:.2f} of at most ${most:.2f} an hour."
     if view.HasField("priority_ceiling"):
         lowered = f"{view.capped_needs} of its needs" if view.capped_needs else "none of its needs"
-        yield f"  Its priorities count as {view.priority_ceiling} at most; {lowered} ask for more."
+        yield f"  Its priorities are capped at {view.priority_ceiling}; {lowered} request more."
     if not view.waiting_needs:
         return
-    pods = _count(view.waiting_pods, "pod")
-    yield f"  {_count(view.waiting_needs, 'need')} with {pods} wait for it:"
+    pods = count(view.waiting_pods, "pod")
+    yield f"  {count(view.waiting_needs, 'need')} with {pods} short of machines because of it:"
     for each in view.waiting[:_NAMED_NEEDS]:
         key = each.need
         group = f"/{key.group}" if key.group else ""
         name = f"{key.cluster_id}/{key.profile_fingerprint}{group}"
-        yield f"    {_count(each.pods, 'pod')} of need {name}, priority {key.priority}"
+        yield f"    {count(each.pods, 'pod')} of need {name}, priority {key.priority}"
     if (more := view.waiting_needs - _NAMED_NEEDS) > 0:
-        yield f"    and {_count(more, 'need')} more"
+        yield f"    and {count(more, 'need')} more"
 
 
 _NANOS = 1_000_000_000
@@ -57,9 +60,9 @@ _SAME = capacity_pb2.NodeSelectorRequirement.SAME
 
 
 def pod(facts: PodFacts) -> list[str]:
-    """Where a pod is, and whether anybody knows what it asks for."""
+    """A pod's state and its request's."""
     where = f"bound to node {facts.node}" if facts.node else "not bound to a node"
-    lines = [f"Pod {facts.name} is {facts.phase or 'of no phase yet'}, {where}."]
+    lines = [f"Pod {facts.name} is {facts.phase or 'without a phase'}, {where}."]
     if facts.problem:
         lines.append(f"{facts.problem[0].upper()}{facts.problem[1:]}.")
     elif facts.need:
@@ -67,24 +70,24 @@ def pod(facts: PodFacts) -> list[str]:
         lines.append(f"Its CapacityRequest {acknowledged}; its profile is {facts.need[0]}.")
         if facts.gang_members and not facts.acknowledged:
             lines.append(
-                f"Its gang has {facts.gang_members} members, and is told to BigFleet once all of "
-                "them have a CapacityRequest, or half a minute after the last one came."
+                f"Its gang has {facts.gang_members} members and is reported once all of them have "
+                "a CapacityRequest, or half a minute after the last one was created."
             )
     if facts.short and not facts.node:
-        lines.append(f"Machines are missing for it: {facts.short}")
+        lines.append(f"Machines are short for it: {facts.short}")
     if facts.additional and not facts.node:
         lines.append(
-            "kube-scheduler finds no place for it although no machine is missing; so "
-            f"{facts.additional} beyond those that are there have been asked for."
+            "kube-scheduler cannot schedule it although no machine is short; "
+            f"{count(facts.additional, 'additional machine')} requested."
         )
     return lines
 
 
 def need(view: wire.NeedView) -> list[str]:
-    """What a need asks for, what could serve it, what it got at what cost, and what it lacks."""
+    """A need, its matching supply, its machines with their cost, and its shortfall."""
     return [
-        f"Need {view.cluster_id}/{view.profile_fingerprint}, {_priority(view)}, asks "
-        f"for {_amounts(view.need.aggregate_resources)}{_unit(view)}.",
+        f"Need {view.cluster_id}/{view.profile_fingerprint}, {_priority(view)}, requests "
+        f"{_amounts(view.need.aggregate_resources)}{_unit(view)}.",
         *_shape(view),
         *_matched(view),
         *_chosen(view),
@@ -96,7 +99,7 @@ def _priority(view: wire.NeedView) -> str:
     claimed, served = view.need.priority, view.served_priority
     if not view.HasField("served_priority") or served == claimed:
         return f"priority {claimed}"
-    return f"priority {claimed} (which counts as {served}, the ceiling of its cluster)"
+    return f"priority {claimed} (capped at {served} by its cluster's ceiling)"
 
 
 def _unit(view: wire.NeedView) -> str:
@@ -104,45 +107,45 @@ def _unit(view: wire.NeedView) -> str:
     pods, sizes = sum(counts), len(counts)
     if not sizes:
         return ""
-    return f" for {_count(pods, 'pod')} of {_count(sizes, 'size')}"
+    return f" for {count(pods, 'pod')} of {count(sizes, 'size')}"
 
 
 def _shape(view: wire.NeedView) -> Iterator[str]:
     if view.need.group.startswith(FOLDED_GROUP_PREFIX):
-        yield "  It stands for gangs each of which fits on one machine; a pod is a whole gang here."
+        yield "  It folds gangs that fit on one machine each; a pod here is a whole gang."
     elif view.need.group == ADDITIONAL_GROUP:
-        yield "  It is of pods that kube-scheduler cannot place though no machine is missing; only"
-        yield "  machines beyond those of other needs count for it, and nobody is evicted for it."
+        yield "  Its pods cannot be scheduled although no machine is short. Only machines beyond"
+        yield "  those of other needs count for it, and no pods are preempted for it."
     elif any(r.operator == _SAME for r in view.need.requirements):
         yield f"  It is the gang {view.need.group}."
     elif view.need.group:
-        yield f"  Its pods spread over domains, or keep away from each other: {view.need.group}."
+        yield f"  Its pods have spread or anti-affinity constraints: {view.need.group}."
     for key in view.need.anti_affinity_keys:
         yield f"  At most one of its pods runs in each domain of {key}."
     for term in view.need.spread:
         if term.when_unsatisfiable == capacity_pb2.TopologySpread.DO_NOT_SCHEDULE:
-            yield f"  It spreads over {term.topology_key}, skew at most {term.max_skew}."
+            yield f"  It spreads over {term.topology_key} with a skew of at most {term.max_skew}."
 
 
 def _matched(view: wire.NeedView) -> Iterator[str]:
     for each in view.by_requirement:
         yield f"  {each.requirement}: {each.machines} machines."
     supply, usable = view.matching_supply, view.usable_supply
-    yield f"  Meeting all of it: {_supply(supply)}; large enough for a pod: {_supply(usable)}."
+    yield f"  Matching: {_supply(supply)}; of these large enough for a pod: {_supply(usable)}."
 
 
 def _supply(supply: wire.MatchingSupply) -> str:
     counts = (
-        (supply.configured, "at work"),
+        (supply.configured, "in use"),
         (supply.idle, "idle"),
-        (supply.speculative, "to be bought"),
+        (supply.speculative, "purchasable"),
     )
-    return ", ".join(f"{count} {what}" for count, what in counts if count) or "none"
+    return ", ".join(f"{number} {what}" for number, what in counts if number) or "none"
 
 
 def _chosen(view: wire.NeedView) -> Iterator[str]:
     if not view.counted:
-        yield "  It has no machine."
+        yield "  It has no machines."
     machine_classes: dict[tuple[str, str, str, str, float], list[str]] = {}
     for each in view.counted:
         state = provider_pb2.MachineState.Name(each.state)
@@ -157,35 +160,31 @@ def _chosen(view: wire.NeedView) -> Iterator[str]:
 
 def _missing(view: wire.NeedView) -> Iterator[str]:
     if view.satisfied:
-        yield "  Nothing is lacking. A pod that waits all the same waits for its scheduler."
+        yield "  Demand is satisfied; remaining pending pods wait for kube-scheduler."
         return
     for size in _sizes(view.impossible_sizes):
-        yield f"  {size}: no machine of the fleet could ever hold one. Nobody else waits for that."
+        yield f"  {size}: no machine of the fleet can hold one. This blocks no other pods."
     if not view.short_sizes.counts:
         return
     lacks = "; ".join(_sizes(view.short_sizes))
-    yield f"  No place for {lacks}, for {view.age_cycles_unmet} cycles: {view.unmet_reason_text}."
+    yield f"  Unschedulable for {view.age_cycles_unmet} cycles: {lacks}: {view.unmet_reason_text}."
     yield (
-        f"  Of the usable machines {view.free_count} are free and {view.lower_priority_count} "
+        f"  Of the usable machines, {view.free_count} are free and {view.lower_priority_count} "
         "serve lower priorities."
     )
     for offering in view.unavailable_offerings:
-        yield f"  Not bought for now: {offering}."
+        yield f"  In backoff after a failure: {offering}."
     for each in view.same_candidates:
         yield f"  Domain {each.domain} could hold {each.coverage_per_mille / 10:g} % of it."
 
 
 def _sizes(sizes: capacity_pb2.PodSizes) -> Iterator[str]:
     for size in need_codec.sizes_from_wire(sizes, "sizes") if sizes.counts else ():
-        yield f"{_count(size.pods, 'pod')} of {_amounts(resources.texts(dict(size.amounts)))}"
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"
+        yield f"{count(size.pods, 'pod')} of {_amounts(resources.texts(dict(size.amounts)))}"
 
 
 def machine(view: wire.MachineView) -> list[str]:
-    """What a machine is, whom it serves, what is being done to it, and what happened to it."""
+    """A machine's state, purpose, operations and history."""
     known = view.machine
     state = provider_pb2.MachineState.Name(known.state)
     where = f" in cluster {known.cluster}" if known.cluster else ""
@@ -203,23 +202,23 @@ def machine(view: wire.MachineView) -> list[str]:
 
 def _purpose(view: wire.MachineView) -> Iterator[str]:
     if view.not_owned_reason:
-        yield f"  This shard does not decide about it: {view.not_owned_reason}."
+        yield f"  This shard does not own it: {view.not_owned_reason}."
         return
     if view.HasField("counted_by"):
         yield f"  It counts for {_reference(view.counted_by)}."
     else:
-        yield "  No need counts it."
+        yield "  It counts for no need."
         if view.HasField("meant_for"):
-            yield f"  It was last meant for {_reference(view.meant_for)}."
+            yield f"  It was last acquired for {_reference(view.meant_for)}."
     yield from _limit(view)
     others = [each for each in view.shared_by if each != view.counted_by]
     if others:
-        yield f"  Pods of {_count(len(others), 'other need')} are counted on it, too."
+        yield f"  Pods of {count(len(others), 'other need')} are placed on it, too."
     if view.HasField("disruption_cost"):
         yield f"  {_release(view.disruption_cost)}"
     if view.headroom:
-        yield "  It is one machine ahead: the next small gang of its cluster shall find room on one"
-        yield "  machine, so that the scheduler need not tear it."
+        yield "  It is headroom, so that the next small gang of its cluster fits on one machine and"
+        yield "  is not split by the scheduler."
     if view.unused_since_unix_nanos:
         yield f"  It has been unused since {_moment(view.unused_since_unix_nanos)}."
 
@@ -230,30 +229,30 @@ def _limit(view: wire.MachineView) -> Iterator[str]:
     limit = view.limit
     why = f" ({limit.message})" if limit.message else ""
     if limit.broken:
-        yield f"  Its Node is {limit.reason}{why}: nothing counts on it, it is to be given back."
+        yield f"  Its Node is {limit.reason}{why}: it is not counted and will be released."
     elif limit.resources:
         amounts = _amounts(limit.resources)
-        yield f"  Its Node is {limit.reason}{why}: it counts only for what runs there, {amounts}."
+        yield f"  Its Node is {limit.reason}{why}: only what runs there is counted, {amounts}."
     else:
-        yield f"  Its Node is {limit.reason}{why}, and nothing runs there: nothing counts on it."
+        yield f"  Its Node is {limit.reason}{why} and nothing runs there: it is not counted."
 
 
 def _release(cost: float) -> str:
     if math.isinf(cost):
-        return "Its cluster's operator says that it must not be given back now."
+        return "Its cluster's operator reports that it must not be released now."
     if not cost:
-        return "Its cluster's operator says that no pods run on it."
-    return f"Its cluster's operator says that giving it back would cost {cost:.4g}, 1 for each pod."
+        return "Its cluster's operator reports that no pods run on it."
+    return f"Its cluster's operator reports a disruption cost of {cost:.4g}, 1 for each pod."
 
 
 def _under_way(view: wire.MachineView) -> Iterator[str]:
     if view.machine.last_error:
         yield f"  Its last error: {view.machine.last_error}."
     if view.order:
-        yield f"  An order is under way: {view.order}."
+        yield f"  Operation in progress: {view.order}."
     if view.evicting:
-        whom = _reference(view.evicted_for) if view.HasField("evicted_for") else "nobody"
-        yield f"  Its Node is being emptied, for {whom}."
+        purpose = f" for {_reference(view.evicted_for)}" if view.HasField("evicted_for") else ""
+        yield f"  Its Node is being drained{purpose}."
 
 
 def _reference(need: wire.NeedReference) -> str:

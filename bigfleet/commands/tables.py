@@ -1,4 +1,4 @@
-"""Answers as tables that fit on a screen, for people. Pure."""
+"""Text tables. Pure."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ Cell = str | int
 
 
 def table(headers: Sequence[str], rows: Sequence[Sequence[Cell]]) -> list[str]:
-    """Aligned columns; just a sentence when there is nothing."""
+    """Aligned columns, or "(none)"."""
     return aligned(headers, rows) if rows else ["(none)"]
 
 
 def aligned(headers: Sequence[str], rows: Sequence[Sequence[Cell]]) -> list[str]:
-    """A line of heads and one a row, in columns as wide as they must be, numbers to the right."""
+    """A header and one line per row, in aligned columns; numbers are right-aligned."""
     texts = [[_text(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(headers, *texts, strict=True)]
     right = [all(isinstance(row[i], int) for row in rows) for i in range(len(headers))]

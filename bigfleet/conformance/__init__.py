@@ -1,4 +1,4 @@
-"""Whether a provider keeps its contract, asked over the wire: any provider, at any address.
+"""Conformance tests of the provider contract, over gRPC against any provider.
 
-`rules/` holds the checks, one function each; `ports/provider.py` says what they hold a provider to.
+`rules/` holds the checks, one function each; `ports/provider.py` states the contract.
 """

@@ -1,4 +1,4 @@
-"""BigFleet's own provider as the one under test: a process that can be killed and started again."""
+"""The built-in provider under test: a process that can be killed and restarted."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from bigfleet.model.errors import Unavailable
 
 _MACHINES = 4
 _READY_TIMEOUT_SECONDS = 30.0
-# Long enough to be seen under way.
+# Long enough to observe operations in progress.
 _LATENCY_SECONDS = "0.05,0.1"
 _LOOPBACK = "127.0.0.1"
 
@@ -31,7 +31,7 @@ class BuiltinProvider:
     process: asyncio.subprocess.Process | None = None
 
     async def start(self) -> None:
-        """Start it; Unavailable when it does not come up."""
+        """Start it; Unavailable if it does not come up."""
         with (self.folder / "provider.log").open("a") as log:
             self.process = await asyncio.create_subprocess_exec(*self._command(), stderr=log)
         try:
@@ -42,16 +42,16 @@ class BuiltinProvider:
                     await asyncio.sleep(0.05)
         except TimeoutError:
             log_text = (self.folder / "provider.log").read_text()
-            raise Unavailable(f"our own provider did not start:\n{log_text}") from None
+            raise Unavailable(f"the built-in provider did not start:\n{log_text}") from None
 
     async def kill(self) -> None:
-        """As if the power had gone."""
+        """Kill it with SIGKILL."""
         if self.process is not None and self.process.returncode is None:
             self.process.kill()
             await self.process.wait()
 
     async def restart(self) -> None:
-        """Kill it and start it."""
+        """Kill and start it."""
         await self.kill()
         await self.start()
 

@@ -1,4 +1,4 @@
-"""A check, and how one ends."""
+"""Checks and their results."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ class CheckOutcome(Enum):
     SKIPPED = "skipped"
 
 
-# Returns what it saw when the rule holds.
+# Returns what it observed if the rule holds.
 Probe = Callable[[Subject], Awaitable[str]]
 
 
 @dataclass(frozen=True)
 class Check:
-    """`rule` is what the contract demands, as a sentence; `probe` finds out."""
+    """`rule` is the contract's requirement as a sentence; `probe` tests it."""
 
     name: str
     rule: str
@@ -32,7 +32,7 @@ class Check:
 
 @dataclass(frozen=True)
 class Result:
-    """What became of a check. `observed` is the evidence, or what would have been needed."""
+    """The result of a check. `observed` is the evidence, or why the check was skipped."""
 
     check: Check
     outcome: CheckOutcome

@@ -1,4 +1,4 @@
-"""The cluster that machines under test join, and who says when their Nodes are Ready."""
+"""The cluster that machines under test join."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from bigfleet.conformance.expectations import Skipped
 
 
 class Cluster(Protocol):
-    """What checks ask of a cluster. NotChecked where it cannot do what is asked."""
+    """The cluster as checks use it. Skipped if it cannot do what a check needs."""
 
     @property
     def id(self) -> str:
-        """As the provider is told it in Configure."""
+        """The cluster id in Configure."""
         ...
 
     def blob(self, machine: str) -> bytes:
-        """What `machine` needs to join."""
+        """The bootstrap blob of `machine`."""
         ...
 
     async def remove(self, machine: str) -> None:
@@ -30,17 +30,17 @@ class Cluster(Protocol):
         ...
 
     async def taints(self, machine: str) -> Sequence[Mapping[str, str]] | None:
-        """Those of the machine's Node; None where they cannot be seen."""
+        """The taints of the machine's Node; None if they cannot be read."""
         ...
 
     def readiness_withheld(self) -> AbstractAsyncContextManager[None]:
-        """An `async with` inside which no new Node becomes Ready."""
+        """A context in which no new Node becomes Ready."""
         ...
 
 
 class ExternalCluster:
-    """A cluster of the provider's own, which the suite does not see: its `template` is a bootstrap
-    blob in which `{machine}` stands for the machine's id.
+    """A cluster that the suite cannot access. `template` is a bootstrap blob with `{machine}` in
+    place of the machine's id.
     """
 
     def __init__(self, cluster_id: str, template: bytes) -> None:
@@ -51,22 +51,22 @@ class ExternalCluster:
         return self._template.replace(b"{machine}", machine.encode())
 
     async def remove(self, machine: str) -> None:
-        """Nothing: the drain's grace ends it."""
+        """Does nothing: the drain ends with its grace period."""
 
     async def joined(self, machine: str, seconds: float) -> bool:  # noqa: ARG002
-        """Cannot be seen."""
+        """Skipped: the Nodes cannot be read."""
         raise Skipped(_NEEDS_FAKE_CLUSTER)
 
     async def taints(self, machine: str) -> Sequence[Mapping[str, str]] | None:  # noqa: ARG002
-        """Cannot be seen."""
+        """None: the Nodes cannot be read."""
         return None
 
     def readiness_withheld(self) -> AbstractAsyncContextManager[None]:
-        """Cannot be done."""
+        """Skipped: the Nodes cannot be controlled."""
         raise Skipped(_NEEDS_FAKE_CLUSTER)
 
 
 _NEEDS_FAKE_CLUSTER = (
-    "needs a cluster whose Nodes the suite can keep from being Ready: leave --bootstrap-blob away, "
-    "and let the machines join the one that the suite serves"
+    "needs a cluster whose Nodes the suite controls: omit --bootstrap-blob and let the machines "
+    "join the cluster that the suite serves"
 )

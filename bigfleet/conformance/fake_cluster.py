@@ -1,7 +1,7 @@
-"""A cluster that consists of Nodes: just enough API server for a host to join, over plain HTTP.
+"""A fake cluster: an HTTP API server with Nodes only, enough for a host to join.
 
-Nodes become Ready when the suite says so, which no real cluster would let it do. The bootstrap blob
-is the one that BigFleet's operator makes: JSON with `apiServer`, `caPem`, `token`, `nodeName`.
+The suite controls when Nodes become Ready, which a real cluster does not allow. The bootstrap blob
+has the operator's format: JSON with `apiServer`, `caPem`, `token`, `nodeName`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _LIST = {"kind": "NodeList", "apiVersion": "v1"}
 
 
 class FakeCluster:
-    """Nodes by name, and every change of them in order, for those who watch."""
+    """Nodes by name, and all events in order for watches."""
 
     def __init__(self, cluster_id: str = "conformance") -> None:
         self.id = cluster_id
@@ -34,7 +34,7 @@ class FakeCluster:
         self._readiness_withheld = False
 
     def blob(self, machine: str) -> bytes:
-        """As an operator would make it."""
+        """A blob as the operator creates it."""
         facts = {"apiServer": self.url, "caPem": "", "token": self.token, "nodeName": machine}
         return json.dumps(facts).encode()
 
@@ -75,7 +75,7 @@ class FakeCluster:
                     self._emit("MODIFIED", node)
 
     def kubeconfig(self) -> bytes:
-        """Access for hosts that watch their Nodes with one."""
+        """A kubeconfig for hosts that watch their Nodes."""
         cluster = {"name": self.id, "cluster": {"server": self.url}}
         user = {"name": "host", "user": {"token": self.token}}
         context = {"name": "it", "context": {"cluster": self.id, "user": "host"}}
@@ -86,7 +86,7 @@ class FakeCluster:
 
     @asynccontextmanager
     async def serving(self, host: str, port: int) -> AsyncIterator[None]:
-        """Answer at `host`:`port` (0: any); Unavailable when that is taken."""
+        """Serve at `host`:`port` (0: any); Unavailable if the port is in use."""
         application = web.Application(middlewares=[self._authenticated])
         nodes = "/api/v1/nodes"
         application.router.add_get(nodes, self._list_or_watch)
@@ -124,7 +124,7 @@ class FakeCluster:
             return web.json_response({**_LIST, "metadata": metadata, "items": items})
         response = web.StreamResponse(headers={"Content-Type": "application/json"})
         await response.prepare(request)
-        with suppress(ConnectionResetError):  # who watches may die, and is made to
+        with suppress(ConnectionResetError):  # the watching provider may be killed
             await self._watch(response, int(request.query.get("resourceVersion") or 0))
         return response
 
@@ -172,7 +172,7 @@ class FakeCluster:
         return web.json_response(node, status=201 if event_type == "ADDED" else 200)
 
     def _set_ready(self, node: Node) -> None:
-        """What a kubelet would report."""
+        """Set the Ready condition as a kubelet does."""
         node.setdefault("status", {})["conditions"] = [{"type": "Ready", "status": "True"}]
 
     def _emit(self, event_type: str, node: Node) -> None:

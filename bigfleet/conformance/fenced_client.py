@@ -1,4 +1,4 @@
-"""A shard's side of the wire: orders, each with a fence."""
+"""A client that calls the provider as a shard does, with a fence in every request."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _Response = TypeVar("_Response")
 
 
 def random_shard_id() -> str:
-    """A shard id that no provider has heard of."""
+    """A new random shard id."""
     return f"conformance-{secrets.token_hex(4)}"
 
 
 async def with_note(what: str, call: Awaitable[_Response]) -> _Response:
-    """The answer; gRPC's error gets `what` as a note, so that whoever reads it knows the call."""
+    """The response of `call`; a gRPC error gets `what` as a note."""
     try:
         return await call
     except grpc.aio.AioRpcError as error:
@@ -36,7 +36,7 @@ async def with_note(what: str, call: Awaitable[_Response]) -> _Response:
 
 @dataclass
 class FencedClient:
-    """Stamps every order with a growing sequence, or with the one it is told."""
+    """Adds the fence to every call, with an increasing sequence number or the given one."""
 
     stub: CapacityProviderAsyncStub
     shard_id: str = field(default_factory=random_shard_id)
@@ -53,7 +53,7 @@ class FencedClient:
         }
 
     async def claim_epoch(self, at_least: int = 0) -> int:
-        """Begin anew, as a shard that has lost its epoch; its orders are of the new one then."""
+        """Claim a new epoch, as a shard that has lost its own, and use it from now on."""
         request = wire.ClaimEpochRequest(shard_id=self.shard_id, at_least=at_least)
         answer = await with_note(
             "ClaimEpoch", self.stub.ClaimEpoch(request, timeout=CALL_TIMEOUT_SECONDS)
@@ -67,14 +67,14 @@ class FencedClient:
         metadata: Mapping[str, str] | None = None,
         sequence: int | None = None,
     ) -> wire.TransitionAck:
-        """Create, stamped."""
+        """Create with a fence."""
         fence_fields = self._fence_fields(machine, sequence)
         request = wire.CreateRequest(shard_metadata=metadata or {}, **fence_fields)
         call = self.stub.Create(request, timeout=CALL_TIMEOUT_SECONDS)
         return await with_note(f"Create of {machine}", call)
 
     async def delete(self, machine: str, sequence: int | None = None) -> wire.TransitionAck:
-        """Delete, stamped."""
+        """Delete with a fence."""
         request = wire.DeleteRequest(**self._fence_fields(machine, sequence))
         call = self.stub.Delete(request, timeout=CALL_TIMEOUT_SECONDS)
         return await with_note(f"Delete of {machine}", call)
@@ -82,7 +82,7 @@ class FencedClient:
     async def drain(
         self, machine: str, grace_seconds: int = 0, sequence: int | None = None
     ) -> wire.TransitionAck:
-        """Drain, stamped."""
+        """Drain with a fence."""
         fence_fields = self._fence_fields(machine, sequence)
         request = wire.DrainRequest(grace_period_seconds=grace_seconds, **fence_fields)
         call = self.stub.Drain(request, timeout=CALL_TIMEOUT_SECONDS)
@@ -96,7 +96,7 @@ class FencedClient:
         metadata: Mapping[str, str] | None = None,
         sequence: int | None = None,
     ) -> wire.TransitionAck:
-        """Configure, stamped."""
+        """Configure with a fence."""
         request = wire.ConfigureRequest(
             cluster_id=cluster,
             bootstrap_blob=blob,

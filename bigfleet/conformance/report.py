@@ -1,4 +1,4 @@
-"""The results for people, for programs and for CI systems."""
+"""Results as text, JSON and JUnit XML."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _SYMBOLS = {CheckOutcome.PASSED: "pass", CheckOutcome.FAILED: "FAIL", CheckOutco
 
 
 def line(result: Result) -> str:
-    """A result for people: one line, and for a broken rule the rule and what was seen."""
+    """A result as text, with the rule and the observation if it failed."""
     words = f"{_SYMBOLS[result.outcome]}  {result.check.name}"
     if result.outcome is CheckOutcome.PASSED:
         return f"{words}: {result.observed}"
@@ -22,9 +22,9 @@ def line(result: Result) -> str:
 
 
 def verdict(results: Sequence[Result], target: str) -> str:
-    """The last line."""
+    """The verdict and the number of results of each outcome."""
     counts = {outcome: sum(r.outcome is outcome for r in results) for outcome in CheckOutcome}
-    verdict_text = "keeps the contract" if conforms(results) else "does not keep the contract"
+    verdict_text = "conforms" if conforms(results) else "does not conform"
     return (
         f"The provider at {target} {verdict_text}: {counts[CheckOutcome.PASSED]} checks passed, "
         f"{counts[CheckOutcome.FAILED]} failed, {counts[CheckOutcome.SKIPPED]} skipped."
@@ -32,19 +32,19 @@ def verdict(results: Sequence[Result], target: str) -> str:
 
 
 def conforms(results: Sequence[Result]) -> bool:
-    """Whether no rule was seen broken, and at least one was seen kept."""
+    """Whether no check failed and at least one passed."""
     outcomes = {result.outcome for result in results}
     return CheckOutcome.FAILED not in outcomes and CheckOutcome.PASSED in outcomes
 
 
 def leftover_line(machines: Mapping[str, str]) -> str:
-    """A line about machines that were bought and not given back, by their states."""
-    with_note = ", ".join(f"{machine} ({state})" for machine, state in sorted(machines.items()))
-    return f"Not returned and possibly still billed: {with_note}. Give them back by hand."
+    """A line about machines that were created and not deleted, with their states."""
+    machines_text = ", ".join(f"{machine} ({state})" for machine, state in sorted(machines.items()))
+    return f"Not deleted and possibly still billed: {machines_text}. Delete them manually."
 
 
 def as_json(results: Sequence[Result], target: str, leftover_machines: Mapping[str, str]) -> str:
-    """All that is known, under names that stay."""
+    """All results as JSON; the keys are a public interface."""
     checks = [
         {
             "name": result.check.name,

@@ -1,4 +1,4 @@
-"""All checks in their order, each to its own end."""
+"""Runs the checks in order."""
 
 from __future__ import annotations
 
@@ -13,16 +13,15 @@ from bigfleet.conformance.expectations import RuleViolation, Skipped, describe_e
 from bigfleet.conformance.rules import CHECKS
 from bigfleet.conformance.subject import Subject
 
-# Far more than the bounds of any check add up to.
+# Far more than the sum of the time limits in any check.
 _CHECK_TIMEOUT_SECONDS = 300.0
 
 
 async def run_checks(subject: Subject, checks: Sequence[Check] = CHECKS) -> AsyncIterator[Result]:
-    """What becomes of each check, as soon as it is known.
+    """Run the checks; yield each result as soon as it is known.
 
-    InvalidInput when there are no machines to try things on, or orders are not admitted. A check
-    that fails leaves the provider as well as it can be left; the next one goes on with what there
-    is.
+    InvalidInput if there are too few machines or the suite is not authorized. A failed check cleans
+    up as far as it can, and the next one continues.
     """
     await subject.require_machines()
     await subject.require_authorization()
@@ -41,15 +40,15 @@ async def _run_check(check: Check, subject: Subject) -> tuple[CheckOutcome, str]
     except Skipped as reason:
         return CheckOutcome.SKIPPED, str(reason)
     except TimeoutError:
-        return CheckOutcome.FAILED, f"the check did not end within {_CHECK_TIMEOUT_SECONDS:g} s"
+        return CheckOutcome.FAILED, f"the check timed out after {_CHECK_TIMEOUT_SECONDS:g} s"
     except grpc.aio.AioRpcError as error:
         what = ", ".join(getattr(error, "__notes__", ())) or "a call"
         return (
             CheckOutcome.FAILED,
-            f"{what}, which should succeed, ended with {describe_error(error)}",
+            f"{what} should succeed but returned {describe_error(error)}",
         )
 
 
 def _printable(text: str) -> str:
-    """On one line; what the provider said may hold anything, also what XML cannot carry."""
+    """Escaped: a provider's message may contain newlines or characters that XML cannot hold."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)

@@ -10,11 +10,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bigfleet.flags import Flag, parse_numbers
 from bigfleet.model.ceiling import Ceiling
 from bigfleet.model.errors import InvalidInput
 from bigfleet.model.machine import CapacityType
@@ -146,6 +147,16 @@ class VictimWeights:
                 raise InvalidInput(f"victim weight {name}", weight, "is not a finite number >= 0")
 
 
+_WEIGHTS = "GAP,DRAIN,INTERRUPTION,RECLAMATION"
+_VICTIM_WEIGHTS = Flag(
+    "--victim-weights",
+    "weights in the choice of preemption victims",
+    _WEIGHTS,
+    parse=lambda text: VictimWeights(*parse_numbers(text, _WEIGHTS)),
+    show=lambda weights: ",".join(f"{weight:g}" for weight in vars(weights).values()),
+)
+
+
 @dataclass(frozen=True)
 class EngineConfig:
     """What may be tuned about decisions.
@@ -165,17 +176,50 @@ class EngineConfig:
     while machines are acquired, so that these are large enough.
     """
 
-    reclaim_cap_fraction: float = 0.05
-    reclaim_hold_seconds: float = 30.0
+    reclaim_cap_fraction: Annotated[
+        float,
+        Flag(
+            "--reclaim-cap-fraction",
+            "share of a cluster's machines reclaimed per cycle at most",
+            "SHARE",
+        ),
+    ] = 0.05
+    reclaim_hold_seconds: Annotated[
+        float,
+        Flag(
+            "--reclaim-hold",
+            "how long a cluster must have surplus machines before they are reclaimed",
+            "SECONDS",
+        ),
+    ] = 30.0
     reacquire_seconds: float = 600.0
     reclaim_margin: float = 0.05
     price_tolerance: float = 0.3
-    idle_hold_seconds: Mapping[CapacityType, float] = field(
-        default_factory=lambda: {CapacityType.ON_DEMAND: 600.0, CapacityType.SPOT: 60.0}
-    )
+    idle_hold_seconds: Annotated[
+        Mapping[CapacityType, float],
+        Flag(
+            "--on-demand-hold",
+            "how long an idle on-demand machine is kept",
+            "SECONDS",
+            key=CapacityType.ON_DEMAND,
+        ),
+        Flag(
+            "--spot-hold",
+            "how long an idle spot machine is kept",
+            "SECONDS",
+            key=CapacityType.SPOT,
+        ),
+    ] = field(default_factory=lambda: {CapacityType.ON_DEMAND: 600.0, CapacityType.SPOT: 60.0})
     voluntary_grace_seconds: int = 600
-    victim_weights: VictimWeights = VictimWeights()
-    reservation_seconds: float = 900.0
+    victim_weights: Annotated[VictimWeights, _VICTIM_WEIGHTS] = VictimWeights()
+    reservation_seconds: Annotated[
+        float,
+        Flag(
+            "--reservation",
+            "how long machines are reserved for a need that is only partly satisfied",
+            "SECONDS",
+        ),
+    ] = 900.0
     arrival_grace_seconds: float = 10.0
     growth: float = 0.1
 

@@ -6,6 +6,7 @@ import asyncio
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 from bigfleet.api.install_fedhpa import FEDHPA_NAMESPACE
 from bigfleet.controllers.leader_election import (
@@ -21,6 +22,7 @@ from bigfleet.fedhpa.members.registry import MemberRegistry
 from bigfleet.fedhpa.members.state import Listeners
 from bigfleet.fedhpa.objects import ObjectKey
 from bigfleet.fedhpa.workload.controller import WorkloadController
+from bigfleet.flags import KUBECONFIG, LEASE, OBSERVE, REPLICA, Flag
 from bigfleet.kube.access import connect
 from bigfleet.kube.client import KubeClient
 from bigfleet.observe import health
@@ -39,12 +41,14 @@ class FedHpaConfig:
     random suffix.
     """
 
-    kubeconfig: Path | None
-    observe_port: int
+    kubeconfig: Annotated[Path | None, KUBECONFIG]
+    observe_port: Annotated[int, OBSERVE]
     observe_host: str = "127.0.0.1"
-    debounce_seconds: float = 1.0
-    lease_seconds: float = 12.0
-    replica: str = ""
+    debounce_seconds: Annotated[
+        float, Flag("--debounce", "handle changes within this time together", "SECONDS")
+    ] = 1.0
+    lease_seconds: Annotated[float, LEASE] = 12.0
+    replica: Annotated[str, REPLICA] = ""
 
 
 class FedHpaController:

@@ -1,1 +1,1 @@
-"""What BigFleet shows of itself: metrics (each name defined once), logs, health, stories."""
+"""Observability: metrics, logs and health endpoints."""

@@ -1,4 +1,4 @@
-"""The HTTP side of a role: /healthz, /readyz and /metrics."""
+"""HTTP endpoints of a role: /healthz, /readyz and /metrics."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ NotReadyReason = Callable[[], str]
 
 
 async def serve(host: str, port: int, not_ready: NotReadyReason) -> web.AppRunner:
-    """Serve until the returned runner's `cleanup`. `not_ready` says why not, or "" when ready.
+    """Serve until the returned runner's `cleanup`. `not_ready` returns why not, or "" when ready.
 
-    Unavailable when the address is taken.
+    Unavailable if the address is in use.
     """
 
     async def healthz(_: web.Request) -> web.Response:

@@ -32,7 +32,7 @@ class _JsonLines(logging.Formatter):
 
 
 def to_stderr(role: str) -> None:
-    """Send all logging of this process, which plays `role`, to stderr as JSON lines."""
+    """Send all logging of this process to stderr as JSON lines with its `role`."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_JsonLines(role))
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)

@@ -1,4 +1,4 @@
-"""Every metric of BigFleet, named once. Names and labels are an interface to others."""
+"""All metrics of BigFleet. Their names and labels are a public interface."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 REGISTRY = CollectorRegistry()
 
-# 1 ms to 524 s: a value above the last bound would be reported as a lower bound only.
+# 1 ms to 524 s: a quantile above the last bound is only known as a lower bound.
 _SECONDS = tuple(0.001 * 2**n for n in range(20))
 
 
@@ -24,130 +24,137 @@ def _gauge(name: str, help_text: str, *labels: str) -> Gauge:
 
 internal_errors = _counter(
     "bigfleet_internal_errors_total",
-    "Bugs met at single objects, which are tried again; see the log",
+    "Internal errors on single objects, which are retried; see the log",
 )
 shard_cycle_seconds = _histogram(
-    "bigfleet_shard_cycle_duration_seconds", "Whole decision cycles, reconcile to enqueue"
+    "bigfleet_shard_cycle_duration_seconds",
+    "Duration of decision cycles, from reconcile to enqueue",
 )
 shard_cycle_phase_seconds = _histogram(
-    "bigfleet_shard_cycle_phase_duration_seconds", "Parts of a cycle", "phase"
+    "bigfleet_shard_cycle_phase_duration_seconds",
+    "Duration of each phase of a decision cycle",
+    "phase",
 )
 shard_cycle_failures = _counter(
-    "bigfleet_shard_cycle_failures_total", "Cycles that ended early", "reason"
+    "bigfleet_shard_cycle_failures_total", "Decision cycles that failed", "reason"
 )
 shard_inventory = _gauge("bigfleet_shard_inventory_machines", "Machines by state", "state")
 shard_demand_needs = _gauge("bigfleet_shard_demand_needs", "Needs in the needs table")
-shard_shortfalls = _gauge("bigfleet_shard_shortfalls", "Needs that all supply does not cover")
+shard_shortfalls = _gauge("bigfleet_shard_shortfalls", "Needs that the supply does not cover")
 shard_shortfalls_aged = _gauge(
     "bigfleet_shard_shortfalls_aged", "Shortfalls older than five cycles"
 )
 shard_clusters_suspended = _gauge(
     "bigfleet_shard_clusters_suspended",
-    "Clusters for which nothing is acquired: silent, absent, or their machines do not boot",
+    "Clusters for which nothing is acquired: operator silent or absent, or machines do not boot",
 )
 shard_needs_at_ceiling = _gauge(
     "bigfleet_shard_needs_at_ceiling",
-    "Needs that lack machines because their cluster may have no more",
+    "Needs short of machines because their cluster is at its ceiling",
 )
 shard_needs_capped_priority = _gauge(
     "bigfleet_shard_needs_capped_priority",
-    "Needs that are served by a lower priority than they claim, as their cluster has a ceiling",
+    "Needs served at a lower priority than requested, because of their cluster's ceiling",
 )
 shard_ceilings_rejected = _gauge(
     "bigfleet_shard_ceilings_rejected",
-    "1 while the file of cluster ceilings is bad, so that older ones are in force",
+    "1 while the file of cluster ceilings is invalid and the previous ceilings are in force",
 )
 shard_offerings_in_backoff = _gauge(
     "bigfleet_shard_offerings_in_backoff",
-    "Offerings in back-off after failures: not bought for now",
+    "Offerings in backoff after a failure",
 )
 shard_needs_quarantined = _gauge(
-    "bigfleet_shard_needs_quarantined", "Needs left out because no decision can be made about them"
+    "bigfleet_shard_needs_quarantined", "Needs left out of decisions because of an internal error"
 )
 shard_nodes_draining = _gauge(
-    "bigfleet_shard_nodes_draining", "Machines whose Nodes are being emptied"
+    "bigfleet_shard_nodes_draining", "Machines whose Nodes are being drained"
 )
 shard_limited_machines = _gauge(
-    "bigfleet_shard_limited_machines", "Machines whose Nodes take no new pods", "reason"
+    "bigfleet_shard_limited_machines", "Machines whose Nodes accept no new pods", "reason"
 )
 shard_node_limits_rejected = _counter(
-    "bigfleet_shard_node_limits_rejected_total", "Reported node limits that make no sense"
+    "bigfleet_shard_node_limits_rejected_total", "Invalid node limits in reports"
 )
 shard_actions_suppressed = _counter(
-    "bigfleet_shard_actions_suppressed_total", "Decided while actuation was paused", "type"
+    "bigfleet_shard_actions_suppressed_total", "Actions decided while actuation was paused", "type"
 )
-shard_actions = _counter("bigfleet_shard_actions_total", "Orders enqueued", "type")
+shard_actions = _counter("bigfleet_shard_actions_total", "Actions enqueued", "type")
 shard_action_outcomes = _counter(
-    "bigfleet_shard_action_execute_outcomes_total", "Orders carried out", "type", "outcome"
+    "bigfleet_shard_action_execute_outcomes_total", "Actions executed", "type", "outcome"
 )
 shard_action_seconds = _histogram(
-    "bigfleet_shard_action_duration_seconds", "From enqueue to the provider's answer", "type"
+    "bigfleet_shard_action_duration_seconds", "Time from enqueue to the provider's response", "type"
 )
-shard_queue_depth = _gauge("bigfleet_shard_action_queue_depth", "Orders that are being carried out")
+shard_queue_depth = _gauge("bigfleet_shard_action_queue_depth", "Actions in progress")
 shard_actions_dropped = _counter(
-    "bigfleet_shard_actions_dropped_total", "Orders not enqueued, re-derived next cycle"
+    "bigfleet_shard_actions_dropped_total",
+    "Actions dropped because the queue was full; decided again in the next cycle",
 )
 shard_reclaims_capped = _counter(
-    "bigfleet_shard_reclaims_capped_total", "Reclaims held back by the cap per cycle"
+    "bigfleet_shard_reclaims_capped_total", "Reclaims deferred by the per-cycle cap"
 )
 shard_configure_seconds = _histogram(
-    "bigfleet_shard_configure_phase_seconds", "Machine from the order to configure to CONFIGURED"
+    "bigfleet_shard_configure_phase_seconds", "Time from the configure action to CONFIGURED"
 )
 shard_bootstrap_seconds = _histogram(
-    "bigfleet_shard_request_bootstrap_seconds", "Asking an operator for a bootstrap blob"
+    "bigfleet_shard_request_bootstrap_seconds", "Duration of bootstrap requests to operators"
 )
 shard_journal_lines_lost = _counter(
-    "bigfleet_shard_journal_lines_lost_total", "Journal lines that the disk did not take in time"
+    "bigfleet_shard_journal_lines_lost_total",
+    "Journal lines lost because the disk was full or slow",
 )
 shard_sessions = _gauge("bigfleet_shard_active_sessions", "Operators connected")
 shard_stalled_sessions = _counter(
     "bigfleet_shard_stalled_sessions_total",
-    "Sessions broken off because their operators read nothing",
+    "Sessions closed because the operator did not read",
 )
 shard_rollups = _counter("bigfleet_shard_rollups_total", "Roll-ups received", "outcome")
 shard_demand_not_persisted = _gauge(
     "bigfleet_shard_demand_not_persisted",
-    "1 while a restart would not know what clusters asked for",
+    "1 while the demand of clusters is not stored and a restart would lose it",
 )
 shard_rollup_entries_rejected = _counter(
     "bigfleet_shard_rollup_entries_rejected_total",
-    "Needs and node overheads left out of roll-ups as senseless",
+    "Invalid needs and node overheads in roll-ups",
 )
 shard_unexpected_transitions = _counter(
     "bigfleet_shard_unexpected_transitions_total",
-    "Provider states taken over although the lifecycle has no such move",
+    "Machine states accepted from the provider although the lifecycle has no such transition",
     "move",
 )
 shard_machines_rejected = _counter(
-    "bigfleet_shard_machines_rejected_total", "Provider records that cannot be right"
+    "bigfleet_shard_machines_rejected_total", "Invalid machine records from the provider"
 )
 shard_listings_suspect = _counter(
-    "bigfleet_shard_listings_suspect_total", "Full listings that lacked most machines at once"
+    "bigfleet_shard_listings_suspect_total",
+    "Full listings rejected because most machines were missing",
 )
 shard_incidents = _counter(
     "bigfleet_shard_incidents_total",
-    "Orders of or to somebody deposed: refused, and to be looked into",
+    "Fenced calls: from or to a process that has been replaced",
     "type",
 )
 shard_instructions = _counter(
-    "bigfleet_shard_instructions_total", "Instructions of the coordinator", "type", "outcome"
+    "bigfleet_shard_instructions_total", "Instructions from the coordinator", "type", "outcome"
 )
 shard_coordinator_reports = _counter(
     "bigfleet_shard_coordinator_reports_total", "Reports to the coordinator", "outcome"
 )
 shard_coordinator_term = _gauge(
-    "bigfleet_shard_coordinator_term", "Newest term of a coordinator that was heard of"
+    "bigfleet_shard_coordinator_term", "Newest term of the coordinator seen"
 )
 shard_machines_of_other_shards = _gauge(
-    "bigfleet_shard_machines_of_other_shards", "Machines seen here that other shards decide about"
+    "bigfleet_shard_machines_of_other_shards", "Machines owned by other shards"
 )
 shard_owned_domains = _gauge("bigfleet_shard_owned_domains", "Domains that this shard owns")
 shard_redirects = _counter(
-    "bigfleet_shard_redirects_total", "Operators that were sent to another shard"
+    "bigfleet_shard_redirects_total", "Operators redirected to another shard"
 )
 
 provider_orders_fenced = _counter(
-    "bigfleet_provider_orders_fenced_total", "Orders refused because their shard has been replaced"
+    "bigfleet_provider_orders_fenced_total",
+    "Calls rejected because the calling shard has been replaced",
 )
 
 coordinator_raft_term = _gauge("bigfleet_coordinator_raft_term", "The term of the etcd cluster")
@@ -155,23 +162,23 @@ coordinator_is_leader = _gauge("bigfleet_coordinator_is_leader", "1 while this r
 coordinator_elections = _counter(
     "bigfleet_coordinator_elections_total",
     (
-        "Times that this replica took over, by what its predecessor was doing then; "
-        "`healthy` is a fault"
+        "Times that this replica became leader, by the state of the previous leader; "
+        "`healthy` indicates a fault"
     ),
     "predecessor",
 )
 coordinator_etcd_restarts = _counter(
-    "bigfleet_coordinator_etcd_restarts_total", "Times that the etcd member had to be started again"
+    "bigfleet_coordinator_etcd_restarts_total", "Restarts of the etcd member"
 )
 coordinator_commits = _counter("bigfleet_coordinator_commits_total", "Transactions", "outcome")
 coordinator_commit_seconds = _histogram(
-    "bigfleet_coordinator_commit_duration_seconds", "Transactions, etcd's answer included"
+    "bigfleet_coordinator_commit_duration_seconds", "Duration of etcd transactions"
 )
 coordinator_instructions = _counter(
-    "bigfleet_coordinator_instructions_total", "Orders put into answers to shards"
+    "bigfleet_coordinator_instructions_total", "Instructions sent to shards"
 )
 coordinator_incidents = _counter(
-    "bigfleet_coordinator_incidents_total", "What should not be, seen in shards' reports", "type"
+    "bigfleet_coordinator_incidents_total", "Incidents detected in shard reports, by type", "type"
 )
 
 provider_transitions = _counter(
@@ -180,55 +187,54 @@ provider_transitions = _counter(
 provider_machines = _gauge("bigfleet_provider_machines", "Machines by state", "state")
 
 controller_is_leader = _gauge(
-    "bigfleet_controller_is_leader", "1 while this process holds its Lease and works, 0 on standby"
+    "bigfleet_controller_is_leader", "1 while this process holds its Lease, 0 on standby"
 )
 operator_rollup_seconds = _histogram(
-    "bigfleet_operator_rollup_duration_seconds", "Parts of a roll-up", "phase"
+    "bigfleet_operator_rollup_duration_seconds", "Duration of each phase of a roll-up", "phase"
 )
 operator_rollup_bytes = _gauge("bigfleet_operator_rollup_bytes", "Size of the last roll-up sent")
 operator_rollup_needs = _gauge("bigfleet_operator_rollup_needs", "Needs in the last roll-up")
 operator_rollups_rejected = _counter(
-    "bigfleet_operator_rollups_rejected_total", "Roll-ups that the shard refused"
+    "bigfleet_operator_rollups_rejected_total", "Roll-ups rejected by the shard"
 )
 operator_needs_rejected = _gauge(
-    "bigfleet_operator_needs_rejected", "Needs of the last roll-up that the shard could not take"
+    "bigfleet_operator_needs_rejected", "Needs of the last roll-up rejected by the shard"
 )
 operator_acknowledged = _counter(
     "bigfleet_operator_acknowledged_total", "CapacityRequests acknowledged"
 )
 operator_short_conditions = _counter(
     "bigfleet_operator_short_conditions_total",
-    "Conditions CapacityShort written on CapacityRequests",
+    "CapacityShort conditions written to CapacityRequests",
     "status",
 )
-operator_reconnects = _counter(
-    "bigfleet_operator_session_reconnects_total", "Sessions that had to be opened again"
-)
+operator_reconnects = _counter("bigfleet_operator_session_reconnects_total", "Sessions reopened")
 operator_redirects = _counter(
-    "bigfleet_operator_session_redirects_total", "Times that a shard named another one"
+    "bigfleet_operator_session_redirects_total", "Redirects to another shard"
 )
 operator_node_updates = _counter(
     "bigfleet_operator_node_state_updates_total", "Node state updates handled", "state"
 )
 operator_invalid_requests = _gauge(
-    "bigfleet_operator_invalid_requests", "CapacityRequests left out because they make no sense"
+    "bigfleet_operator_invalid_requests", "Invalid CapacityRequests, left out of roll-ups"
 )
 operator_disruption_reports = _counter(
     "bigfleet_operator_disruption_reports_total",
-    "Answers to the shard's question what a reclaim would disturb, by who knew what is free",
+    "Responses to disruption inquiries of the shard, by the source of free capacity",
     "source",
 )
 operator_reclaims_refused = _counter(
-    "bigfleet_operator_reclaims_refused_total", "Reclaims that were not begun", "reason"
+    "bigfleet_operator_reclaims_refused_total", "Reclaims refused", "reason"
 )
 operator_limited_nodes = _gauge(
-    "bigfleet_operator_limited_nodes", "Machines whose Nodes take no new pods", "reason"
+    "bigfleet_operator_limited_nodes", "Machines whose Nodes accept no new pods", "reason"
 )
 operator_broken_nodes = _gauge(
-    "bigfleet_operator_broken_nodes", "Machines reported to be given back because they are broken"
+    "bigfleet_operator_broken_nodes", "Machines reported as broken, to be released"
 )
 operator_orphaned_nodes = _gauge(
-    "bigfleet_operator_orphaned_nodes", "Nodes with our label whose machine the shard does not know"
+    "bigfleet_operator_orphaned_nodes",
+    "Nodes labelled by BigFleet whose machine the shard does not know",
 )
 operator_evictions = _counter("bigfleet_operator_evictions_total", "Evictions", "outcome")
 
@@ -236,44 +242,44 @@ pod_controller_requests = _counter(
     "bigfleet_pod_controller_requests_total", "CapacityRequests written", "operation", "outcome"
 )
 pod_controller_unschedulable = _gauge(
-    "bigfleet_pod_controller_unschedulable_pods", "Pods that kube-scheduler finds no place for"
+    "bigfleet_pod_controller_unschedulable_pods", "Pods that kube-scheduler cannot schedule"
 )
 pod_controller_additional = _counter(
     "bigfleet_pod_controller_additional_requests_total",
-    "Additional machines asked for, by how many its pod had asked for then",
+    "Additional machines requested, by the number that the pod has requested so far",
     "number",
 )
 pod_controller_events = _counter(
-    "bigfleet_pod_controller_events_total", "Events written on Pods", "reason"
+    "bigfleet_pod_controller_events_total", "Events recorded on Pods", "reason"
 )
 pod_controller_review_seconds = _histogram(
     "bigfleet_pod_controller_review_duration_seconds",
-    "Finding the Nodes that can be given back, without the time until it begins",
+    "Duration of the search for releasable Nodes, without queueing",
 )
 pod_controller_unsupported_constraints = _counter(
     "bigfleet_pod_controller_unsupported_constraints_total",
-    "Pods seen with a wish that no CapacityRequest carries",
+    "Pods with a constraint that CapacityRequests cannot express",
     "field",
 )
 
-federation_reconcile_seconds = _histogram(
-    "bigfleet_fedhpa_reconcile_duration_seconds", "One look at one federated HPA"
+fedhpa_reconcile_seconds = _histogram(
+    "bigfleet_fedhpa_reconcile_duration_seconds", "Duration of a reconcile of one federated HPA"
 )
 fedhpa_moves = _counter(
     "bigfleet_fedhpa_moves_total", "Shares of federated HPAs changed in members", "reason"
 )
 fedhpa_failures = _counter(
-    "bigfleet_fedhpa_failures_total", "Writes into members that failed", "member"
+    "bigfleet_fedhpa_failures_total", "Failed writes to member clusters", "member"
 )
 fedhpa_reachable = _gauge(
-    "bigfleet_fedhpa_member_reachable", "1 while the member answers", "member"
+    "bigfleet_fedhpa_member_reachable", "1 while the member cluster is reachable", "member"
 )
 identity_expires = _gauge(
-    "bigfleet_identity_expires_timestamp_seconds", "When the certificate in use expires", "name"
+    "bigfleet_identity_expires_timestamp_seconds",
+    "Expiry of the certificate in use, Unix time",
+    "name",
 )
-calls_denied = _counter(
-    "bigfleet_calls_denied_total", "Calls whose caller may not make them", "reason"
-)
+calls_denied = _counter("bigfleet_calls_denied_total", "Calls rejected by authorization", "reason")
 handshakes_failed = _counter(
-    "bigfleet_tls_handshakes_failed_total", "Connections that ended before any call", "reason"
+    "bigfleet_tls_handshakes_failed_total", "Failed TLS handshakes", "reason"
 )

@@ -1,8 +1,8 @@
-"""What gRPC's own code writes to file descriptor 2, read line by line before it goes on.
+"""Filters what gRPC's native code writes to file descriptor 2.
 
-A handshake that fails is told to nobody else: not to our code, not to a metric. So this process's
-descriptor 2 becomes a pipe, and what is written to it is handed to a reader and, if that does not
-want it, to the real one. Our own logs and tracebacks go to the real one directly.
+gRPC reports a failed handshake only there, neither to Python code nor in a metric. So descriptor 2
+becomes a pipe whose lines go to a reader and, if the reader does not handle them, to the real
+stderr. Our own logs and tracebacks go to the real stderr directly.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ import sys
 import threading
 from collections.abc import Callable
 
-# True for a line that has been taken care of.
+# Returns True for a line that it has handled.
 Reader = Callable[[str], bool]
 
 
 def redirect_stderr_to(reader: Reader) -> None:
-    """Hand every line that native code writes to descriptor 2 to `reader`, in a thread.
+    """Pass every line that native code writes to descriptor 2 to `reader`, in a thread.
 
-    Call it once, before anything holds sys.stderr. A flood of lines is cut short, never waited for:
-    native code may write while it holds the interpreter's lock.
+    Call it once, before anything holds sys.stderr. Writes never block, and a flood of lines is
+    truncated: native code may write while it holds the interpreter's lock.
     """
     real = os.dup(2)
     exit_, entry = os.pipe()

@@ -1,7 +1,7 @@
-"""Whether an address has somebody who answers already.
+"""Checks that a port is free before a server listens on it.
 
-Our servers share ports (SO_REUSEPORT), so that whoever starts them can hold their ports until they
-listen. The price: the kernel would let two of them listen, and share their callers out.
+Servers listen with SO_REUSEPORT, so that a launcher can reserve their ports until they listen. The
+kernel would then let two servers share one port, with the connections divided between them.
 """
 
 from __future__ import annotations
@@ -14,19 +14,17 @@ _CONNECT_TIMEOUT_SECONDS = 0.5
 
 
 def require_free_port(purpose: str, host: str, port: int) -> None:
-    """Unavailable when somebody listens on `host` and `port` already; 0 is a port of one's own."""
+    """Unavailable if a process already listens on `host` and `port`; port 0 is always free."""
     if port and _answers(host, port):
-        text = f"cannot {purpose} on {host}:{port}: it is taken; another process answers there"
+        text = f"cannot {purpose} on {host}:{port}: another process listens there"
         raise Unavailable(text)
 
 
 def _answers(host: str, port: int) -> bool:
     try:
-        # An empty host and the unspecified addresses reach this machine.
-        with socket.create_connection(
-            (host.strip("[]"), port), _CONNECT_TIMEOUT_SECONDS
-        ) as dialled:
-            # A free port of those that dialling uses can happen to reach itself.
-            return bool(dialled.getsockname() != dialled.getpeername())
+        # An empty host and the wildcard addresses reach this machine.
+        with socket.create_connection((host.strip("[]"), port), _CONNECT_TIMEOUT_SECONDS) as dialed:
+            # Dialing a free ephemeral port may connect to itself.
+            return bool(dialed.getsockname() != dialed.getpeername())
     except OSError:
         return False

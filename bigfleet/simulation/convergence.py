@@ -1,4 +1,4 @@
-"""What a healthy world must be like once it has come to rest."""
+"""Conditions of a healthy world after convergence."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _FREE = (MachineState.IDLE, MachineState.SPECULATIVE)
 
 
 def convergence_problems(world: World, converged: bool) -> Iterator[str]:
-    """Sentences about what is not in order."""
+    """Violated conditions as sentences."""
     if not converged:
         newest = [sum(summary.actions.values()) for summary in world.cycles[-20:]]
         yield f"no convergence although healthy; actions of the last cycles: {newest}"
@@ -32,7 +32,7 @@ def convergence_problems(world: World, converged: bool) -> Iterator[str]:
             yield from _stale_views(world, host.shard)
             latest = host.shard.cycle.latest
             for what in unneeded_machines(latest, world.clusters, world.spec.engine):
-                yield f"after convergence, {what}, and nobody needs it"
+                yield f"after convergence, {what}, and no need counts it"
     yield from ownership_problems(world)
     for cluster in world.clusters.values():
         yield from _unneeded_nodes(world, cluster)
@@ -41,17 +41,17 @@ def convergence_problems(world: World, converged: bool) -> Iterator[str]:
 
 
 def ownership_problems(world: World) -> Iterator[str]:
-    """Sentences about machines that not exactly one shard has, and about needless purchases."""
+    """Machines that no shard or several shards own, and needless purchases, as sentences."""
     yield from world.ownership.orphans(world.provider.machines(), world.removed_shards)
     if world.purchases.bought > world.purchases.upper_bound():
         yield (
             f"{world.purchases.bought} machines were bought, "
-            f"{world.purchases.upper_bound()} would have done"
+            f"{world.purchases.upper_bound()} would have sufficed"
         )
 
 
 def is_wasteful(world: World) -> bool:
-    """Whether machines are paid for that nobody needs, be it that they are held for a while."""
+    """Whether unneeded machines are billed, including those that are held for a while."""
     results = [host.shard.cycle.latest for host in world.hosts.values() if host.shard is not None]
     engine = world.spec.engine
     return any(
@@ -78,7 +78,7 @@ def _unneeded_nodes(world: World, cluster: SimulatedCluster) -> Iterator[str]:
     for name in sorted(serving - usable):
         yield f"after convergence, {name} in {cluster.name} is CONFIGURED without a usable Node"
     for name in sorted(cluster.nodes.keys() - serving):
-        yield f"after convergence, {name} in {cluster.name} is a Node for nothing"
+        yield f"after convergence, {name} in {cluster.name} is a Node of no CONFIGURED machine"
 
 
 def _unreported_demand(shard: Shard | None, cluster: SimulatedCluster) -> Iterator[str]:
@@ -94,7 +94,7 @@ def _unreported_demand(shard: Shard | None, cluster: SimulatedCluster) -> Iterat
     content = cluster.requests.request_cache.aggregate.content(math.inf)
     needs = [need_from_wire(message, cluster.name) for message in content.needs]
     if received != {need.key: dict(need.aggregate) for need in needs}:
-        yield f"after convergence, the shard has not heard what {cluster.name} needs"
+        yield f"after convergence, the shard does not know the demand of {cluster.name}"
 
 
 def _unserved(world: World, cluster: SimulatedCluster) -> Iterator[str]:
@@ -103,9 +103,8 @@ def _unserved(world: World, cluster: SimulatedCluster) -> Iterator[str]:
 
 
 def unserved_workloads(world: World, cluster: SimulatedCluster) -> Iterator[tuple[str, str]]:
-    """Workloads whose pods wait, each with a sound machine of the cluster's shard that nobody has
-    and that would take them. Of a gang that no domain can hold, nobody can tell where the pods that
-    run hold the others.
+    """Workloads with pending pods, each with a free working machine of the cluster's shard that
+    fits them. Gangs that are reported as short are left out: no domain may hold them.
     """
     bound = [pod for pod in cluster.pods.values() if pod.node]
     shard = world.shard_of(cluster.name)

@@ -1,6 +1,6 @@
-"""Plays a seed's world: faults first, then health, and then it must come to rest.
+"""Runs a seed's world: first with faults, then healed, until it converges.
 
-Where something stays broken there is no rest: the others must be served all the same.
+A world with a permanent fault does not converge: the clusters it does not affect must be served.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from bigfleet.simulation.trials.workloads import Event
 from bigfleet.simulation.world import World, running_world
 from bigfleet.tasks import cancel_and_wait
 
-# Longer than every hold that a drawn world has; with pods that wait, longer than they take to ask
-# for the last of their additional machines.
+# Longer than every hold of a generated world; with pending pods, longer than they take to request
+# their last additional machine.
 QUIET_SECONDS, QUIET_SECONDS_WITH_WAITING_PODS = 100.0, 300.0
-# What nobody needs is held for so long at most, also where a cluster has learnt to hold on longer.
+# The longest that an unneeded machine is held, also after hold times have grown.
 LONGEST_HOLD_SECONDS = 1200.0
-# Most worlds rest within 300 s; ten minutes of grace, one after the other, take longer.
+# Most worlds converge within 300 s; several drains with ten minutes of grace take longer.
 CONVERGENCE_TIMEOUT_SECONDS = 6000.0
 
 
 @dataclass(frozen=True)
 class SeedResult:
-    """What a seed came to: no `problems` is a pass. `digest` is that of its whole story."""
+    """The result of a seed, which passes without `problems`. `digest` is that of its story."""
 
     seed: int
     cycles: int
@@ -44,7 +44,7 @@ class SeedResult:
     lines: tuple[str, ...]
 
 
-# How a seed becomes a world, by name.
+# Generators of trials, by name.
 TRIALS: Mapping[str, Callable[[int], Trial]] = {
     "healing": trial,
     "lasting": lasting_trial,
@@ -54,7 +54,7 @@ TRIALS: Mapping[str, Callable[[int], Trial]] = {
 
 
 def explore(seed: int, trial_name: str = "healing") -> SeedResult:
-    """Play the world of `seed`; the same seed gives the same Outcome, everywhere."""
+    """Run the world of `seed`; the same seed always gives the same result."""
     return run(lambda: _play(seed, TRIALS[trial_name](seed)))
 
 
@@ -80,7 +80,7 @@ async def _play(seed: int, given: Trial) -> SeedResult:
 
 
 async def _converge(world: World) -> Iterable[str]:
-    """What is wrong with a world once nothing moves in it."""
+    """The problems of a world after it has converged."""
     converged = await world.converges(QUIET_SECONDS, CONVERGENCE_TIMEOUT_SECONDS)
     if converged and any(cluster.unbound() for cluster in world.clusters.values()):
         converged = await world.converges(
@@ -93,7 +93,7 @@ async def _converge(world: World) -> Iterable[str]:
 
 
 async def _watch_liveness(world: World, given: Trial) -> Iterable[str]:
-    """What is wrong with a world that cannot come to rest, since something stays broken in it."""
+    """The problems of a world that cannot converge because of a permanent fault."""
     attempts, liveness = Attempts(world), Liveness(world)
     watch = asyncio.create_task(liveness.watch())
     await play_events(world, given.late, given.watched_seconds)
@@ -106,7 +106,7 @@ async def _watch_liveness(world: World, given: Trial) -> Iterable[str]:
 
 
 async def play_events(world: World, events: Sequence[Event], seconds: float) -> None:
-    """Each event at its time from now on, and at least so many seconds."""
+    """Apply each event at its time from now on; takes at least `seconds`."""
     loop = asyncio.get_running_loop()
     begin = loop.time()
     async with asyncio.TaskGroup() as lasting:

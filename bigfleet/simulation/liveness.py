@@ -1,4 +1,4 @@
-"""Where something stays broken: whoever is not touched by it is served, and it is left alone."""
+"""Checks of worlds with a permanent fault: others are served, and retries back off."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from bigfleet.simulation.runtime.permanent_faults import offering_of
 from bigfleet.simulation.story import StoryEvent
 from bigfleet.simulation.world import World
 
-# A machine that is there for somebody is his by then, whatever others fail at.
+# A cluster gets an available machine within this time, whatever fails elsewhere.
 SERVED_WITHIN_SECONDS = 600.0
 _POLL_INTERVAL_SECONDS = 20.0
-# As `services.shard.fleet.backoff` has it: how soon something that failed is tried again.
+# As in `services.shard.fleet.backoff`: the first retry interval.
 _MIN_BACKOFF_SECONDS = 30.0
 
 
 class Liveness:
-    """Watches the clusters that nothing broken touches; `problems` are sentences about those that
-    have not been served in time.
+    """Watches the clusters without a permanent fault; `problems` are sentences about those that
+    were not served in time.
     """
 
     def __init__(self, world: World) -> None:
@@ -31,7 +31,7 @@ class Liveness:
         self._since: dict[tuple[str, str], float] = {}
 
     async def watch(self) -> None:
-        """Until cancelled."""
+        """Poll until cancelled."""
         sound = [c for c in self._world.clusters.values() if c.name not in self._broken_clusters]
         while True:
             await asyncio.sleep(_POLL_INTERVAL_SECONDS)
@@ -61,7 +61,7 @@ class Liveness:
 
 
 class Attempts:
-    """Counts what is ordered of the broken things from now on."""
+    """Counts attempts that a permanent fault makes futile, from now on."""
 
     def __init__(self, world: World) -> None:
         self._world, self._from = world, len(world.story.events)
@@ -69,7 +69,7 @@ class Attempts:
         self._sold_out = {m.id for m in world.spec.machines if offering_of(m) == sold_out}
 
     def problems(self, seconds: float) -> Iterator[str]:
-        """Sentences about things that were tried too often in so many seconds."""
+        """Things that were attempted too often in so many seconds, as sentences."""
         tries: Counter[str] = Counter()
         for entry in self._world.story.events[self._from :]:
             tries.update(self._futile(entry))
@@ -78,7 +78,7 @@ class Attempts:
                 yield f"{what} {times} times in {seconds:.0f} s"
 
     def _futile(self, entry: StoryEvent) -> Iterator[str]:
-        """What was tried there, if that cannot succeed."""
+        """The attempt that the entry records, if it cannot succeed."""
         machine, cluster = entry.fields.get("machine"), entry.fields.get("cluster")
         broken = self._world.spec.broken
         if entry.event == "create-sent" and machine in self._sold_out:
@@ -94,5 +94,5 @@ class Attempts:
 
 
 def max_attempts(seconds: float) -> int:
-    """How often something may be tried in so long: each rest is twice as long as the last."""
+    """The attempts allowed in so many seconds with exponential backoff."""
     return 2 + math.ceil(math.log2(1 + seconds / _MIN_BACKOFF_SECONDS))

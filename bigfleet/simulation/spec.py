@@ -1,4 +1,4 @@
-"""What a simulated world is made of."""
+"""The specification of a simulated world."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from bigfleet.simulation.runtime.permanent_faults import PermanentFaults
 
 @dataclass(frozen=True)
 class WorldSpec:
-    """What a world is made of. `spot_hours_per_second` is the spot market's pace, 0 for no losses.
-    `scheduler_looks_ahead` when it begins a gang. `daemons` run on every Node. `request_additional`
-    False is a wrong way to report demand, there to show why. What is `broken` never works. Where
-    there are `coordinators`, the replicas of one, the `shards` are told by it what to own; those in
-    `late_shards` come later.
+    """A world. `spot_hours_per_second` is the pace of spot interruptions, 0 for none.
+    `scheduler_looks_ahead` when it starts a gang. `daemons` run on every Node. `request_additional`
+    False disables requests for additional machines, to show why they are needed. `broken` are
+    permanent faults. With `coordinators`, the replicas of one, the `shards` own what it assigns;
+    those in `late_shards` start later.
     """
 
     machines: Sequence[Machine]

@@ -22,7 +22,7 @@ class StoryEvent(NamedTuple):
     fields: Mapping[str, object]
 
     def text(self, *left_out: str) -> str:
-        """The event and its fields, some of which may be left out."""
+        """The event and its fields, without those `left_out`."""
         parts = [
             f"{k}={v}" for k, v in self.fields.items() if k not in (*_OMITTED_FIELDS, *left_out)
         ]
@@ -30,7 +30,7 @@ class StoryEvent(NamedTuple):
 
 
 class Story(Journal):
-    """The shard's journal, and what the simulation itself did.
+    """The shard's journal and the simulation's own events.
 
     `last_move_seconds` is when a machine or an order last moved, in Unix time.
     """
@@ -42,22 +42,22 @@ class Story(Journal):
         self.last_move_seconds = 0.0
 
     def note(self, event: str, **fields: object) -> None:
-        """Record it for the shard, and tell it."""
+        """Record an event of the shard."""
         super().note(event, **fields)
         self.record_from_shard(event, fields)
 
     def record_from_shard(self, event: str, fields: Mapping[str, object]) -> None:
-        """A shard has recorded this."""
+        """Add an event that a shard has recorded."""
         if not event.startswith("rollup"):
             self.last_move_seconds = self._now.unix_seconds()
         self.record(event, **{name: v for name, v in fields.items() if v not in (None, "")})
 
     def shard_journal(self, shard: str) -> Journal:
-        """The journal of one shard of several; this story tells which of them recorded what."""
+        """The journal of one of several shards; its events name the shard."""
         return _ShardJournal(self, shard, self._now)
 
     def record(self, event: str, **fields: object) -> None:
-        """Tell something that is not the shard's."""
+        """Add an event of the simulation."""
         self.events.append(StoryEvent(self._now.unix_seconds() - START_UNIX_SECONDS, event, fields))
 
     def lines(self) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Shards, their coordinator, one provider, some clusters: wired as in life, on a virtual clock."""
+"""Shards, their coordinator, a provider and clusters, connected as in production."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ class CycleSummary:
 
 
 class World:
-    """A running world; `running_world` opens and closes it. `clock` is right; those of the shards'
-    hosts and of the provider's may be set wrong. `shard`, `files` and `shard_clock` are the
-    first's.
+    """A running world; `running_world` starts and stops it. `clock` is correct; the clocks of the
+    shards' hosts and of the provider may be wrong. `shard`, `files` and `shard_clock` are those of
+    the first shard.
     """
 
     def __init__(self, spec: WorldSpec, directory: Path) -> None:
@@ -107,7 +107,7 @@ class World:
         return ShardHost(name, directory / name, environment, self.story.shard_journal(name), link)
 
     def _operator(self, cluster: str) -> SimulatedOperator:
-        """Operators are told the shards' addresses in different orders."""
+        """Each operator gets the shards' addresses in another order."""
         addresses = [host.address for host in self.hosts.values()]
         first = [*self.clusters].index(cluster) % len(addresses)
         order = [*addresses[first:], *addresses[:first]]
@@ -119,10 +119,10 @@ class World:
         for host in self.hosts.values():
             if host.address == address:
                 return await host.open_session(cluster)
-        raise Unavailable(f"nobody is at {address}")
+        raise Unavailable(f"nothing listens at {address}")
 
     def start(self) -> None:
-        """Everything begins at once."""
+        """Start everything."""
         self.start_provider()
         if self.coordinators is not None:
             self.coordinators.start_all()
@@ -137,7 +137,7 @@ class World:
             self._tasks.append(task)
 
     async def stop(self) -> None:
-        """Everything ends."""
+        """Stop everything."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -148,7 +148,7 @@ class World:
         await self.provider.stop()
 
     def start_provider(self) -> None:
-        """The provider comes up, with what its store remembers."""
+        """Start the provider with its stored state."""
         if self.provider.running:
             return
         spec = self.spec
@@ -157,25 +157,25 @@ class World:
 
     @property
     def shard(self) -> Shard | None:
-        """None while it is down."""
+        """The first shard; None while it is down."""
         return self._first.shard
 
     @property
     def files(self) -> SimulatedFiles:
-        """Its disk."""
+        """The first shard's disk."""
         return self._first.files
 
     @property
     def shard_clock(self) -> VirtualClock:
-        """Its host's clock."""
+        """The clock of the first shard's host."""
         return self._first.clock
 
     def start_shard(self) -> None:
-        """The first shard comes up."""
+        """Start the first shard."""
         self._first.start()
 
     async def kill_shard(self) -> None:
-        """The first shard dies on the spot."""
+        """Kill the first shard."""
         await self._first.kill()
 
     @property
@@ -184,13 +184,11 @@ class World:
 
     @property
     def healthy(self) -> bool:
-        """Whether the time of faults is over."""
+        """Whether `heal` was called."""
         return self._healed
 
     async def heal(self) -> None:
-        """From now on nothing goes wrong but for what is broken for good: what is down comes up,
-        and the spot market rests.
-        """
+        """End all but the permanent faults: start what is down, stop spot interruptions."""
         self._healed = True
         self.faults.heal()
         await self.provider.stop()
@@ -205,26 +203,26 @@ class World:
             operator.online = name != self.spec.broken.absent_operator
 
     async def converges(self, quiet_seconds: float, within_seconds: float) -> bool:
-        """Let time pass until for so long nothing was ordered and nothing has moved, from now on
-        or later; False if that does not come about.
+        """Wait until nothing was ordered or moved for `quiet_seconds`; False if that does not
+        happen within `within_seconds`.
         """
         begin = unsettled_since = self.clock.unix_seconds()
         while self.clock.unix_seconds() < begin + within_seconds:
             await asyncio.sleep(self.spec.cycle_seconds)
             now = self.clock.unix_seconds()
             unsettled_since = (
-                now if self._under_way() else max(unsettled_since, self.story.last_move_seconds)
+                now if self._in_transition() else max(unsettled_since, self.story.last_move_seconds)
             )
             if now - unsettled_since >= quiet_seconds:
                 return True
         return False
 
-    def ordered(self, kind: ActionType, since_cycle: int = 0) -> int:
-        """How many actions of a kind were decided from that cycle on."""
-        return sum(summary.actions.get(kind, 0) for summary in self.cycles[since_cycle:])
+    def ordered(self, action_type: ActionType, since_cycle: int = 0) -> int:
+        """The number of actions of a type decided since `since_cycle`."""
+        return sum(summary.actions.get(action_type, 0) for summary in self.cycles[since_cycle:])
 
     def in_state(self, state: MachineState) -> list[Machine]:
-        """The machines that really are in a state, by id."""
+        """The machines in a state according to the provider, by id."""
         machines = self.provider.machines()
         return [machines[name] for name in sorted(machines) if machines[name].state is state]
 
@@ -236,18 +234,18 @@ class World:
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         self._tasks.append(asyncio.create_task(work))
 
-    def _under_way(self) -> bool:
+    def _in_transition(self) -> bool:
         return any(m.state in TRANSITIONAL for m in self.provider.machines().values())
 
     @property
     def removed_shards(self) -> Collection[str]:
-        """Those that were taken out of the fleet, as far as the coordinator can tell now."""
+        """The shards that have been removed, as far as the coordinator knows now."""
         registry = self.coordinators.registry if self.coordinators is not None else None
-        barred = {row.id for row in registry.shards.values() if row.removed} if registry else set()
-        return barred | {name for name, host in self.hosts.items() if host.removed}
+        removed = {row.id for row in registry.shards.values() if row.removed} if registry else set()
+        return removed | {name for name, host in self.hosts.items() if host.removed}
 
     def shard_of(self, cluster: str) -> Shard | None:
-        """The shard with which the cluster's operator has a session."""
+        """The shard that has a session with the cluster's operator."""
         shards = [host.shard for host in self.hosts.values() if host.shard is not None]
         return next((shard for shard in shards if shard.sessions.of(cluster) is not None), None)
 
@@ -273,7 +271,7 @@ class World:
 
 @asynccontextmanager
 async def running_world(spec: WorldSpec) -> AsyncIterator[World]:
-    """A world that runs inside the `async with`."""
+    """Run a world inside the `async with`."""
     logger = logging.getLogger("bigfleet")
     with tempfile.TemporaryDirectory(prefix="bigfleet-simulation-") as directory:
         world = World(spec, Path(directory))

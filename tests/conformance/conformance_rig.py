@@ -1,4 +1,4 @@
-"""The example provider under test in this process, with a fault or without."""
+"""Runs the example provider in this process, with or without a fault."""
 
 from __future__ import annotations
 
@@ -16,8 +16,7 @@ from bigfleet.conformance.fake_cluster import FakeCluster
 from bigfleet.conformance.subject import Bounds, Subject
 from tests.conformance.faults import ProviderParts
 
-# Bounds of a caller with patience: several providers and their suites share this process, and the
-# machine may be busy.
+# Several providers and suites share this process, and the machine may be busy.
 RELAXED_BOUNDS = Bounds(answer=3.0, state=60.0, drain=60.0)
 
 
@@ -25,7 +24,7 @@ RELAXED_BOUNDS = Bounds(answer=3.0, state=60.0, drain=60.0)
 async def subject(
     folder: Path, parts: ProviderParts, machines: int = 3, bounds: Bounds = RELAXED_BOUNDS
 ) -> AsyncIterator[Subject]:
-    """The example provider in this process, with a fault or without."""
+    """The example provider in this process, with or without a fault."""
     cluster, server = FakeCluster(), transport.server()
     store = parts.store(folder / "machines.db")
     for number in range(machines):
@@ -48,7 +47,7 @@ async def subject(
 
 
 def offer(number: int) -> wire.Machine:
-    """What the shop has for sale; the one with the highest number costs least."""
+    """A SPECULATIVE machine; the one with the highest number is the cheapest."""
     machine = wire.Machine(id=f"m-{number}", instance_type="large", zone="zone-a")
     machine.state, machine.capacity_type = wire.SPECULATIVE, wire.ON_DEMAND
     machine.resources.resources["cpu"], machine.price_per_hour = "4", 1.0 / (1 + number)

@@ -1,4 +1,4 @@
-"""Providers that break one rule each, made from the example that keeps them all."""
+"""Providers that violate one rule each, derived from the conforming example."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ example: Any = load()
 
 
 class LosesIdempotency(example.Provider):  # type: ignore[misc]
-    """Gives a repeated order a new operation id."""
+    """Returns a new operation id for a repeated call."""
 
     def accept(self, order: str, request: Any) -> wire.TransitionAck:
         ack: wire.TransitionAck = super().accept(order, request)
@@ -23,7 +23,7 @@ class LosesIdempotency(example.Provider):  # type: ignore[misc]
 
 
 class TrustsOldEpochs(example.Store):  # type: ignore[misc]
-    """Looks at sequences alone when the epoch is not the newest."""
+    """Ignores older epochs."""
 
     def advance(self, order: Any) -> None:
         query = "SELECT max(epoch) FROM mark WHERE shard = ? AND id = ?"
@@ -34,7 +34,7 @@ class TrustsOldEpochs(example.Store):  # type: ignore[misc]
 
 
 class DropsMetadata(example.Provider):  # type: ignore[misc]
-    """Keeps of the metadata what it knows itself: nothing."""
+    """Drops the metadata of Configure."""
 
     def accept(self, order: str, request: Any) -> wire.TransitionAck:
         if order == "Configure":
@@ -44,7 +44,7 @@ class DropsMetadata(example.Provider):  # type: ignore[misc]
 
 
 class DropsPurpose(example.Provider):  # type: ignore[misc]
-    """Keeps nothing of what Create says."""
+    """Drops the metadata of Create."""
 
     def accept(self, order: str, request: Any) -> wire.TransitionAck:
         if order == "Create":
@@ -54,7 +54,7 @@ class DropsPurpose(example.Provider):  # type: ignore[misc]
 
 
 class MixesMetadata(example.Provider):  # type: ignore[misc]
-    """Adds what Configure says to what Create said."""
+    """Merges the metadata of Configure into that of Create."""
 
     def accept(self, order: str, request: Any) -> wire.TransitionAck:
         if order == "Configure":
@@ -65,7 +65,7 @@ class MixesMetadata(example.Provider):  # type: ignore[misc]
 
 
 class ForgetsTaints(example.Provider):  # type: ignore[misc]
-    """Lists no taints of machines at work."""
+    """Lists no taints of CONFIGURED machines."""
 
     def select(self, ask: wire.ListFilter) -> wire.MachineList:
         answer: wire.MachineList = super().select(ask)
@@ -95,7 +95,7 @@ def _waiting(order: str) -> Callable[..., Any]:
 
 
 class Blocks(example.Provider):  # type: ignore[misc]
-    """Answers an order when its work is done."""
+    """Returns from a call when the operation is done."""
 
     Create, Configure, Drain, Delete = (_waiting(order) for order in example.ORDERS)
 
@@ -110,13 +110,13 @@ class SaysConfiguredAtOnce(example.Shop):  # type: ignore[misc]
         await asyncio.wait([booting])
 
 
-class HidesWhatIsUnderWay(example.Provider):  # type: ignore[misc]
-    """Lists a machine again when its order is done."""
+class HidesOperationsInProgress(example.Provider):  # type: ignore[misc]
+    """Omits machines with an operation in progress from listings."""
 
     def select(self, ask: wire.ListFilter) -> wire.MachineList:
         answer: wire.MachineList = super().select(ask)
-        settled = [machine for machine in answer.machines if machine.state not in example.ENDS]
-        return wire.MachineList(machines=settled, revision=answer.revision)
+        stable = [machine for machine in answer.machines if machine.state not in example.ENDS]
+        return wire.MachineList(machines=stable, revision=answer.revision)
 
 
 class ConfiguresBoundMachines(example.Provider):  # type: ignore[misc]
@@ -189,7 +189,9 @@ FAULTS: Mapping[str, ProviderParts] = {
     "Configured before Ready": ProviderParts(
         "configured/only-when-ready", shop=SaysConfiguredAtOnce
     ),
-    "orders under way hidden": ProviderParts("list/in-progress", provider=HidesWhatIsUnderWay),
+    "orders under way hidden": ProviderParts(
+        "list/in-progress", provider=HidesOperationsInProgress
+    ),
     "at work without a host": ProviderParts("lifecycle/full", shop=ForgetsHosts),
     "bound machines taken": ProviderParts(
         "lifecycle/forbidden-orders", provider=ConfiguresBoundMachines

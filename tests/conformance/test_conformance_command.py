@@ -38,7 +38,7 @@ def free_address() -> str:
 
 @pytest.fixture
 def restartable(tmp_path: Path) -> Iterator[tuple[str, str, str]]:
-    """The example at an address, by certificates; the command that kills it and starts it again."""
+    """The example at an address, by certificates; the command that kills and restarts it."""
     names = [Principal("provider", "shop"), Principal("admin"), Principal("readonly")]
     issued = issuing.issue(tmp_path / "certs", names, DAY)
     own, admin, _ = (str(issued[name].directory) for name in names)
@@ -70,9 +70,7 @@ async def _listens(address: str) -> None:
                 return
 
 
-def test_the_guides_example_keeps_the_whole_contract(
-    restartable: tuple[str, str, str], tmp_path: Path
-) -> None:
+def test_the_guides_example_conforms(restartable: tuple[str, str, str], tmp_path: Path) -> None:
     """Over mutual TLS, crashes included; the reports say the same as the exit code."""
     address, admin, restart = restartable
     junit = tmp_path / "junit.xml"
@@ -89,10 +87,10 @@ def test_the_guides_example_keeps_the_whole_contract(
     assert suite.get("tests") == str(len(report["checks"]))
 
 
-def test_an_identity_that_may_not_order_is_no_fault_of_the_provider(
+def test_an_unauthorized_identity_is_not_a_failure_of_the_provider(
     restartable: tuple[str, str, str],
 ) -> None:
-    """Nothing is judged; the caller is told whose identity it needs."""
+    """No check runs; the error names the identity that is needed."""
     address, admin, _ = restartable
     looking = str(Path(admin).parent / "readonly")
     done = conformance("--target", address, "--identity", looking)
@@ -102,33 +100,33 @@ def test_an_identity_that_may_not_order_is_no_fault_of_the_provider(
     assert "use an admin's" in done.stderr
 
 
-def test_a_report_that_cannot_be_written_is_said_before_anything_is_bought(tmp_path: Path) -> None:
-    """A whole run, and its machines, would be for nothing."""
+def test_an_unwritable_report_is_rejected_before_anything_is_created(tmp_path: Path) -> None:
+    """A whole run would be wasted."""
     done = conformance(
         "--builtin", "--insecure", "--junit", str(tmp_path / "nowhere" / "junit.xml")
     )
     assert done.returncode == 2
-    assert "is in no directory that exists" in done.stderr
+    assert "is not in an existing directory" in done.stderr
     assert not done.stdout
 
 
-def test_the_help_says_how_long_orders_may_take() -> None:
-    """Its defaults are those that are used."""
-    said = " ".join(conformance("--help").stdout.split())
+def test_the_help_states_the_time_limits() -> None:
+    """The defaults in the help are the ones in use."""
+    text = " ".join(conformance("--help").stdout.split())
     for meaning, seconds in (
-        ("have answered", Bounds.answer),
-        ("to its state", Bounds.state),
-        ("after its grace", Bounds.drain),
+        ("starts an operation", Bounds.answer),
+        ("its final state", Bounds.state),
+        ("after its grace period", Bounds.drain),
     ):
-        assert f"{meaning} (default: {seconds:g})" in said
+        assert f"{meaning} (default: {seconds:g})" in text
 
 
-def test_the_example_fits_into_an_afternoon() -> None:
+def test_the_example_is_short() -> None:
     """Less than 200 lines, as the guide says."""
     assert len(PATH.read_text().splitlines()) < 200
 
 
-def test_an_address_where_nobody_answers_is_a_sentence() -> None:
+def test_an_unreachable_address_is_reported() -> None:
     """Exit code 1, and no traceback."""
     done = conformance("--target", "127.0.0.1:1", "--insecure")
     assert done.returncode == 1
@@ -136,7 +134,7 @@ def test_an_address_where_nobody_answers_is_a_sentence() -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_plaintext_is_a_choice() -> None:
+def test_plaintext_must_be_chosen() -> None:
     """Neither an identity nor --insecure is a usage error that names both."""
     done = conformance("--target", "127.0.0.1:1")
     assert done.returncode == 2

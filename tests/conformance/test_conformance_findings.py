@@ -1,4 +1,4 @@
-"""What the suite says of a fault is enough to mend it, and it leaves little behind."""
+"""Reports of a failed check suffice to fix it, and the suite cleans up."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ async def found(given: Subject, check: Check) -> Result:
     return result
 
 
-async def test_what_was_seen_first_is_told_and_what_is_left_is_named(tmp_path: Path) -> None:
-    """A machine that cannot be given back either does not hide why its check failed."""
+async def test_the_first_error_and_the_leftover_machines_are_reported(tmp_path: Path) -> None:
+    """A machine that cannot be deleted does not hide why its check failed."""
     async with subject(tmp_path, ProviderParts("", shop=NeverDelivers), bounds=HASTY) as given:
         result = await found(given, lifecycle.full_lifecycle)
         left = await given.leftover_machines()
@@ -42,17 +42,17 @@ async def test_what_was_seen_first_is_told_and_what_is_left_is_named(tmp_path: P
 
 
 async def test_the_cheapest_machines_are_used(tmp_path: Path) -> None:
-    """Whoever checks a real provider pays for what the suite buys."""
+    """Machines of a real provider are billed."""
     async with subject(tmp_path, CONFORMING) as given:
         assert await given.speculative() == ["m-2", "m-1", "m-0"]
 
 
-async def test_reports_carry_whatever_a_provider_says(tmp_path: Path) -> None:
-    """On one line, and as XML that can be read."""
+async def test_reports_escape_the_providers_messages(tmp_path: Path) -> None:
+    """On one line, and as valid XML."""
     async with subject(tmp_path, ProviderParts("", provider=SaysAnything)) as given:
         result = await found(given, fencing.new_epoch)
     assert result.observed == (
-        r"Create of m-2, which should succeed, ended with INTERNAL (\x00 \x1b[31m ]]> <é>\n\ufffe)"
+        r"Create of m-2 should succeed but returned INTERNAL (\x00 \x1b[31m ]]> <é>\n\ufffe)"
     )
     failure = Xml.fromstring(report.as_junit([result], "x")).find(".//failure")
     assert failure is not None
@@ -72,10 +72,10 @@ async def test_reports_carry_whatever_a_provider_says(tmp_path: Path) -> None:
         ({"resources": wire.Resources(resources={"cpu": "four"})}, "resources: cpu: 'four'"),
     ],
 )
-async def test_a_machine_that_no_shard_would_take_is_found(
+async def test_a_machine_that_no_shard_accepts_is_detected(
     tmp_path: Path, wrong: dict[str, object], seen: str
 ) -> None:
-    """A provider that keeps the contract has machines that can be used."""
+    """A conforming provider has usable machines."""
 
     class Sells(example.Store):  # type: ignore[misc]
         def save(self, machine: wire.Machine, *more: object) -> None:
@@ -91,10 +91,10 @@ async def test_a_machine_that_no_shard_would_take_is_found(
     assert seen in result.observed
 
 
-async def test_an_epoch_that_a_crash_made_forgotten_is_found(
+async def test_an_epoch_that_is_lost_in_a_crash_is_detected(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A replaced shard stays replaced, whatever happens to the provider."""
+    """A replaced shard stays fenced after a crash of the provider."""
 
     async def restart() -> None:
         monkeypatch.setattr(ForgetsEpochs, "restarted", True)

@@ -1,4 +1,4 @@
-"""The suite passes a sound provider, and finds each planted fault by the check that is about it."""
+"""The suite passes a correct provider and detects each injected fault with the right check."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def named(found: dict[str, Result], outcome: CheckOutcome) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Examined:
-    """What the suite said of a provider, and how many machines that had for sale after."""
+    """The results of a provider, and its SPECULATIVE machines afterwards."""
 
     found: dict[str, Result]
     for_sale: int
@@ -40,7 +40,7 @@ class Examined:
 
 @pytest.fixture(scope="module")
 def examined(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Examined]:
-    """The sound provider and each with a fault, side by side: a suite mostly waits."""
+    """The correct provider and each faulty one, concurrently: a suite mostly waits."""
 
     async def one(parts: ProviderParts) -> Examined:
         async with subject(tmp_path_factory.mktemp("provider"), parts) as given:
@@ -53,8 +53,8 @@ def examined(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Examined]:
     return asyncio.run(all_of_them())
 
 
-def test_a_sound_provider_passes_every_check(examined: dict[str, Examined]) -> None:
-    """Those of crashes are not checked, and said to be, where nobody can make one."""
+def test_a_correct_provider_passes_every_check(examined: dict[str, Examined]) -> None:
+    """Crash checks are skipped without a restart command."""
     found = examined["sound"].found
     assert named(found, CheckOutcome.FAILED) == {}
     assert set(named(found, CheckOutcome.SKIPPED)) == CRASHES
@@ -62,27 +62,27 @@ def test_a_sound_provider_passes_every_check(examined: dict[str, Examined]) -> N
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_planted_fault_fails_its_check_and_no_other(
+def test_an_injected_fault_fails_its_check_and_no_other(
     fault: str, examined: dict[str, Examined]
 ) -> None:
-    """A check that failed for another's fault would send its reader to the wrong place."""
+    """A check that fails for another's fault would mislead its reader."""
     assert set(named(examined[fault].found, CheckOutcome.FAILED)) == {FAULTS[fault].check}
 
 
-def test_a_failed_check_gives_its_machines_back(examined: dict[str, Examined]) -> None:
-    """After a run over a faulty provider all its machines are for sale again."""
+def test_a_failed_check_deletes_its_machines(examined: dict[str, Examined]) -> None:
+    """After a run against a faulty provider all its machines are SPECULATIVE again."""
     assert examined["blocking calls"].for_sale == 3
 
 
-async def test_without_machines_nothing_is_judged(tmp_path: Path) -> None:
-    """Too few machines are the caller's to cure, not a provider's fault."""
+async def test_no_check_runs_without_machines(tmp_path: Path) -> None:
+    """Too few machines are an input error, not a failure of the provider."""
     async with subject(tmp_path, CONFORMING, machines=1) as given:
         with pytest.raises(InvalidInput, match="the suite needs 2 machines that are SPECULATIVE"):
             await results(given)
 
 
-async def test_our_own_provider_keeps_the_contract_over_crashes_too(tmp_path: Path) -> None:
-    """The kwok-backed one, as a process that is killed and started again."""
+async def test_the_built_in_provider_conforms_including_crashes(tmp_path: Path) -> None:
+    """As a process that is killed and restarted."""
     cluster = FakeCluster()
     async with (
         cluster.serving("127.0.0.1", 0),

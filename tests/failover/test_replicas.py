@@ -189,7 +189,7 @@ async def test_replicas_with_identities_admit_their_like_alone(
         addresses = replicas.addresses()
         async with LeaderClient(addresses, made[Principal("shard", "s1")]) as client:
             await FakeShard("s1").report_once(client, _TIMEOUT_SECONDS)
-            with pytest.raises(BigFleetError, match=r"refused by the coordinator: .* may not call"):
+            with pytest.raises(BigFleetError, match=r"denied by the coordinator: .* may not call"):
                 await client.call("RemoveShard", wire.RemoveShardRequest(shard_id="s1"))
         async with LeaderClient(addresses, made[Principal("readonly")]) as client:
             assert await shards_of(client) == ["s1"]

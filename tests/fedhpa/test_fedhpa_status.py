@@ -68,7 +68,7 @@ def _shown(**changes: Any) -> list[str]:
 def test_each_cluster_is_a_line_with_its_last_move_and_why() -> None:
     shown = _shown()
     assert shown[0] == (
-        "shop/web scales FederatedDeployment web between 2 and 20: 12 run, 12 are desired"
+        "shop/web scales FederatedDeployment web between 2 and 20: 12 current, 12 desired"
     )
     assert shown[1].split()[:4] == ["CLUSTER", "STATE", "MIN", "MAX"]
     assert shown[2].endswith("5 min ago")

@@ -24,7 +24,7 @@ async def test_joining_without_permissions_reports_what_to_apply(
     await federated.leave("west")
     said, doubt = (await fedhpa_join.join(admin, "west", recorder, [])).splitlines()
     assert said.startswith("west is a member")
-    assert doubt.startswith("but its user may not scale there")
+    assert doubt.startswith("warning: its user may not scale there")
     assert "rights/member.yaml" in doubt
 
 
@@ -40,7 +40,7 @@ async def test_a_member_that_does_not_answer_is_a_member_all_the_same(
     await federated.leave("west")
     said, doubt = (await fedhpa_join.join(admin, "west", away, [])).splitlines()
     assert said.startswith("west is a member")
-    assert doubt.startswith("but https://127.0.0.1:9 does not take its kubeconfig from here")
+    assert doubt.startswith("warning: https://127.0.0.1:9 does not accept the kubeconfig from here")
 
 
 async def test_a_file_that_is_no_kubeconfig_joins_nothing(

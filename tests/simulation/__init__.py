@@ -1,1 +1,1 @@
-"""A fleet on a virtual clock, and the explorer of its worlds."""
+"""The simulation and its explorer."""

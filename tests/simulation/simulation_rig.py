@@ -1,4 +1,4 @@
-"""Worlds from a few words, and stories as golden text."""
+"""Helpers to create worlds and to compare stories with golden files."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def machines(
     capacity_type: CapacityType = CapacityType.BARE_METAL,
     **fields: Any,
 ) -> list[Machine]:
-    """Equal machines in one rack; 4 CPU, 16 GiB unless told otherwise."""
+    """Equal machines in one rack; 4 CPU, 16 GiB by default."""
     units = resources.parse_capacity(
         {"cpu": "4", "memory": "16Gi", "pods": "110", **(amounts or {})}
     )
@@ -63,19 +63,19 @@ def machines(
 
 
 def pods(name: str, replicas: int, cpu: str = "1", **fields: Any) -> Workload:
-    """A Deployment of so many pods of that size."""
+    """A Deployment of so many pods."""
     requests = {"cpu": cpu, "memory": "1Gi", **fields.pop("more", {})}
     return Workload(name, replicas, requests, **fields)
 
 
 def world_spec(fleet: Iterable[Machine], *clusters: str, **fields: Any) -> WorldSpec:
-    """A healthy world in which reclaims are not slowed down, unless told otherwise."""
+    """A healthy world whose reclaims are not delayed by default."""
     engine = {"reclaim_cap_fraction": 1.0, "reclaim_hold_seconds": 5.0, **fields.pop("engine", {})}
     return WorldSpec([*fleet], clusters or ("east",), engine=EngineConfig(**engine), **fields)
 
 
 def run_scenario(given: WorldSpec, scenario: Callable[[World], Awaitable[None]]) -> None:
-    """Act out `scenario` in a fresh world; an invariant that broke meanwhile fails the test."""
+    """Run `scenario` in a new world; a violated invariant fails the test."""
 
     async def act() -> None:
         async with running_world(given) as world:
@@ -86,23 +86,23 @@ def run_scenario(given: WorldSpec, scenario: Callable[[World], Awaitable[None]])
 
 
 def state_counts(world: World) -> dict[str, int]:
-    """How many machines really are in each state that occurs."""
+    """The number of machines in each state."""
     states = sorted(machine.state for machine in world.provider.machines().values())
     return {state.name: len([*found]) for state, found in groupby(states)}
 
 
 def bound(world: World, cluster: str = "east") -> int:
-    """Pods that have a node."""
+    """The number of bound pods."""
     return sum(1 for pod in world.clusters[cluster].pods.values() if pod.node)
 
 
 def pending(world: World, cluster: str = "east") -> int:
-    """Pods that have none."""
+    """The number of pending pods."""
     return len(world.clusters[cluster].unbound())
 
 
 def golden(world: World, name: str) -> None:
-    """The story, equal moves of one moment on one line, must be the one on record."""
+    """Compare the story, with equal events of one moment on one line, with the golden file."""
     text = "\n".join([*_tale(world), "", *_end(world), ""])
     path = GOLDEN / f"{name}.txt"
     if os.environ.get(REWRITE):
@@ -121,7 +121,7 @@ def _tale(world: World) -> Iterable[str]:
 
 
 def _ranges(names: list[str]) -> str:
-    """m-000..m-003, x-001: neighbours by number together."""
+    """Names as ranges: m-000..m-003, x-001."""
     keyed = sorted(
         (name.rpartition("-")[0], int(name.rpartition("-")[2] or 0)) for name in names if name
     )

@@ -1,4 +1,4 @@
-"""Pods, roll-ups, decisions, machines, evictions and pods again: the loop as a whole."""
+"""The closed loop: pods, roll-ups, decisions, machines, evictions."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ async def churn(world: World, seconds: int, per_second: int = 1) -> None:
         await asyncio.sleep(1.0)
 
 
-def test_a_steady_load_comes_to_rest_at_the_exact_fleet() -> None:
+def test_a_steady_load_converges_to_the_exact_fleet() -> None:
     """300 cycles under churn: the last 100 order nothing, all pods are bound, none is idle."""
 
     async def scenario(world: World) -> None:
@@ -106,7 +106,7 @@ def test_nothing_moves_after_the_first_fill() -> None:
 
 
 def test_a_stock_out_is_a_stable_shortfall() -> None:
-    """What cannot be had is told in every cycle and changes nothing."""
+    """The shortfall is reported in every cycle and changes nothing."""
 
     async def scenario(world: World) -> None:
         world.clusters["east"].apply(pods("web", 100))
@@ -121,7 +121,7 @@ def test_a_stock_out_is_a_stable_shortfall() -> None:
     run_scenario(world_spec(fleet), scenario)
 
 
-def test_scattered_racks_do_not_set_gangs_in_motion() -> None:
+def test_scattered_racks_do_not_move_gangs() -> None:
     """Gangs over several machines, racks of many sizes: once placed, they stay."""
 
     async def scenario(world: World) -> None:
@@ -159,7 +159,7 @@ def test_a_gang_that_fits_nowhere_is_a_stable_shortfall() -> None:
 
 
 @pytest.mark.parametrize("asks", [False, True])
-def test_a_machine_that_cannot_be_used_is_made_up_for(asks: bool) -> None:
+def test_an_unusable_machine_is_replaced(asks: bool) -> None:
     """A Node that somebody cordoned still counts as supply, so that its pods would wait for ever;
     they ask for one machine more, and with that there is silence.
     """
@@ -207,7 +207,7 @@ def test_gangs_on_shared_racks_settle_while_machines_boot() -> None:
     run_scenario(world_spec(fleet, latencies=SLOW, delays=Delays(boot=(2.0, 3.0))), scenario)
 
 
-def test_what_shrinks_is_given_back_and_not_bought_again() -> None:
+def test_surplus_machines_are_released_and_not_reacquired() -> None:
     """Reclaimed machines are held; then the elastic ones go, the others stay; none is rebought."""
 
     async def scenario(world: World) -> None:
@@ -235,7 +235,7 @@ def test_what_shrinks_is_given_back_and_not_bought_again() -> None:
 
 
 def test_one_loss_costs_one_machine() -> None:
-    """However long machines take to come, one lost machine is replaced by one."""
+    """One lost machine is replaced by one, however long machines take to boot."""
 
     async def scenario(world: World) -> None:
         world.clusters["east"].apply(pods("web", 40))
@@ -272,7 +272,7 @@ def test_steady_losses_bring_replacements_and_no_reclaims() -> None:
 
 
 def test_a_burst_of_losses_reclaims_nothing() -> None:
-    """Half of the machines go at once: half are bought anew, and nothing else moves."""
+    """Half of the machines are lost at once and replaced, and nothing else moves."""
 
     async def scenario(world: World) -> None:
         world.clusters["east"].apply(pods("web", 40))
@@ -316,7 +316,7 @@ _LONG = pytest.param(10_000, marks=[pytest.mark.soak, pytest.mark.timeout(3600)]
 
 
 @pytest.mark.parametrize("cycles", [600, _LONG])
-def test_a_long_life_leaks_nothing(cycles: int) -> None:
+def test_a_long_run_leaks_nothing(cycles: int) -> None:
     """Churn, scaling and losses all along: then as many machines as at the start, none failed, none
     in between, and nobody remembers what is over.
     """

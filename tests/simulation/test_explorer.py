@@ -1,4 +1,4 @@
-"""Worlds drawn from seeds: a slice of them in every test run, and proof that a seed is a world."""
+"""Generated worlds of some seeds, and their reproducibility."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ SEEDS = (2, 3, 4, 5, 6, 7, 15, 41, 47)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_seeds_world_comes_to_rest_unharmed(seed: int) -> None:
-    """Invariants after every cycle under faults; then health, convergence and silence."""
+def test_a_seeds_world_converges(seed: int) -> None:
+    """Invariants hold after every cycle under faults; once healed, it converges."""
     assert explore(seed).problems == ()
 
 
-def test_a_seed_tells_the_same_story_everywhere() -> None:
-    """To the byte, whatever order this run's hashes bring."""
+def test_a_seed_has_the_same_story_everywhere() -> None:
+    """Independent of the hash seed."""
     outputs = set()
     for hash_seed in ("0", "1"):
         environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
@@ -35,8 +35,8 @@ def test_a_seed_tells_the_same_story_everywhere() -> None:
     assert "all invariants held" in outputs.pop()
 
 
-def test_the_order_of_what_clusters_are_told_does_not_hang_on_hashes() -> None:
-    """Else a seed with several clusters that failed could not be replayed."""
+def test_the_order_of_messages_to_clusters_does_not_depend_on_hashes() -> None:
+    """A failed seed with several clusters must be reproducible."""
     script = str(Path(__file__).with_name("story_digest.py"))
     digests = set()
     for hash_seed in ("0", "1"):
@@ -48,8 +48,8 @@ def test_the_order_of_what_clusters_are_told_does_not_hang_on_hashes() -> None:
     assert len(digests) == 1
 
 
-def test_a_world_that_breaks_fails_the_command() -> None:
-    """The explorer is no test that cannot fail: with a planted bug it says which seed, and why."""
+def test_a_violated_invariant_fails_the_command() -> None:
+    """With an injected bug the explorer reports the seed and the violation."""
     planted = (
         "import sys\n"
         "from bigfleet.services.shard.execute.evictions import Evictions\n"

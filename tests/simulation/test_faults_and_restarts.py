@@ -1,4 +1,4 @@
-"""Crashes and lost answers in the worst moments, played step by step."""
+"""Crashes and lost responses at critical moments."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _S = MachineState
 
 
 async def until_event(world: World, event: str) -> None:
-    """Let time pass until `event` is part of the story."""
+    """Wait until `event` is part of the story."""
     while all(entry.event != event for entry in world.story.events):  # noqa: ASYNC110  virtual time
         await asyncio.sleep(0.1)
 
@@ -58,7 +58,7 @@ def test_a_crash_between_acknowledgement_and_drain_leaves_no_empty_machine() -> 
     run_scenario(world_spec(machines(2), delays=Delays(answer=(1.0, 1.0))), scenario)
 
 
-def test_a_lost_acknowledgement_is_asked_for_again() -> None:
+def test_a_lost_acknowledgement_is_requested_again() -> None:
     """The operator emptied the Node and its answer got lost: the instruction is repeated."""
 
     async def scenario(world: World) -> None:
@@ -77,7 +77,7 @@ def test_a_lost_acknowledgement_is_asked_for_again() -> None:
     run_scenario(world_spec(machines(2)), scenario)
 
 
-def test_running_pods_do_not_notice_that_the_shard_is_away() -> None:
+def test_a_shard_outage_does_not_affect_running_pods() -> None:
     """Five minutes without a shard: no eviction, no machine moves; then it goes on by itself."""
 
     async def scenario(world: World) -> None:
@@ -96,7 +96,7 @@ def test_running_pods_do_not_notice_that_the_shard_is_away() -> None:
     run_scenario(world_spec(machines(8)), scenario)
 
 
-def test_a_provider_that_forgot_its_fleet_for_a_moment_costs_nothing() -> None:
+def test_a_momentarily_empty_listing_changes_nothing() -> None:
     """Full listings that lack nearly everything are doubted; when they are whole again nothing has
     been bought, and no pod was moved.
     """
@@ -116,7 +116,7 @@ def test_a_provider_that_forgot_its_fleet_for_a_moment_costs_nothing() -> None:
     run_scenario(world_spec(machines(24)), scenario)
 
 
-def test_what_stays_away_is_believed_in_the_end() -> None:
+def test_machines_that_stay_missing_are_replaced() -> None:
     """Half a minute of agreeing listings: then the missing machines are gone and replaced."""
 
     async def scenario(world: World) -> None:

@@ -33,7 +33,7 @@ from tests.simulation.simulation_rig import (
 _S = MachineState
 
 
-def test_idle_capacity_does_not_lure_bound_gangs_away() -> None:
+def test_idle_capacity_does_not_move_bound_gangs() -> None:
     """24 gangs are bound when a neighbour gives back a whole rack of idle machines: no machine is
     reclaimed or fetched, no pod moves.
     """
@@ -78,7 +78,7 @@ def test_a_gang_that_outgrows_its_rack_moves_to_one_that_holds_it() -> None:
     run_scenario(world_spec(fleet), scenario)
 
 
-def test_a_gang_whose_size_is_known_is_not_torn_by_coming_slowly() -> None:
+def test_a_gang_of_known_size_is_not_split_if_its_pods_arrive_slowly() -> None:
     """Its pods come five seconds apart, and the first would have gone to the cheap machine of a
     rack that has no other: nothing is bought before the third, and then one rack holds all.
     """
@@ -174,7 +174,7 @@ def test_small_gangs_share_machines() -> None:
     st.lists(st.tuples(st.integers(1, 6), st.sampled_from(["500m", "1", "3"])), max_size=12),
     st.integers(1, 12),
 )
-def test_folding_never_promises_more_than_the_scheduler_can_keep(
+def test_folding_never_exceeds_what_the_scheduler_can_place(
     gangs: list[tuple[int, str]], count: int
 ) -> None:
     """Whatever gangs share whatever machines: where nothing is short, every pod finds its place."""
@@ -231,7 +231,7 @@ _TWO_RACKS = [
 ]
 
 
-def test_a_gang_that_others_would_shut_in_has_a_machine_ahead_there() -> None:
+def test_a_gang_that_others_would_block_has_headroom() -> None:
     """Each of two gangs of three has a machine with four places, and the second begins on the place
     that the first left: the machine that is one ahead in that rack takes its other pods.
     """

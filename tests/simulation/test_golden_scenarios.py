@@ -1,4 +1,4 @@
-"""Scripted scenarios whose whole stories are on record."""
+"""Scripted scenarios whose stories are golden files."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _S = MachineState
 
 
 def test_a_stock_out_leaves_the_rest_short() -> None:
-    """64 machines wanted, 32 there: 32 at work, and 256 GPUs short, told once and calmly."""
+    """64 machines requested, 32 available: 32 are in use and 256 GPUs short, reported once."""
 
     async def scenario(world: World) -> None:
         world.clusters["east"].apply(pods("train", 64, "4", more=GPU))
@@ -50,7 +50,7 @@ def test_a_training_job_is_placed_in_one_cycle() -> None:
 
 
 def test_a_machine_that_does_not_boot_is_replaced() -> None:
-    """Three wanted, one boot fails: three at work, the failed one says why and is left alone."""
+    """Three requested, one fails to boot: three are in use, and the failed one has last_error."""
 
     async def scenario(world: World) -> None:
         world.injector.forced.add(("boot_failure", "m-001"))
@@ -58,14 +58,14 @@ def test_a_machine_that_does_not_boot_is_replaced() -> None:
         await asyncio.sleep(60)
         assert state_counts(world) == {"CONFIGURED": 3, "FAILED": 1}
         (failed,) = world.in_state(_S.FAILED)
-        assert failed.last_error == "boot failure of m-001, as the seed has it"
+        assert failed.last_error == "boot failure of m-001 (injected fault)"
         golden(world, "provider_configure_failure")
 
     run_scenario(world_spec(machines(4)), scenario)
 
 
-def test_a_drain_that_fails_holds_up_nobody_else() -> None:
-    """All eight are withdrawn: seven come back, the eighth is reported failed."""
+def test_a_failed_drain_does_not_block_others() -> None:
+    """All eight are withdrawn: seven become IDLE, the eighth FAILED."""
 
     async def scenario(world: World) -> None:
         world.clusters["east"].apply(pods("web", 8, "4"))
@@ -79,7 +79,7 @@ def test_a_drain_that_fails_holds_up_nobody_else() -> None:
     run_scenario(world_spec(machines(8)), scenario)
 
 
-def test_what_is_withdrawn_comes_back_and_goes_on_to_the_next() -> None:
+def test_withdrawn_machines_serve_the_next_cluster() -> None:
     """Machines that one cluster gives up serve the next, once it is believed; elastic ones go back
     after their hold.
     """

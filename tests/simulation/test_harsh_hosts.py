@@ -1,4 +1,4 @@
-"""Hosts whose disks are full, that die at any write, and whose clocks jump."""
+"""Hosts with full disks, crashes at any write, and clock jumps."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ async def until_a_node_leaves(world: World) -> None:
 
 
 @pytest.mark.parametrize("number", range(1, 11))
-def test_a_machine_comes_and_goes_whichever_write_is_a_process_last(number: int) -> None:
+def test_a_machine_is_acquired_and_released_whichever_write_crashes(number: int) -> None:
     """Two machines join and one is given back; no crash leaves a machine without its Node."""
 
     async def scenario(world: World) -> None:
@@ -59,7 +59,7 @@ def test_a_machine_comes_and_goes_whichever_write_is_a_process_last(number: int)
     run_scenario(world_spec(machines(2), **CYCLE), scenario)
 
 
-def test_what_a_power_cut_takes_back_is_told_by_the_operator() -> None:
+def test_the_operator_reports_evictions_lost_in_a_power_cut() -> None:
     """The shard forgets an eviction that was not flushed; the operator goes on, and says so."""
 
     async def scenario(world: World) -> None:
@@ -80,7 +80,7 @@ def test_what_a_power_cut_takes_back_is_told_by_the_operator() -> None:
 
 @pytest.mark.parametrize("ahead_seconds", [-3600.0, 3600.0])
 @pytest.mark.parametrize("clock_name", ["shard_clock", "provider_clock"])
-def test_a_clock_that_jumps_by_an_hour_harms_nobody(clock_name: str, ahead_seconds: float) -> None:
+def test_a_clock_jump_of_an_hour_is_harmless(clock_name: str, ahead_seconds: float) -> None:
     """Who runs is left alone, and who comes ten minutes later is served within five."""
 
     async def scenario(world: World) -> None:
@@ -98,6 +98,6 @@ def test_a_clock_that_jumps_by_an_hour_harms_nobody(clock_name: str, ahead_secon
 
 
 @pytest.mark.parametrize("seed", [3, 14])
-def test_a_world_on_poor_hosts_comes_to_rest_unharmed(seed: int) -> None:
-    """Full disks, crashes at writes, power cuts and clocks an hour off, then health."""
+def test_a_world_on_unreliable_hosts_converges(seed: int) -> None:
+    """Full disks, crashes at writes, power cuts and wrong clocks, then healed."""
     assert explore(seed, "harsh").problems == ()

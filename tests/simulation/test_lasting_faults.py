@@ -1,4 +1,4 @@
-"""What stays broken for ever costs nobody else anything, and little is tried on it."""
+"""A permanent fault does not affect others, and retries back off."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def times(world: World, event: str, machine_id: str) -> int:
     )
 
 
-def test_a_machine_that_never_boots_is_not_bought_to_lie_idle() -> None:
+def test_a_machine_that_never_boots_is_not_purchased_in_backoff() -> None:
     """What failed to boot and was given back rests; while it may not be booted it is not bought."""
 
     async def scenario(world: World) -> None:
@@ -43,7 +43,7 @@ def test_a_machine_that_never_boots_is_not_bought_to_lie_idle() -> None:
 
 
 @pytest.mark.parametrize("fault", ["unready_cluster", "silent_operator", "absent_operator"])
-def test_a_cluster_that_takes_no_machine_keeps_none_from_others(fault: str) -> None:
+def test_a_cluster_whose_machines_fail_does_not_block_others(fault: str) -> None:
     """However often its machines failed, who comes ten minutes later is served in five."""
 
     async def scenario(world: World) -> None:
@@ -60,7 +60,7 @@ def test_a_cluster_that_takes_no_machine_keeps_none_from_others(fault: str) -> N
     )
 
 
-def test_who_wants_another_offering_is_served_while_one_is_sold_out() -> None:
+def test_other_offerings_are_purchased_while_one_is_sold_out() -> None:
     """The next best is bought at once, and the one that is sold out is seldom tried."""
 
     async def scenario(world: World) -> None:

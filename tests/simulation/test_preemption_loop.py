@@ -1,4 +1,4 @@
-"""High priority takes from low: real evictions, one at a time where budgets say so, never twice."""
+"""Preemption with evictions under disruption budgets; no victim is chosen twice."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_critical_pods_displace_batch_pods() -> None:
 @pytest.mark.parametrize(
     ("priority", "grace"), [(1_000_100, 10), (600_100, 30), (200_100, 120), (1_100, 600)]
 )
-def test_the_grace_goes_by_the_gap_in_priority(priority: int, grace: int) -> None:
+def test_the_grace_period_depends_on_the_priority_gap(priority: int, grace: int) -> None:
     """The more urgent the preemptor, the less time a victim has to leave."""
 
     async def scenario(world: World) -> None:
@@ -67,7 +67,7 @@ def test_the_grace_goes_by_the_gap_in_priority(priority: int, grace: int) -> Non
     run_scenario(world_spec(machines(1), "east", "west"), scenario)
 
 
-def test_victims_that_take_long_to_leave_are_not_chosen_twice() -> None:
+def test_slow_victims_are_not_chosen_twice() -> None:
     """A disruption budget lets one pod go at a time and nothing has room for it, so the eviction
     lasts for its whole grace: in all that time nobody else is evicted for the same pods.
     """
@@ -90,7 +90,7 @@ def test_victims_that_take_long_to_leave_are_not_chosen_twice() -> None:
     )
 
 
-def test_a_restart_in_the_middle_of_an_eviction_evicts_nobody_else() -> None:
+def test_a_restart_during_an_eviction_evicts_no_other_pods() -> None:
     """The next life of the shard knows whom the machine that is being emptied is for."""
 
     async def scenario(world: World) -> None:
@@ -109,8 +109,8 @@ def test_a_restart_in_the_middle_of_an_eviction_evicts_nobody_else() -> None:
     run_scenario(world_spec(machines(10), "east", "west"), scenario)
 
 
-def test_idle_and_surplus_machines_go_before_anybody_is_evicted() -> None:
-    """Who may evict still prefers what nobody uses."""
+def test_idle_and_surplus_machines_are_used_before_preemption() -> None:
+    """Preemption is the last resort."""
 
     async def scenario(world: World) -> None:
         east, west = world.clusters["east"], world.clusters["west"]

@@ -1,4 +1,4 @@
-"""What a world buys is watched, and the watch can fail."""
+"""The check of purchases detects needless ones."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ async def restart_while_buying(world: World) -> None:
     await asyncio.sleep(100)
 
 
-def test_a_shard_that_restarts_while_it_buys_buys_nothing_twice() -> None:
-    """What was bought for whom is kept by the provider."""
+def test_a_restart_during_a_purchase_purchases_nothing_twice() -> None:
+    """The provider stores the need of each purchase."""
 
     async def scenario(world: World) -> None:
         await restart_while_buying(world)
@@ -49,7 +49,7 @@ def test_a_shard_that_restarts_while_it_buys_buys_nothing_twice() -> None:
     run_scenario(slow_to_buy(), scenario)
 
 
-def test_a_shard_that_forgets_for_whom_it_bought_is_found_out(
+def test_a_shard_that_loses_the_need_of_a_purchase_is_detected(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """With that bug planted it buys the same again."""
@@ -63,8 +63,8 @@ def test_a_shard_that_forgets_for_whom_it_bought_is_found_out(
     assert any("was bought for" in sentence for sentence in run(scenario))
 
 
-def test_a_machine_that_is_kept_for_nobody_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A shard that gives nothing back goes on paying, however long it rests."""
+def test_an_unneeded_machine_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A shard that releases nothing is billed for idle machines."""
 
     async def scenario() -> list[str]:
         holds = {"idle_hold_seconds": {CapacityType.ON_DEMAND: 20.0}}
@@ -77,5 +77,5 @@ def test_a_machine_that_is_kept_for_nobody_is_found_out(monkeypatch: pytest.Monk
             assert is_wasteful(world)
             return [*convergence_problems(world, True)]
 
-    monkeypatch.setattr(decide, "releases", lambda *_: np.empty(0, np.intp))
-    assert any("nobody needs it" in sentence for sentence in run(scenario))
+    monkeypatch.setattr(decide, "machines_to_delete", lambda *_: np.empty(0, np.intp))
+    assert any("no need counts it" in sentence for sentence in run(scenario))

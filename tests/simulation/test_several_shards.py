@@ -1,4 +1,4 @@
-"""Several shards, a coordinator that changes, and domains that move, on the virtual clock."""
+"""Several shards, leader changes of the coordinator, and domains that move."""
 
 from __future__ import annotations
 
@@ -55,20 +55,20 @@ async def assign(world: World, rack: str, shard: str) -> None:
 
 
 def assert_single_owner(world: World) -> None:
-    """Each machine is exactly one shard's business."""
+    """Exactly one shard owns each machine."""
     machines_now = world.provider.machines()
     assert [*world.ownership.orphans(machines_now, world.removed_shards)] == []
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_world_of_several_shards_comes_to_rest_unharmed(seed: int) -> None:
+def test_a_world_of_several_shards_converges(seed: int) -> None:
     """However its domains move and its coordinator fails: one master for each machine, nothing
     bought twice, and in the end everybody served.
     """
     assert explore(seed, "shards").problems == ()
 
 
-def test_a_domain_that_moves_disturbs_nobody_who_runs_there() -> None:
+def test_a_domain_that_moves_disrupts_no_pods() -> None:
     """Its free machines are the new owner's at once, those at work when they are drained."""
 
     async def scenario(world: World) -> None:
@@ -91,7 +91,7 @@ def test_a_domain_that_moves_disturbs_nobody_who_runs_there() -> None:
     run_scenario(two_racks(4), scenario)
 
 
-def test_without_any_coordinator_shards_serve_whom_they_know() -> None:
+def test_shards_serve_their_clusters_without_a_coordinator() -> None:
     """Restarts of shards included: what they own is on their disks."""
 
     async def scenario(world: World) -> None:
@@ -112,7 +112,7 @@ def test_without_any_coordinator_shards_serve_whom_they_know() -> None:
     run_scenario(two_racks(4), scenario)
 
 
-def test_a_shard_that_lost_its_disk_gets_back_what_was_its() -> None:
+def test_a_shard_that_lost_its_disk_owns_the_same_again() -> None:
     """Nobody who runs there notices, and who comes later is served."""
 
     async def scenario(world: World) -> None:
@@ -134,7 +134,7 @@ def test_a_shard_that_lost_its_disk_gets_back_what_was_its() -> None:
     run_scenario(two_racks(4), scenario)
 
 
-def test_what_a_lost_shard_owned_goes_to_those_that_are_left() -> None:
+def test_the_domains_of_a_lost_shard_move_to_the_others() -> None:
     """Once somebody has said that it is dead: its machines, and the clusters that it served."""
 
     async def scenario(world: World) -> None:
@@ -152,7 +152,7 @@ def test_what_a_lost_shard_owned_goes_to_those_that_are_left() -> None:
     run_scenario(two_racks(4), scenario)
 
 
-def test_an_order_that_is_still_on_its_way_keeps_its_domain() -> None:
+def test_an_operation_in_flight_keeps_its_domain() -> None:
     """Its answer was not awaited, so it may yet arrive: until it cannot, no other shard owns the
     machine, or it would be ordered by two.
     """
@@ -179,10 +179,10 @@ def test_an_order_that_is_still_on_its_way_keeps_its_domain() -> None:
     run_scenario(two_racks(3, state=MachineState.SPECULATIVE, **bought), scenario)
 
 
-def test_a_coordinator_that_gives_away_what_is_not_released_is_found_out(
+def test_a_domain_assigned_before_its_release_is_detected(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The watch over who owns what can fail: a domain that moves at once has two masters."""
+    """A domain that moves at once has two owners."""
 
     def move(
         _: Registry, name: DomainName, to: str, instruction_id: domains.NewInstructionId

@@ -1,4 +1,4 @@
-"""How slow this machine is just now, for tests that bound CPU time: hosts differ, hours too."""
+"""Relative speed of this machine, for tests that bound CPU time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A coordinator in memory that keeps its word: what shards are told, and what they answered."""
+"""A coordinator in memory that records instructions and their results."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class FakeCoordinator:
         self._sequence = itertools.count(1)
 
     async def report(self, report: wire.ShardReport) -> wire.ReportAck:
-        """What a shard is to do."""
+        """The instructions of a shard."""
         self._check(report.shard_id)
         self.reports[report.shard_id] = report
         self.addresses[report.shard_id] = report.shard_address
@@ -84,7 +84,7 @@ class FakeCoordinator:
         return known.shard_epoch + 1 if known else 0
 
     async def resolve(self, cluster: str, shard_id: str) -> wire.ResolveClusterResponse:
-        """Who serves a cluster."""
+        """The shard that serves a cluster."""
         self._check(shard_id)
         owner = self.clusters.setdefault(cluster, shard_id)
         return wire.ResolveClusterResponse(
@@ -132,7 +132,7 @@ class FakeCoordinator:
         return made.instruction_id
 
     def accepted(self, number: str) -> bool:
-        """Whether an instruction was carried out."""
+        """Whether an instruction was executed."""
         answer = self.answers.get(number)
         return answer is not None and answer.outcome == wire.InstructAck.ACCEPTED
 
@@ -189,7 +189,7 @@ class FakeCoordinatorServicer(CoordinatorServicer):
 
 
 def servicer(decides: FakeCoordinator) -> FakeCoordinatorServicer:
-    """One that leads. Calls that shards do not make are not implemented."""
+    """A leader. Only the methods that shards call are implemented."""
     return FakeCoordinatorServicer(decides)  # type: ignore[abstract]
 
 
@@ -197,7 +197,7 @@ def servicer(decides: FakeCoordinator) -> FakeCoordinatorServicer:
 async def replica(
     serves: FakeCoordinatorServicer, identity: Identity | None = None
 ) -> AsyncIterator[str]:
-    """The address at which it answers."""
+    """Serve; returns the address."""
     server = transport.server(identity)
     add_CoordinatorServicer_to_server(serves, server)
     port = transport.listen(server, "127.0.0.1:0", identity)

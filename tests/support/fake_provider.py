@@ -1,4 +1,4 @@
-"""A provider of very many machines behind real gRPC: it answers at once and forgets nothing."""
+"""A provider of many machines over gRPC whose operations complete at once."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MACHINES_PER_RACK = 48
 
 
 def cluster_of(number: int, clusters: int) -> str:
-    """Where a machine is at work."""
+    """The cluster of a machine."""
     return f"cluster-{number % clusters:04d}"
 
 
@@ -121,7 +121,7 @@ class FakeProvider(CapacityProviderServicer):
 
 
 async def serve(fake_provider: FakeProvider, port: int = 0) -> tuple[grpc.aio.Server, str]:
-    """The server, and the address at which it answers."""
+    """The server and its address."""
     server = transport.server()
     add_CapacityProviderServicer_to_server(fake_provider, server)
     bound = server.add_insecure_port(f"127.0.0.1:{port}")

@@ -1,4 +1,4 @@
-"""What a shard is to the coordinator: reports, orders obeyed, answers. Keeps what it was told."""
+"""A fake shard: reports to the coordinator, executes and records its instructions."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class FakeShard:
         self._acks: list[wire.InstructAck] = []
 
     def report(self) -> wire.ShardReport:
-        """What it would say now."""
+        """Its current report."""
         unowned = [
             (name, count) for name, count in self.observed_domains.items() if name not in self.owns
         ]
@@ -62,7 +62,7 @@ class FakeShard:
         )
 
     def apply(self, ack: wire.ReportAck) -> None:
-        """Carry out what is newer than all before; answer with the next report."""
+        """Execute newer instructions; the next report has the results."""
         self._acks = [self._outcome(instruction) for instruction in ack.instructions]
 
     def _outcome(self, instruction: wire.CoordinatorInstruction) -> wire.InstructAck:
@@ -97,7 +97,7 @@ class FakeShard:
     async def report_once(
         self, client: LeaderClient, timeout_seconds: float = 60.0
     ) -> wire.ReportAck:
-        """One report, its orders obeyed."""
+        """Send one report and execute the instructions in the response."""
         ack: wire.ReportAck = await client.call("ReportShard", self.report(), timeout_seconds)
         self.apply(ack)
         return ack
@@ -110,7 +110,7 @@ class FakeShard:
 
 
 def many_shortfalls(count: int) -> list[wire.Shortfall]:
-    """As a shard in need would report them."""
+    """Shortfalls as a shard reports them."""
     return [
         wire.Shortfall(
             deficit=Resources(resources={"cpu": "12", "memory": "48Gi"}),

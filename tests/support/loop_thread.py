@@ -1,4 +1,4 @@
-"""An event loop beside the tests, for what outlives single tests."""
+"""An event loop in a thread, for fixtures that outlive single tests."""
 
 from __future__ import annotations
 

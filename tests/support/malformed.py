@@ -1,4 +1,4 @@
-"""Messages that no sound peer sends, drawn from a seed: roll-ups and machines."""
+"""Malformed roll-ups and machine records, generated from a seed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Coordinator replicas as real processes, each with its real etcd; and what hits them."""
+"""Coordinator replicas as real processes with real etcd members, and faults of them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _POLL_INTERVAL_SECONDS = 0.02
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on just now."""
+    """Free ports."""
     with contextlib.ExitStack() as held:
         sockets = [held.enter_context(socket.socket()) for _ in range(count)]
         for each in sockets:
@@ -31,14 +31,14 @@ def free_ports(count: int) -> list[int]:
 
 
 class ReplicaProcess:
-    """One coordinator that can be killed, stopped and started again."""
+    """One coordinator that can be killed, stopped and restarted."""
 
     def __init__(self, command: Sequence[str], address: str, observe: str, log: Path) -> None:
         self._command, self.address, self._observe, self.log = command, address, observe, log
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Run it, unless it runs."""
+        """Start it unless it is running."""
         if self._process is None or self._process.poll() is not None:
             with self.log.open("ab") as log:
                 self._process = subprocess.Popen(
@@ -92,7 +92,7 @@ class ReplicaProcess:
         os.kill(self.pid, number)
 
     def end(self) -> None:
-        """As an operator would: SIGTERM, and wait."""
+        """Terminate it with SIGTERM and wait."""
         if self._process is not None and self._process.poll() is None:
             self._process.send_signal(signal.SIGCONT)
             self._process.terminate()
@@ -142,18 +142,18 @@ class Replicas:
         return replica
 
     def peer_port(self, name: str) -> int:
-        """Where its etcd listens for the others."""
+        """Its etcd peer address."""
         return self._peers[name]
 
     def addresses(self) -> list[str]:
         return [replica.address for replica in self.by_id.values()]
 
     def at(self, address: str) -> ReplicaProcess:
-        """The replica that answers there."""
+        """The replica at that address."""
         return next(r for r in self.by_id.values() if r.address == address)
 
     def start(self) -> None:
-        """Start those that do not run, and wait until all know a leader."""
+        """Start those that are down, and wait until all know a leader."""
         for replica in self.by_id.values():
             replica.start()
         self.wait_until_ready()

@@ -1,4 +1,4 @@
-"""A shard as a process of its own, so that what it costs can be told from what asks it."""
+"""A shard in its own process, so that its cost can be measured."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class ShardProcess:
     process: asyncio.subprocess.Process
 
     def cpu_seconds(self) -> float:
-        """Of all its threads, since its start."""
+        """CPU time of all threads since the start."""
         times = psutil.Process(self.process.pid).cpu_times()
         return float(times.user + times.system)
 
@@ -49,7 +49,7 @@ class ShardProcess:
         return sums
 
     async def kill(self) -> None:
-        """As a machine's death would."""
+        """Kill it with SIGKILL."""
         self.process.kill()
         await self.process.wait()
 
@@ -69,7 +69,7 @@ async def decides(shard: ShardProcess, cycles: int = 1) -> None:
 
 
 def free_port() -> int:
-    """A port that was free a moment ago."""
+    """A free port."""
     with socket.socket() as held:
         held.bind(("127.0.0.1", 0))
         port: int = held.getsockname()[1]

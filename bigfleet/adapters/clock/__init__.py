@@ -1,1 +1,1 @@
-"""Clocks: the system's, and one that a test moves by hand."""
+"""Clocks: the system's, and a manual one for tests."""

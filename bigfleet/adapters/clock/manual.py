@@ -1,4 +1,4 @@
-"""A clock that stands still until it is told otherwise."""
+"""A clock that a test advances."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ class ManualClock:
         self._now_seconds, self._stepped_seconds = start_seconds, 0.0
 
     def unix_seconds(self) -> float:
-        """The time it was last moved or set to."""
+        """The time of day, steps included."""
         return self._now_seconds + self._stepped_seconds
 
     def monotonic_seconds(self) -> float:
-        """The time it was last moved to."""
+        """The time, steps excluded."""
         return self._now_seconds
 
     def step(self, seconds: float) -> None:
-        """Set the time of day; no time passes."""
+        """Shift the time of day; no time passes."""
         self._stepped_seconds += seconds
 
     def advance(self, seconds: float) -> None:
-        """Let `seconds` pass at once."""
+        """Let `seconds` pass."""
         self._now_seconds += seconds

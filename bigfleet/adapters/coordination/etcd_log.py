@@ -1,4 +1,4 @@
-"""What etcd writes about itself: JSON lines for machines, kept short, and told to people."""
+"""etcd's log: rotation and a readable tail."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ _MAX_CHARACTERS = 400
 
 
 def rotate(log: Path) -> None:
-    """Put a long log aside as `.1`. etcd only appends, so it goes on at the new end.
+    """Rotate a long log to `.1`. etcd opens it for append, so it continues at the new end.
 
-    A full disk has no room for the part that is put aside: that is lost then, and nothing else.
+    If the disk is too full for the copy, the rotated part is lost.
     """
-    aside = log.with_name(f"{log.name}.1")
+    rotated = log.with_name(f"{log.name}.1")
     with contextlib.suppress(OSError):
         if log.stat().st_size <= MAX_BYTES:
             return
         try:
-            shutil.copyfile(log, aside)
+            shutil.copyfile(log, rotated)
         except OSError:
-            aside.unlink(missing_ok=True)
+            rotated.unlink(missing_ok=True)
         os.truncate(log, 0)
 
 
 def tail(log: Path) -> str:
-    """The last different things it said, one a line, without their stack traces."""
+    """The last distinct messages, one per line, without stack traces."""
     try:
         with log.open("rb") as file:
             file.seek(max(0, log.stat().st_size - _TAIL_BYTES))
@@ -44,7 +44,7 @@ def tail(log: Path) -> str:
 
 
 def contains(log: Path, since_byte: int, text: str) -> bool:
-    """Whether `text` stand in it after so many bytes; in all of it if it was shortened since."""
+    """Whether `text` occurs after byte `since_byte`; anywhere, if the log was rotated since."""
     try:
         content = log.read_bytes()
     except OSError:
@@ -53,7 +53,7 @@ def contains(log: Path, since_byte: int, text: str) -> bool:
 
 
 def _message(line: str) -> str:
-    """An error's reason stands at its end, behind all that it happened to."""
+    """Shortened in the middle: an error's cause is at the end."""
     try:
         record = json.loads(line)
         text = ": ".join(str(record[key]) for key in ("msg", "error") if key in record) or line

@@ -1,7 +1,7 @@
-"""One member of the etcd cluster as a child process, on sockets that only its coordinator reaches.
+"""The etcd member of a coordinator, as a child process.
 
-Clients come by Unix sockets in the state directory, whose rights keep others out; the network sees
-the peer port alone, which is on loopback or guarded by certificates.
+Clients use Unix sockets in the state directory, protected by its permissions; only the peer port is
+on the network, on loopback or protected by mutual TLS.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from bigfleet.api.transport import SERVER_NAME
 from bigfleet.model.errors import InvalidInput, Unavailable
 
 _WATCHDOG = Path(__file__).with_name("watchdog.py")
-# Linux takes 107 bytes for the path of a socket.
+# Linux limits the path of a Unix socket to 107 bytes.
 _MAX_SOCKET_PATH_BYTES = 107
 _STOP_TIMEOUT_SECONDS = 5.0
-# One report may change some two thousand rows, in one transaction.
+# One report may change about two thousand rows in one transaction.
 _MAX_TXN_OPS = 4096
 _MAX_REQUEST_BYTES = 8 * 2**20
-# What it hears from its former peers, before it ends.
+# Logged before it exits, when its peers have removed it.
 _REMOVED = "the member has been permanently removed from the cluster"
 
 
 @dataclass(frozen=True)
 class EtcdTiming:
-    """Milliseconds. A follower calls an election after one to two `election` without a heartbeat.
+    """Milliseconds. A follower starts an election after one to two `election` without heartbeat.
 
-    `stall`: how long a coordinator may be silent before leadership is moved away from it.
+    `stall`: how long a coordinator may be silent before leadership is transferred away from it.
     """
 
     heartbeat: int = 60
@@ -46,10 +46,10 @@ class EtcdTiming:
 
 @dataclass(frozen=True)
 class EtcdMemberConfig:
-    """`peers` are HOST:PORT by name, `name`'s own among them; empty for a member that stays alone.
-    `joining`: the cluster is there already.
+    """`peers` are HOST:PORT by name, `name` included; empty for a single-member cluster.
+    `joining`: the cluster exists already.
 
-    InvalidInput for what etcd could not work with, or what would let strangers in.
+    InvalidInput for values that etcd would reject, or peers on the network without an identity.
     """
 
     name: str
@@ -68,7 +68,7 @@ class EtcdMemberConfig:
             raise InvalidInput("--etcd", str(self.binary), "is not an executable file")
         surplus = len(os.fsencode(self.http_socket)) - _MAX_SOCKET_PATH_BYTES
         if surplus > 0:
-            hint = f"is too long for a socket in it; choose a path {surplus} bytes shorter"
+            hint = f"is too long for a Unix socket; choose a path {surplus} bytes shorter"
             raise InvalidInput("--state", str(self.directory), hint)
         for name, address in self.peers.items():
             if self.identity is None and not _is_loopback(address):
@@ -77,33 +77,33 @@ class EtcdMemberConfig:
 
     @property
     def socket(self) -> Path:
-        """Where gRPC clients find it."""
+        """The socket for gRPC clients."""
         return self.directory.absolute() / "etcd.sock"
 
     @property
     def http_socket(self) -> Path:
-        """Where the watchdog finds it."""
+        """The socket for the watchdog."""
         return self.directory.absolute() / "etcd-http.sock"
 
     @property
     def data(self) -> Path:
-        """etcd's own directory."""
+        """etcd's data directory."""
         return self.directory.absolute() / "etcd"
 
     @property
     def log(self) -> Path:
-        """What etcd and the watchdog have to say."""
+        """The log of etcd and the watchdog."""
         return self.directory.absolute() / "etcd.log"
 
     def peer_url(self, name: str) -> str:
-        """As the members know each other; one that stays alone needs no port."""
+        """The member's peer URL; a single member needs no port."""
         if not self.peers:
             return f"unix://{self.directory.absolute() / 'peer.sock'}"
         return f"{'https' if self.identity else 'http'}://{self.peers[name]}"
 
 
 def command_line(config: EtcdMemberConfig) -> list[str]:
-    """etcd's, without the watchdog's."""
+    """The command line of etcd, without the watchdog's."""
     heartbeat, election = config.timing.heartbeat, config.timing.election
     client = f"unix://{config.socket}"
     names = config.peers or (config.name,)
@@ -116,7 +116,7 @@ def command_line(config: EtcdMemberConfig) -> list[str]:
         f"--advertise-client-urls={client}",
         f"--listen-client-http-urls=unix://{config.http_socket}",
         f"--listen-peer-urls={_listening(config.peer_url(config.name))}",
-        # Whoever starts replicas on one machine may hold their ports until they listen.
+        # A launcher on one machine may reserve the ports until the replicas listen.
         "--socket-reuse-port",
         f"--initial-advertise-peer-urls={config.peer_url(config.name)}",
         f"--initial-cluster={cluster}",
@@ -124,7 +124,7 @@ def command_line(config: EtcdMemberConfig) -> list[str]:
         f"--initial-cluster-state={'existing' if config.joining else 'new'}",
         f"--heartbeat-interval={heartbeat}",
         f"--election-timeout={election}",
-        # A thousand revisions back is far more than a follower's watch ever lags.
+        # A follower's watch lags far less than a thousand revisions.
         "--auto-compaction-mode=revision",
         "--auto-compaction-retention=1000",
         f"--max-txn-ops={_MAX_TXN_OPS}",
@@ -142,16 +142,16 @@ def _peer_certificates(identity: Identity | None) -> list[str]:
         f"--peer-key-file={identity.directory / KEY}",
         f"--peer-trusted-ca-file={identity.directory / AUTHORITY}",
         "--peer-client-cert-auth",
-        # Other identities of the fleet are of the same authority, and no members.
+        # Other identities of the fleet have the same CA but are not members.
         f"--peer-cert-allowed-hostname={SERVER_NAME.format(role='coordinator')}",
-        # Who dials is known by that name; its address may be anything.
+        # Peers are identified by that name, not by their address.
         "--peer-skip-client-san-verification",
         "--tls-min-version=TLS1.3",
     ]
 
 
 def _listening(peer_url: str) -> str:
-    """etcd listens on addresses, not on names; a name of ours may be any of this host's."""
+    """The listen URL: etcd takes addresses only, and a host name may be any of this host's."""
     scheme, _, address = peer_url.partition("://")
     if scheme == "unix":
         return peer_url
@@ -174,7 +174,7 @@ def _is_loopback(address: str) -> bool:
 
 
 class EtcdMember:
-    """The running child. Started anew by making another one."""
+    """A running etcd process; a restart creates another instance."""
 
     def __init__(
         self, config: EtcdMemberConfig, process: asyncio.subprocess.Process, log_offset: int
@@ -184,14 +184,14 @@ class EtcdMember:
 
     @classmethod
     async def start(cls, config: EtcdMemberConfig) -> EtcdMember:
-        """Start etcd on its data directory. Call it from the main thread, which etcd dies with.
+        """Start etcd on its data directory. Call it from the main thread, with which etcd dies.
 
-        Unavailable when it cannot be started at all.
+        Unavailable if it cannot be started.
         """
         config.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         config.directory.chmod(0o700)
         for socket in config.directory.glob("*.sock"):
-            socket.unlink()  # left by a member that was killed
+            socket.unlink()  # left behind by a killed member
         stall_seconds = str(config.timing.stall / 1000)
         watchdog = (str(_WATCHDOG), str(os.getpid()), stall_seconds, str(config.http_socket))
         try:
@@ -209,9 +209,9 @@ class EtcdMember:
         return cls(config, process, log_offset)
 
     def keepalive(self) -> None:
-        """Say that the coordinator is at work."""
+        """Send a keepalive to the watchdog."""
         stdin = self._process.stdin
-        # A watchdog that does not read gets no more than fills the pipe.
+        # Do not buffer for a watchdog that does not read.
         if stdin is not None and not stdin.is_closing():
             with contextlib.suppress(OSError, RuntimeError):
                 if stdin.transport.get_write_buffer_size() == 0:
@@ -219,22 +219,22 @@ class EtcdMember:
 
     @property
     def running(self) -> bool:
-        """Whether it has not ended."""
+        """Whether the process is running."""
         return self._process.returncode is None
 
     async def ended(self) -> str:
-        """Wait for its end; how it ended and its last words."""
+        """Wait until it exits; return its exit status and last messages."""
         status = await self._process.wait()
-        words = etcd_log.tail(self._config.log)
-        return f"etcd ended with status {status}; {self._config.log} ends:{words}"
+        messages = etcd_log.tail(self._config.log)
+        return f"etcd exited with status {status}; {self._config.log} ends:{messages}"
 
     @property
     def was_removed(self) -> bool:
-        """Whether it ended because its peers have taken it out."""
+        """Whether it exited because it was removed from the cluster."""
         return etcd_log.contains(self._config.log, self._log_offset, _REMOVED)
 
     async def stop(self) -> None:
-        """End it, leadership handed over first where there is somebody to take it."""
+        """Terminate it; leadership is transferred first if there is another member."""
         if self.running:
             self._process.send_signal(signal.SIGTERM)
             try:

@@ -1,4 +1,4 @@
-"""The coordination store in etcd, through the member beside the coordinator."""
+"""The coordination store in etcd, through the coordinator's own member."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ _OPTIONS = (
     ("grpc.min_reconnect_backoff_ms", 50),
     ("grpc.max_reconnect_backoff_ms", 200),
     ("grpc.max_receive_message_length", 64 * 2**20),
-    # A new member behind the same socket shall not inherit the old one's connection.
+    # A restarted member on the same socket must not inherit the old connection.
     ("grpc.use_local_subchannel_pool", 1),
 )
-# etcd refused; nothing was written.
+# etcd rejected the request; nothing was written.
 _REJECTED_CODES = frozenset(
     {
         grpc.StatusCode.INVALID_ARGUMENT,
@@ -60,12 +60,12 @@ class EtcdStore:
         self._maintenance: Any = stubs.MaintenanceStub(self._channel)
 
     async def leadership_status(self) -> LeadershipStatus:
-        """The member's own view, without asking the others."""
+        """The member's own view."""
         status = await _ask(self._maintenance.Status, rpc.StatusRequest(), _STATUS_TIMEOUT_SECONDS)
         return LeadershipStatus(status.header.member_id, status.leader, status.raftTerm)
 
     async def watch(self) -> AsyncIterator[WatchUpdate]:
-        """First all rows, as this member has them; then every change. Ends with Unavailable."""
+        """All rows as this member has them, then every change. Ends with Unavailable."""
         revision, rows = await self._load()
         yield WatchUpdate(revision, rows, is_snapshot=True)
         call = self._watch.Watch()
@@ -92,25 +92,25 @@ class EtcdStore:
         while True:
             page = await _ask(self._kv.Range, request, _READ_SECONDS)
             rows.update((_name(kv.key), kv.value) for kv in page.kvs)
-            # Later pages show the same moment as the first.
+            # Read all pages at the revision of the first.
             request.revision = request.revision or page.header.revision
             if not page.more:
                 return request.revision, rows
             request.key = page.kvs[-1].key + b"\0"
 
     async def leader_row(self) -> tuple[bytes, int]:
-        """The leader row as the majority knows it, and its revision; (b"", 0) before the first."""
+        """The leader row by a linearizable read, and its revision; (b"", 0) if there is none."""
         answer = await _ask(self._kv.Range, rpc.RangeRequest(key=_LEADER), _READ_SECONDS)
         if not answer.kvs:
             return b"", 0
         return answer.kvs[0].value, answer.kvs[0].mod_revision
 
     async def claim(self, row: bytes, expected_revision: int) -> int:
-        """Replace the leader row if its revision is still the expected one; the new revision."""
+        """Replace the leader row if it has the expected revision; return the new revision."""
         return await self._transact(expected_revision, [_put(LEADER_KEY, row)])
 
     async def commit(self, claim_revision: int, changes: Changes) -> None:
-        """Write all of it or nothing, if the leader row still has the claim's revision."""
+        """Write all changes in one transaction if the leader row still has the claim's revision."""
         await self._transact(
             claim_revision,
             [_delete(k) if value is None else _put(k, value) for k, value in changes.items()],
@@ -123,7 +123,7 @@ class EtcdStore:
             answer = await self._kv.Txn(request, timeout=_WRITE_SECONDS)
         except grpc.aio.AioRpcError as error:
             if error.code() in _REJECTED_CODES:
-                raise BigFleetError(f"etcd refused a write: {error.details()}") from None
+                raise BigFleetError(f"etcd rejected a write: {error.details()}") from None
             raise OutcomeUnknown(f"etcd did not confirm a write: {error.details()}") from None
         if not answer.succeeded:
             raise LeadershipLost("another replica has become leader")
@@ -138,12 +138,12 @@ class EtcdStore:
         return [_member(each) for each in answer.members]
 
     async def add_learner(self, peer_url: str) -> None:
-        """Let a new replica follow; it is to be promoted once it has caught up."""
+        """Add a replica as a learner, to be promoted once it has caught up."""
         request = rpc.MemberAddRequest(peerURLs=[peer_url], isLearner=True)
         await _change(self._cluster.MemberAdd, request)
 
     async def promote(self, member_id: int) -> bool:
-        """Give a learner its vote; False while it has not caught up."""
+        """Make a learner a voter; False while it has not caught up."""
         try:
             await _change(self._cluster.MemberPromote, rpc.MemberPromoteRequest(ID=member_id))
         except BigFleetError:
@@ -151,15 +151,15 @@ class EtcdStore:
         return True
 
     async def remove(self, member_id: int) -> None:
-        """Take a replica out; BigFleetError says why not where the rest could not go on."""
+        """Remove a replica; BigFleetError if the rest would lose quorum."""
         await _change(self._cluster.MemberRemove, rpc.MemberRemoveRequest(ID=member_id))
 
     async def move_leader(self, member_id: int) -> None:
-        """Make another member the store's leader; only the leader can."""
+        """Transfer leadership to another member; only the leader can."""
         await _change(self._maintenance.MoveLeader, rpc.MoveLeaderRequest(targetID=member_id))
 
     async def close(self) -> None:
-        """Give up the connection."""
+        """Close the connection."""
         await self._channel.close(None)
 
 
@@ -175,7 +175,7 @@ async def _change(method: Any, request: Any) -> None:
         await method(request, timeout=_WRITE_SECONDS)
     except grpc.aio.AioRpcError as error:
         if error.code() in _REJECTED_CODES:
-            raise BigFleetError(f"etcd refuses: {error.details()}") from None
+            raise BigFleetError(f"etcd rejected a membership change: {error.details()}") from None
         raise _unavailable(error) from None
 
 
@@ -184,7 +184,7 @@ def _unavailable(error: grpc.aio.AioRpcError) -> Unavailable:
 
 
 def _member(member: rpc.Member) -> Member:
-    """A member says where clients find it once it runs."""
+    """A member has client URLs once it has started."""
     peer_url, started = "".join(member.peerURLs[:1]), bool(member.clientURLs)
     return Member(member.ID, member.name, peer_url, member.isLearner, started)
 
@@ -194,7 +194,7 @@ def _watch_update(response: rpc.WatchResponse) -> WatchUpdate:
     for event in response.events:
         gone = event.type == rpc.Event.DELETE
         changes[_name(event.kv.key)] = None if gone else event.kv.value
-    # Not the header's revision: that may be of events still to come.
+    # Not the header's revision, which may cover events still to come.
     return WatchUpdate(max(event.kv.mod_revision for event in response.events), changes)
 
 

@@ -1,6 +1,6 @@
-"""The coordination store in memory: members that agree because they share one dictionary.
+"""The coordination store in memory: members that share one dictionary.
 
-Whoever drives it decides the elections, so that a test or a simulation says when a leader falls.
+A test or a simulation decides the elections.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from bigfleet.ports.coordination import (
 
 
 class MemoryCluster:
-    """What the members share; `elect` makes one of them leader in the next term."""
+    """The members' shared state; `elect` makes one of them leader of the next term."""
 
     def __init__(self, names: Sequence[str]) -> None:
         self.members = [
@@ -35,7 +35,7 @@ class MemoryCluster:
         self._advanced = asyncio.Event()
 
     def elect(self, name: str) -> None:
-        """As if the others had voted for it."""
+        """Make a member the leader of the next term."""
         self.leader_id, self.term = self.named(name).id, self.term + 1
 
     def named(self, name: str) -> Member:
@@ -43,11 +43,11 @@ class MemoryCluster:
         return next(member for member in self.members if member.name == name)
 
     def store(self, name: str) -> MemoryStore:
-        """One member's access."""
+        """One member's store."""
         return MemoryStore(self, self.named(name).id)
 
     def write(self, changes: Changes) -> int:
-        """All of it, at a new revision."""
+        """Write all changes at a new revision."""
         self.revision += 1
         for key, value in changes.items():
             self.revisions[key] = self.revision
@@ -61,66 +61,66 @@ class MemoryCluster:
         return self.revision
 
     async def after(self, revision: int) -> Sequence[WatchUpdate]:
-        """What was written since, waiting for it if need be."""
+        """The updates after `revision`; waits until there is one."""
         while not (news := [each for each in self._history if each.revision > revision]):
             await self._advanced.wait()
         return news
 
 
 class MemoryStore:
-    """`CoordinationStore` of one member. `silent`: it answers nothing, as if it were stopped."""
+    """The `CoordinationStore` of one member. `silent`: it does not respond, as if stopped."""
 
     def __init__(self, cluster: MemoryCluster, member_id: int) -> None:
         self._cluster, self._member_id = cluster, member_id
         self.silent = False
 
     async def leadership_status(self) -> LeadershipStatus:
-        """The member's own view, without asking the others."""
-        self._answer()
+        """The member's own view."""
+        self._require_responsive()
         return LeadershipStatus(self._member_id, self._cluster.leader_id, self._cluster.term)
 
     async def watch(self) -> AsyncIterator[WatchUpdate]:
-        """First all rows, then every change to them in order."""
-        self._answer()
+        """All rows, then every change in order."""
+        self._require_responsive()
         revision = self._cluster.revision
         yield WatchUpdate(revision, dict(self._cluster.rows), is_snapshot=True)
         while True:
             for update in await self._cluster.after(revision):
-                self._answer()
+                self._require_responsive()
                 revision = update.revision
                 yield update
 
     async def leader_row(self) -> tuple[bytes, int]:
-        """The leader row and its revision; (b"", 0) before the first."""
-        self._answer()
+        """The leader row and its revision; (b"", 0) if there is none."""
+        self._require_responsive()
         revision = self._cluster.revisions.get(LEADER_KEY, 0)
         return self._cluster.rows.get(LEADER_KEY, b""), revision
 
     async def claim(self, row: bytes, expected_revision: int) -> int:
-        """Replace the leader row if its revision is still the expected one; the new revision."""
+        """Replace the leader row if it has the expected revision; return the new revision."""
         self._require(expected_revision)
         return self._cluster.write({LEADER_KEY: row})
 
     async def commit(self, claim_revision: int, changes: Changes) -> None:
-        """Write all of it or nothing, if the leader row still has the claim's revision."""
+        """Write all changes in one transaction if the leader row still has the claim's revision."""
         self._require(claim_revision)
         self._cluster.write(changes)
 
     async def members(self) -> Sequence[Member]:
         """All replicas."""
-        self._answer()
+        self._require_responsive()
         return tuple(self._cluster.members)
 
     async def add_learner(self, peer_url: str) -> None:
-        """Let a new replica follow."""
-        self._answer()
+        """Add a replica as a learner."""
+        self._require_responsive()
         number = max(member.id for member in self._cluster.members) + 1
         name = peer_url.rpartition("/")[2]
         self._cluster.members.append(Member(number, name, peer_url, True, False))
 
     async def promote(self, member_id: int) -> bool:
-        """Give a learner its vote."""
-        self._answer()
+        """Make a learner a voter."""
+        self._require_responsive()
         self._cluster.members = [
             replace(m, learner=False, started=True) if m.id == member_id else m
             for m in self._cluster.members
@@ -128,28 +128,28 @@ class MemoryStore:
         return True
 
     async def remove(self, member_id: int) -> None:
-        """Take a replica out; BigFleetError for the last one."""
-        self._answer()
+        """Remove a replica; BigFleetError for the last one."""
+        self._require_responsive()
         rest = [member for member in self._cluster.members if member.id != member_id]
         if not rest:
             raise BigFleetError("the last replica cannot be removed")
         self._cluster.members = rest
 
     async def move_leader(self, member_id: int) -> None:
-        """Make another member the store's leader."""
-        self._answer()
+        """Transfer leadership to another member."""
+        self._require_responsive()
         if self._cluster.leader_id != self._member_id:
-            raise BigFleetError("only the leader can hand over")
+            raise BigFleetError("only the leader can transfer leadership")
         self._cluster.leader_id, self._cluster.term = member_id, self._cluster.term + 1
 
     async def close(self) -> None:
-        """Nothing to give up."""
+        """Does nothing."""
 
     def _require(self, leader_revision: int) -> None:
-        self._answer()
+        self._require_responsive()
         if self._cluster.revisions.get(LEADER_KEY, 0) != leader_revision:
             raise LeadershipLost("another replica has become leader")
 
-    def _answer(self) -> None:
+    def _require_responsive(self) -> None:
         if self.silent:
             raise Unavailable("the member does not answer")

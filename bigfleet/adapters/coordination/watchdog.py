@@ -1,15 +1,15 @@
-"""Runs a coordinator's etcd member, and stands between the two when one of them goes wrong.
+"""Runs a coordinator's etcd member and reacts when one of the two fails.
 
     python -I -S watchdog.py PARENT_PID STALL_SECONDS HTTP_SOCKET ETCD ARGUMENT...
 
-A file that is run, not imported: it uses the standard library alone, so that it starts at once and
-stays small. Its standard input is the coordinator's pulse, any byte at any time.
+A script that is run, not imported: it uses only the standard library, so that it starts fast and
+stays small. The coordinator writes a keepalive, any byte, to its standard input.
 
-- No pulse for STALL_SECONDS while the member leads: leadership goes to another member. The
-  coordinator may be stopped or stuck; its etcd would otherwise go on leading, and nobody decide.
-- End of file: the coordinator is gone, and the member is killed. The kernel does the same should
-  this process be killed itself.
-- SIGTERM: the member is asked to end, which hands leadership over first.
+- No keepalive for STALL_SECONDS while the member leads: leadership is transferred to another
+  member. The coordinator may be stopped or stuck, and its etcd would go on leading without it.
+- End of file: the coordinator is gone, and the member is killed. The kernel does the same if this
+  process is killed.
+- SIGTERM: the member is terminated, which transfers leadership first.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _TRANSFER_RETRY_SECONDS = 0.1
 
 
 def main(arguments: list[str]) -> int:
-    """The member's exit status, once it has ended."""
+    """Run until the member exits; return its exit status."""
     parent, stall_seconds, http_socket, *command = arguments
     _set_parent_death_signal(int(parent))
     _inherit_niceness()
@@ -47,7 +47,7 @@ def main(arguments: list[str]) -> int:
         preexec_fn=partial(_set_parent_death_signal, os.getpid()),  # noqa: PLW1509 - no threads here
     ) as etcd:
         signal.signal(signal.SIGTERM, lambda *_: etcd.terminate())
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C is the parent's affair
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles a terminal's Ctrl-C
         _watch(etcd, float(stall_seconds), http_socket)
     return etcd.returncode if etcd.returncode >= 0 else 128 - etcd.returncode
 
@@ -59,9 +59,7 @@ def _set_parent_death_signal(parent: int) -> None:
 
 
 def _inherit_niceness() -> None:
-    """Its niceness is inherited, but where Linux groups processes by session it counts within one
-    session only, and this is a new one.
-    """
+    """Apply the niceness to the autogroup of this new session, within which alone it counts."""
     with contextlib.suppress(OSError), open("/proc/self/autogroup", "w") as group:
         group.write(str(os.getpriority(os.PRIO_PROCESS, 0)))
 
@@ -82,8 +80,8 @@ def _watch(etcd: subprocess.Popen[bytes], stall_seconds: float, http_socket: str
             next_transfer = time.monotonic() + _TRANSFER_RETRY_SECONDS
 
 
-def _transfer_leadership(http_socket: str, seconds_since_report: float) -> None:
-    """Away from this member, if it leads; to a voter that it is connected with, if it can be."""
+def _transfer_leadership(http_socket: str, silent_seconds: float) -> None:
+    """Transfer leadership from this member, if it leads, to a connected voter."""
     status = _post(http_socket, "/v3/maintenance/status")
     me = status["header"]["member_id"]
     if status.get("leader") != me:
@@ -91,7 +89,7 @@ def _transfer_leadership(http_socket: str, seconds_since_report: float) -> None:
     for transfer_target in _transfer_targets(http_socket, me):
         answer = _post(http_socket, "/v3/maintenance/transfer-leadership", targetID=transfer_target)
         transferred = "code" not in answer
-        _log(f"coordinator silent for {seconds_since_report:.1f} s", transfer_target, transferred)
+        _log(f"coordinator silent for {silent_seconds:.1f} s", transfer_target, transferred)
         if transferred:
             return
 

@@ -1,1 +1,1 @@
-"""How others reach the coordinator."""
+"""Clients of the coordinator."""

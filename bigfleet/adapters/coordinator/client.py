@@ -1,4 +1,4 @@
-"""Finds the coordinator's leader, whichever replica that is just now, and finds it again."""
+"""Clients that find the coordinator's leader and follow leader changes."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from bigfleet.model.errors import BigFleetError, Fenced, InvalidInput, Unavailab
 
 LEADER_TRAILER, TERM_TRAILER = "bigfleet-leader", "bigfleet-term"
 _ROLE = "coordinator"
-# Between two rounds in which nobody led: an election takes some hundred milliseconds.
+# Between rounds without a leader: an election takes a few hundred milliseconds.
 _RETRY_INTERVAL_SECONDS = 0.05
-# Longer than any call: those of others that still wait on a channel that is given up.
+# Longer than any call that may still be in progress on a retired channel.
 _DRAIN_TIMEOUT_SECONDS = 120.0
 
 _Response = TypeVar("_Response")
@@ -29,7 +29,7 @@ CallErrors = dict[str, grpc.aio.AioRpcError]
 
 
 class _NoLeader(Exception):
-    """What each replica said."""
+    """No replica leads; carries each replica's error."""
 
     def __init__(self, errors: CallErrors) -> None:
         super().__init__()
@@ -37,7 +37,7 @@ class _NoLeader(Exception):
 
 
 class LeaderConnection:
-    """The replicas at `addresses`, each host:port. Several may ask at once."""
+    """A connection to the replicas at `addresses` (HOST:PORT); calls may be concurrent."""
 
     def __init__(self, addresses: Sequence[str], identity: Identity | None = None) -> None:
         self._addresses, self._identity = list(addresses), identity
@@ -47,17 +47,17 @@ class LeaderConnection:
 
     @property
     def target(self) -> str:
-        """Who is asked next; after an answer, the leader."""
+        """The replica to call next; after a response, the leader."""
         return self._target
 
     async def call_leader(
         self, call: Callable[[Any], Awaitable[_Response]], timeout_seconds: float = 0.0
     ) -> _Response:
-        """The leader's answer. Each replica is asked once at most, the last leader first, and then
-        whom that one names; all again until the patience is at its end.
+        """The leader's response. Calls each replica at most once, first the last leader and then
+        the one it names, and starts over until the timeout.
 
-        Unavailable with what each said when none leads; Fenced, UnknownObject, InvalidInput or
-        BigFleetError when the leader refuses, in its words.
+        Unavailable with each replica's error if none leads; Fenced, UnknownObject, InvalidInput or
+        BigFleetError with the leader's message if it rejects the call.
         """
         ends = time.monotonic() + timeout_seconds
         while True:
@@ -88,7 +88,7 @@ class LeaderConnection:
     async def _explained(self, errors: CallErrors) -> str:
         for address, error in errors.items():
             if trailer(error.trailing_metadata(), LEADER_TRAILER) == address:
-                return f"coordinator {address} leads, and cannot do that yet: {error.details()}"
+                return f"coordinator {address} leads but cannot do that yet: {error.details()}"
         reasons = [
             f"{address}: {await explain_failure(error, address, self._identity, _ROLE)}"
             for address, error in errors.items()
@@ -104,7 +104,7 @@ class LeaderConnection:
         self._channels.clear()
 
     def _next(self, errors: Collection[str], leader: str | None) -> str:
-        """The leader when it is known, else who was not asked yet, else the first again."""
+        """The leader if it is known, else a replica not called yet, else the first."""
         if leader and leader not in errors:
             return leader
         others = [each for each in self._addresses if each not in errors]
@@ -116,9 +116,9 @@ class LeaderConnection:
         return self._channels[address]
 
     def _retire(self, address: str, channel: grpc.aio.Channel) -> None:
-        """A channel that found nobody would wait before it tries again; a new one does not.
+        """Replace a channel that failed to connect: it would back off, and a new one does not.
 
-        To close it at once would cancel whoever else waits on it, instead of failing them.
+        Closing it at once would cancel the other calls on it instead of failing them.
         """
         if self._channels.get(address) is channel:
             del self._channels[address]
@@ -128,10 +128,10 @@ class LeaderConnection:
 
 
 class LeaderClient:
-    """Calls by name, for commands and replicas. Not for two tasks at once.
+    """Calls the leader by method name, for commands and replicas; not for concurrent use.
 
-    All calls of the coordinator may be repeated, so one that was not answered is sent again.
-    `leader` and `term` are what the last answer said.
+    All calls of the coordinator are idempotent, so one without a response is sent again. `leader`
+    and `term` are those of the last response.
     """
 
     def __init__(
@@ -146,11 +146,11 @@ class LeaderClient:
 
     @property
     def leader(self) -> str:
-        """Who answered last."""
+        """The replica that responded last."""
         return self._connection.target
 
     async def call(self, method: str, request: Any, timeout_seconds: float = 10.0) -> Any:
-        """The leader's answer; for a streaming method the list of its messages.
+        """The leader's response; for a streaming method the list of its messages.
 
         Errors as `LeaderConnection.call_leader`.
         """
@@ -159,7 +159,7 @@ class LeaderClient:
         )
 
     async def close(self) -> None:
-        """Give up all connections."""
+        """Close all connections."""
         await self._connection.close()
 
     async def __aenter__(self) -> LeaderClient:
@@ -177,7 +177,7 @@ class LeaderClient:
 
 
 def trailer(metadata: Any, name: str) -> str | None:
-    """What an answer's metadata say under `name`; None where they say nothing."""
+    """The value of `name` in a response's metadata; None if it is absent."""
     for key, value in metadata or ():
         if key == name:
             return value if isinstance(value, str) else value.decode()
@@ -185,18 +185,20 @@ def trailer(metadata: Any, name: str) -> str | None:
 
 
 def _raise_if_final(error: grpc.aio.AioRpcError) -> None:
-    """Raise what no other replica would answer differently."""
+    """Raise errors that every replica would return."""
     details = error.details() or "no reason given"
     match error.code():
         case grpc.StatusCode.FAILED_PRECONDITION:
             raise Fenced(details) from None
         case grpc.StatusCode.INVALID_ARGUMENT:
-            raise InvalidInput("coordinator", "the request", f"was refused: {details}") from None
+            raise InvalidInput("coordinator", "the request", f"was rejected: {details}") from None
         case grpc.StatusCode.NOT_FOUND:
             raise UnknownObject(details) from None
         case grpc.StatusCode.ABORTED:
             raise BigFleetError(details) from None
         case grpc.StatusCode.UNIMPLEMENTED:
-            raise BigFleetError(f"the coordinator is of an older release: {details}") from None
+            raise BigFleetError(
+                f"not implemented by this version of the coordinator: {details}"
+            ) from None
         case grpc.StatusCode.PERMISSION_DENIED | grpc.StatusCode.UNAUTHENTICATED:
-            raise BigFleetError(f"refused by the coordinator: {details}") from None
+            raise BigFleetError(f"denied by the coordinator: {details}") from None

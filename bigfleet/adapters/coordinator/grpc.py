@@ -1,4 +1,4 @@
-"""The coordinator over gRPC, as a shard uses it."""
+"""A shard's gRPC client of the coordinator."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ CALL_SECONDS = 2.0
 
 
 class GrpcCoordinator:
-    """The replicas at `addresses`, each host:port. See `ports.coordinator.Coordinator`."""
+    """A `ports.coordinator.Coordinator`: the replicas at `addresses` (HOST:PORT)."""
 
     def __init__(self, addresses: Sequence[str], identity: Identity | None = None) -> None:
         self._connection = LeaderConnection(addresses, identity)

@@ -1,1 +1,1 @@
-"""What stands in for hardware: kwok Nodes in real clusters, or nothing at all."""
+"""Stand-ins for hardware: kwok Nodes in real clusters, or nothing."""

@@ -1,4 +1,4 @@
-"""What a joining host makes of its bootstrap blob: the Node that it registers. Pure."""
+"""The Node that a joining host registers from its bootstrap blob. Pure."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from bigfleet.model.machine import Machine
 from bigfleet.ports.host import Boot, HostFailure
 
 KWOK_ANNOTATION = "kwok.x-k8s.io/node"
-# kwok is started to overlook Nodes with this label, and lets a Node go the moment it gets it.
-# Taking the annotation away would not do: kwok drops the event that should tell it to let go.
+# kwok runs with a selector that excludes Nodes with this label, and stops managing a Node that gets
+# it. Removing the annotation would not do: kwok drops that event.
 HEARTBEAT_LABEL, HEARTBEAT_STOPPED = "bigfleet.lucy.sh/heartbeat", "stopped"
 OPERATION_ANNOTATION = "bigfleet.lucy.sh/operation"
 HOSTNAME_LABEL = "kubernetes.io/hostname"
@@ -22,7 +22,7 @@ _NOT_READY = {
     "type": "Ready",
     "status": "False",
     "reason": "Booting",
-    "message": "the host has just been switched on",
+    "message": "the host is booting",
 }
 
 
@@ -31,7 +31,7 @@ class _Kubelet(msgspec.Struct, rename="camel"):
 
 
 class Blob(msgspec.Struct, rename="camel"):
-    """The bootstrap blob; fields that a host has no use for are passed over."""
+    """The bootstrap blob; unknown fields are ignored."""
 
     api_server: str
     ca_pem: str
@@ -43,16 +43,16 @@ class Blob(msgspec.Struct, rename="camel"):
 
     @property
     def access(self) -> InlineAccess:
-        """The way to the API server."""
+        """Access to the API server."""
         return InlineAccess(self.api_server, self.ca_pem, self.token)
 
 
 def decode(boot: Boot) -> Blob:
-    """The boot's blob; HostFailure, without quoting it (it holds a token), if it is unusable."""
+    """The boot's blob; HostFailure if it is invalid, without quoting it, as it holds a token."""
     try:
         blob = msgspec.json.decode(boot.blob, type=Blob)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise HostFailure(f"the bootstrap blob cannot be used: {error}") from None
+        raise HostFailure(f"invalid bootstrap blob: {error}") from None
     if blob.node_name != boot.machine.id:
         raise HostFailure(
             f"the bootstrap blob is for Node {blob.node_name!r}, this machine is {boot.machine.id}"
@@ -61,14 +61,12 @@ def decode(boot: Boot) -> Blob:
 
 
 def provider_id(provider_name: str, machine: Machine) -> str:
-    """What marks a Node as this machine's."""
+    """The providerID of the machine's Node."""
     return f"bigfleet://{provider_name}/{machine.id}"
 
 
 def node(boot: Boot, blob: Blob, provider_name: str) -> Mapping[str, Any]:
-    """The Node to register. The machine's own labels and taints are facts: the blob cannot change
-    them.
-    """
+    """The Node to register. The machine's own labels and taints override the blob's."""
     machine = boot.machine
     taints = [{"key": t.key, "value": t.value, "effect": t.effect} for t in machine.taints]
     own = {(t.key, t.effect) for t in machine.taints}
@@ -85,8 +83,8 @@ def node(boot: Boot, blob: Blob, provider_name: str) -> Mapping[str, Any]:
         "status": {
             "capacity": _amounts(machine.resources, blob),
             "allocatable": _amounts(machine.allocatable, blob),
-            # As a kubelet does: from a Node without a Ready condition Kubernetes takes the
-            # not-ready taint away at once, and kube-scheduler fills it before its DaemonSets' pods.
+            # As a kubelet does: without a Ready condition Kubernetes removes the not-ready taint at
+            # once, and kube-scheduler places other pods before those of DaemonSets.
             "conditions": [_NOT_READY],
         },
     }
@@ -100,11 +98,11 @@ def _amounts(units: Mapping[str, int], blob: Blob) -> dict[str, str]:
 
 
 def takeover(registration: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
-    """Merge patches for a Node that an earlier life of the machine left behind.
+    """Merge patches that take over a Node left behind by an earlier boot of the machine.
 
-    The first goes to the Node and is refused if it is another machine's, because a providerID never
-    changes. The second goes to its status: what was Ready then is not Ready now. The third, to the
-    Node, begins the new life.
+    The first, to the Node, is rejected if the Node is another machine's, because a providerID is
+    immutable. The second, to its status, makes it not Ready. The third, to the Node, resets its
+    metadata and taints.
     """
     spec = registration["spec"]
     metadata = registration["metadata"]

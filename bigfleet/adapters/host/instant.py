@@ -1,4 +1,4 @@
-"""Hosts without a cluster: they boot at once and leave no Node behind."""
+"""Hosts without a cluster: they boot at once and have no Node."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from bigfleet.ports.host import Boot, HostFailure
 
 
 class InstantHost:
-    """A `Host` for tests of the provider's contract and for fleets that exist on paper only."""
+    """A `Host` for contract tests and for fleets without clusters."""
 
     async def acquire(self, machine: Machine) -> None:
-        """There is always one more."""
+        """Always succeeds."""
 
     async def boot(self, boot: Boot, timeout_seconds: float) -> None:  # noqa: ARG002  port's shape
-        """Ready at once; HostFailure for an empty blob, which no host could boot from."""
+        """Ready at once; HostFailure for an empty blob."""
         if not boot.blob:
             raise HostFailure("the bootstrap blob is empty")
 
     async def wait_until_node_gone(self, machine: Machine) -> None:
-        """At once: nobody runs pods here, so there is no Node to wait for."""
+        """Returns at once: there is no Node."""
 
     async def power_off(self, machine: Machine) -> None:
-        """Nothing is running."""
+        """Does nothing."""
 
     async def close(self) -> None:
-        """Nothing is open."""
+        """Does nothing."""

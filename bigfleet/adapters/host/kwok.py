@@ -1,8 +1,7 @@
-"""Hosts faked by kwok: registered by their bootstrap blob, kept alive by an annotation.
+"""Hosts simulated by kwok: registered with their bootstrap blob, kept Ready by kwok.
 
-Two identities, as with real machines. The blob's token registers the Node and can do no more. The
-hardware's side (is it Ready, is it gone, is it switched off) goes by one kubeconfig per cluster.
-The plug is a label: kwok sends no heartbeats for a Node that carries it.
+They have two identities, as real machines do. The blob's token can only register the Node. One
+kubeconfig per cluster watches Nodes and powers hosts off, by a label that stops kwok's heartbeats.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from bigfleet.ports.host import Boot, HostFailure
 _log = logging.getLogger(__name__)
 _REGISTRATION_ATTEMPTS = 8
 _MIN_BACKOFF_SECONDS, _MAX_BACKOFF_SECONDS = 0.1, 5.0
-# Each registration opens a connection of its own; a burst of boots must not flood an API server.
+# Each registration opens its own connection; a burst of boots must not overload an API server.
 _MAX_CONCURRENT_REGISTRATIONS = 32
 _UNAUTHORIZED, _FORBIDDEN, _NOT_FOUND, _ALREADY_EXISTS = 401, 403, 404, 409
 _STOP_HEARTBEAT_PATCH = {
@@ -50,10 +49,10 @@ class KwokHost:
         self._registering = asyncio.Semaphore(_MAX_CONCURRENT_REGISTRATIONS)
 
     async def acquire(self, machine: Machine) -> None:
-        """A kwok machine is nothing but its Node: there is always one more."""
+        """Always succeeds: a kwok machine is only a Node."""
 
     async def boot(self, boot: Boot, timeout_seconds: float) -> None:
-        """Register the Node, unless this boot already has, and wait until it is Ready."""
+        """Register the Node, unless this boot has already, and wait until it is Ready."""
         blob = bootstrap.decode(boot)
         nodes = await self._nodes(boot.machine.cluster)
         name = boot.machine.id
@@ -66,12 +65,12 @@ class KwokHost:
             ) from None
 
     async def wait_until_node_gone(self, machine: Machine) -> None:
-        """Return once the cluster is seen without a Node of this machine."""
+        """Return once the cluster has no Node of this machine."""
         nodes = await self._nodes(machine.cluster)
         await nodes.until(machine.id, lambda view: not self._is_ours(view, machine))
 
     async def power_off(self, machine: Machine) -> None:
-        """Stop the Node's heartbeat; a Node that is gone or another's needs nothing."""
+        """Stop the Node's heartbeat, if the Node exists and is this machine's."""
         nodes = await self._nodes(machine.cluster)
         view = nodes.get(machine.id)
         if view is not None and not self._is_ours(view, machine):
@@ -83,7 +82,7 @@ class KwokHost:
             await _with_retries(stop_heartbeat, is_transient, attempts=None)
         except ApiError as error:
             if error.status != _NOT_FOUND:
-                raise HostFailure(f"its host cannot be switched off: {error}") from None
+                raise HostFailure(f"cannot power off the host: {error}") from None
 
     async def close(self) -> None:
         """End all watches."""
@@ -95,7 +94,7 @@ class KwokHost:
         return view is not None and view.spec.provider_id == ours
 
     async def _join(self, nodes: ClusterNodes, boot: Boot, blob: Blob) -> None:
-        """Until the Node is Ready; registered again if it is deleted before that."""
+        """Register the Node and wait until it is Ready; register again if it is deleted."""
 
         def registered(view: NodeView | None) -> bool:
             return view is not None and view.operation_id == boot.operation_id
@@ -117,11 +116,11 @@ class KwokHost:
             async with self._registering, KubeClient.with_access(blob.access) as client:
                 await _create_or_take_over(client, node)
         except ssl.SSLError as error:
-            raise HostFailure(f"the bootstrap blob's caPem cannot be used: {error}") from None
+            raise HostFailure(f"invalid caPem in the bootstrap blob: {error}") from None
         except (ApiError, *CONNECTION_ERRORS) as error:
-            raise HostFailure(f"its Node cannot be registered: {_text(error)}") from None
+            raise HostFailure(f"cannot register the Node: {_text(error)}") from None
         except (ValueError, TypeError) as error:
-            raise HostFailure(f"the bootstrap blob cannot be used: {error}") from None
+            raise HostFailure(f"invalid bootstrap blob: {error}") from None
 
     async def _nodes(self, cluster: str) -> ClusterNodes:
         async with self._opening:
@@ -133,7 +132,7 @@ class KwokHost:
     async def _client(self, cluster: str) -> KubeClient:
         path = self._kubeconfigs / f"{cluster}.kubeconfig"
         try:
-            # The cluster's name comes from outside, and must not lead out of the directory.
+            # The cluster's name is untrusted and must not escape the directory.
             if path.parent != self._kubeconfigs or not path.is_file():
                 raise HostFailure(f"no host can join cluster {cluster!r}: there is no {path}")
             return await KubeClient.from_kubeconfig(path)
@@ -162,7 +161,7 @@ async def _registered(request: _Request) -> bytes:
 async def _with_retries(
     request: _Request, is_retryable: Callable[[Exception], bool], attempts: int | None
 ) -> bytes:
-    """The answer to `request`, repeated while its failure may pass; None: without a limit."""
+    """The response to `request`, retried after retryable errors; no limit if `attempts` is None."""
     backoff_seconds = _MIN_BACKOFF_SECONDS
     for attempt in itertools.count(1):
         try:
@@ -173,11 +172,11 @@ async def _with_retries(
             _log.info("attempt %d failed: %s", attempt, _text(error))
         await asyncio.sleep(backoff_seconds)
         backoff_seconds = min(backoff_seconds * 2, _MAX_BACKOFF_SECONDS)
-    raise AssertionError("counting does not end")
+    raise AssertionError("unreachable")
 
 
 def _is_registration_retryable(error: Exception) -> bool:
-    """A wrong server stays wrong; a ServiceAccount and its rights come a moment late."""
+    """A wrong server is permanent; a new ServiceAccount and its RBAC take effect with a delay."""
     if isinstance(error, aiohttp.ClientConnectorCertificateError | aiohttp.InvalidURL):
         return False
     new = isinstance(error, ApiError) and error.status in (_UNAUTHORIZED, _FORBIDDEN)

@@ -1,4 +1,4 @@
-"""One cluster's Nodes as a fake host's hardware sees them: one watch, and waiting on it."""
+"""A watch on one cluster's Nodes, and waiting for their state."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class _Status(msgspec.Struct):
 
 
 class NodeView(msgspec.Struct):
-    """The fields of a Node that tell whose it is and how it is."""
+    """The fields of a Node that identify its machine and its health."""
 
     metadata: _Metadata
     spec: _Spec = msgspec.field(default_factory=_Spec)
@@ -42,7 +42,7 @@ class NodeView(msgspec.Struct):
 
     @property
     def operation_id(self) -> str:
-        """The boot that registered it."""
+        """The operation whose boot registered it."""
         return self.metadata.annotations.get(OPERATION_ANNOTATION, "")
 
     @property
@@ -55,7 +55,7 @@ NodePredicate = Callable[[NodeView | None], bool]
 
 
 class ClusterNodes:
-    """Follows the Nodes of one cluster until `close`."""
+    """Watches the Nodes of one cluster until `close`."""
 
     def __init__(self, cluster: str, client: KubeClient) -> None:
         self.client = client
@@ -78,25 +78,25 @@ class ClusterNodes:
         return self._views.get(name)
 
     async def until(self, name: str, expected: NodePredicate) -> None:
-        """Return once the Node `name` (None while there is none) is as expected.
+        """Return once `expected` holds for the Node `name`, or for None while there is none.
 
-        HostFailure when the Nodes can no longer be followed.
+        HostFailure if the watch has ended.
         """
         while not (self._listed.is_set() and expected(self._views.get(name))):
             if self._watch_task.done():
                 raise HostFailure(
-                    f"the Nodes of cluster {self._cluster} cannot be followed: {self._end_reason()}"
+                    f"cannot watch the Nodes of cluster {self._cluster}: {self._end_reason()}"
                 )
             await self._waiters.setdefault(name, asyncio.Event()).wait()
 
     def describe(self, name: str) -> str:
-        """What is known of the Node, for whoever waited in vain."""
+        """The Node's state, for error messages."""
         if not self._listed.is_set():
-            return f"the Nodes of cluster {self._cluster} cannot be listed: {self._last_error()}"
+            return f"cannot list the Nodes of cluster {self._cluster}: {self._last_error()}"
         view = self._views.get(name)
         if view is None:
             return f"cluster {self._cluster} has no such Node"
-        return "it is Ready" if view.ready else "it exists, but its condition Ready is not True"
+        return "it is Ready" if view.ready else "it exists but is not Ready"
 
     def _last_error(self) -> str:
         return self._watch.stats.last_error or "the API server has not answered"

@@ -1,1 +1,1 @@
-"""Capacity providers: over gRPC, and in memory."""
+"""Capacity providers: over gRPC and in memory."""

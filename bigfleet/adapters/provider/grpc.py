@@ -1,4 +1,4 @@
-"""A provider over gRPC: model records in and out, status codes turned into errors."""
+"""gRPC client of a provider; maps messages to model records and status codes to errors."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from bigfleet.ports.provider import Fence, Listing, Operation
 CALL_SECONDS = 30.0
 LIST_SECONDS = 120.0
 _ROLE = "provider"
-# Decoding some thousand machines takes as long as a session may be kept waiting.
+# Decoding more records at once would block sessions for too long.
 _CHUNK_RECORDS = 2000
 
 _Response = TypeVar("_Response")
 
 
 class GrpcProvider:
-    """The provider at `address` (host:port); connects when first called, and again by itself."""
+    """The provider at `address` (HOST:PORT); connects on the first call and reconnects."""
 
     def __init__(self, address: str, identity: Identity | None = None) -> None:
         self._address, self._identity = address, identity
@@ -115,15 +115,13 @@ class GrpcProvider:
     async def get(self, machine_id: str) -> Machine:
         """See `ports.provider.CapacityProvider`."""
         call = self._stub.Get(wire.MachineRef(id=machine_id), timeout=CALL_SECONDS)
-        return machine_codec.machine_from_wire(
-            await self._call(call, machine_id, "a question about it")
-        )
+        return machine_codec.machine_from_wire(await self._call(call, machine_id, "Get"))
 
     async def list(self, since_revision: bytes = b"") -> Listing:
         """See `ports.provider.CapacityProvider`."""
         request = wire.ListFilter(since_revision=since_revision)
         call = self._stub.List(request, timeout=LIST_SECONDS)
-        return await _listing(await self._call(call, "of any id", "a listing"))
+        return await _listing(await self._call(call, "of any id", "List"))
 
     async def close(self) -> None:
         """Close the channel."""
@@ -151,7 +149,7 @@ def _to_error(
         return IllegalTransition(f"machine {machine_id}", "in another state", event, details)
     if code is grpc.StatusCode.INVALID_ARGUMENT:
         return InvalidInput(
-            f"machine {machine_id}", event, f"was refused by the provider: {details}"
+            f"machine {machine_id}", event, f"was rejected by the provider: {details}"
         )
     return Unavailable(unavailable)
 

@@ -1,4 +1,4 @@
-"""A provider in memory: the contract without hardware, and a handle on everything that happens."""
+"""A provider in memory, for tests: conforms to the contract and lets a test drive every step."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _SUCCESS = {
     MachineState.DRAINING: MachineEvent.DRAINED,
     MachineState.DELETING: MachineEvent.DELETED,
 }
-# The states in which an order has nothing left to start.
-_UNDER_WAY = {
+# The states in which an operation is in progress or done, so that a repeated call starts nothing.
+_IN_PROGRESS = {
     MachineEvent.CREATE: (MachineState.CREATING,),
     MachineEvent.CONFIGURE: (MachineState.CONFIGURING, MachineState.CONFIGURED),
     MachineEvent.DRAIN: (MachineState.DRAINING,),
@@ -25,11 +25,11 @@ _UNDER_WAY = {
 
 
 class MemoryProvider:
-    """Obeys `ports.provider.CapacityProvider` and the machines' lifecycle table.
+    """A `ports.provider.CapacityProvider` that follows the machine lifecycle.
 
-    Transitions end when `finish` is called, or at the next `list` when `auto_finish`.
-    `reachable = False` makes every call raise Unavailable. `orders` and `blobs` remember what was
-    accepted.
+    Transitions end when `finish` is called, or at the next `list` if `auto_finish`.
+    `reachable = False` makes every call raise Unavailable. `orders` and `blobs` record accepted
+    calls.
     """
 
     name = "memory"
@@ -51,7 +51,7 @@ class MemoryProvider:
     async def create(
         self, machine_id: str, shard_metadata: Mapping[str, str], fence: Fence
     ) -> Operation:
-        """Buys the machine."""
+        """Start to create the machine."""
         bought = {"shard_metadata": dict(shard_metadata)}
         return self._order(machine_id, MachineEvent.CREATE, fence, bought)
 
@@ -63,23 +63,23 @@ class MemoryProvider:
         shard_metadata: Mapping[str, str],
         fence: Fence,
     ) -> Operation:
-        """Binds the machine to `cluster`."""
+        """Start to bind the machine to `cluster`."""
         bound = {"cluster": cluster, "shard_metadata": dict(shard_metadata)}
         operation = self._order(machine_id, MachineEvent.CONFIGURE, fence, bound)
         self.blobs[machine_id] = bootstrap_blob
         return operation
 
     async def drain(self, machine_id: str, grace_seconds: int, fence: Fence) -> Operation:
-        """Begins to free the machine; the grace plays no part here."""
+        """Start to drain the machine; the grace period is ignored."""
         del grace_seconds
         return self._order(machine_id, MachineEvent.DRAIN, fence, {})
 
     async def delete(self, machine_id: str, fence: Fence) -> Operation:
-        """Gives the machine back."""
+        """Start to delete the machine."""
         return self._order(machine_id, MachineEvent.DELETE, fence, {})
 
     async def claim_epoch(self, shard_id: str, at_least: int) -> int:
-        """Far above all that this shard has shown."""
+        """An epoch far above all that this shard has used."""
         self._check_reachable()
         shown = [
             epoch for (shard, _), (epoch, _) in self._fencing_tokens.items() if shard == shard_id
@@ -89,7 +89,7 @@ class MemoryProvider:
         return self._claimed[shard_id]
 
     async def get(self, machine_id: str) -> Machine:
-        """The machine as it is."""
+        """The machine's current record."""
         self._check_reachable()
         return self._known(machine_id)
 
@@ -103,31 +103,31 @@ class MemoryProvider:
         return Listing(changed, {}, b"%d" % self._revision, self.name)
 
     async def close(self) -> None:
-        """Nothing to let go of."""
+        """Does nothing."""
 
     def finish(self, machine_id: str) -> Machine:
-        """End the transition that the machine is in."""
+        """Complete the machine's transition."""
         machine = self._known(machine_id)
         return self._move(machine, _SUCCESS[machine.state])
 
     def finish_all(self) -> None:
-        """End every transition that is under way."""
+        """Complete all transitions."""
         for machine in list(self._machines.values()):
             if machine.state in TRANSITIONAL:
                 self.finish(machine.id)
 
     def fail(self, machine_id: str, error: str) -> Machine:
-        """Let the machine fail, still bound to its cluster if it was."""
+        """Make the machine FAILED; it stays bound to its cluster."""
         return self._move(self._known(machine_id), MachineEvent.FAIL, last_error=error)
 
     def report(self, machine: Machine) -> None:
-        """Make `machine` the truth, whatever it was before."""
+        """Set the machine's record."""
         self._revision += 1
         self._machines[machine.id] = machine
         self._changed_at[machine.id] = self._revision
 
     def forget(self, machine_id: str) -> None:
-        """Let the machine cease to exist."""
+        """Remove the machine's record."""
         del self._machines[machine_id]
 
     def _order(
@@ -137,7 +137,7 @@ class MemoryProvider:
         self._check_fence(machine_id, fence)
         machine = self._known(machine_id)
         last_id, last_event = self._operations.get(machine_id, ("", None))
-        if last_event is event and machine.state in _UNDER_WAY[event]:
+        if last_event is event and machine.state in _IN_PROGRESS[event]:
             return Operation(last_id, machine)
         moved = self._move(machine, event, **changes)
         operation_id = f"{machine_id}/{fence.epoch}.{fence.sequence}"
@@ -147,7 +147,7 @@ class MemoryProvider:
 
     def _check_reachable(self) -> None:
         if not self.reachable:
-            raise Unavailable("the provider in memory was made unreachable")
+            raise Unavailable("the provider is unreachable")
 
     def _check_fence(self, machine_id: str, fence: Fence) -> None:
         owner, token = (fence.shard_id, machine_id), (fence.epoch, fence.sequence)
@@ -163,7 +163,7 @@ class MemoryProvider:
         try:
             return self._machines[machine_id]
         except KeyError:
-            raise UnknownObject(f"no machine {machine_id} here") from None
+            raise UnknownObject(f"no machine {machine_id}") from None
 
     def _move(self, machine: Machine, event: MachineEvent, **changes: object) -> Machine:
         state = next_state(machine.id, machine.state, event)

@@ -1,1 +1,1 @@
-"""What must outlive a process."""
+"""State that outlives a process."""

@@ -1,10 +1,10 @@
-"""The ceilings of clusters in a YAML file that an administrator writes, read again when it changes.
+"""Cluster ceilings from a YAML file that an administrator writes, reloaded when it changes.
 
     default: {priority: 1000, machines: 50, dollarsPerHour: 100}
     clusters:
       prod-1: {priority: unlimited, machines: 500}
 
-What a cluster does not say counts as in the default, and what that does not say is unlimited.
+A key that a cluster omits has the default's value; one that the default omits is unlimited.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ _MAX_DOLLARS = 1e12
 
 _log = logging.getLogger(__name__)
 
-# Of a file: when it was changed, how long it is, and which one it is. None while there is none.
+# A file's mtime, size and inode; None while there is none.
 _Version = tuple[int, int, int] | None
 
 
 class CeilingsFile:
-    """The last good content of a file. What is wrong with a newer one is logged once."""
+    """The last valid content of a file. An invalid change is logged once."""
 
     def __init__(self, path: Path) -> None:
-        """InvalidInput when the file cannot be read or makes no sense."""
+        """InvalidInput if the file cannot be read or is invalid."""
         self._path = path
         self._version = _version(path)
         self._ceilings = _read(path)
 
     def current(self) -> Ceilings:
-        """Those in force. A file that has become bad leaves the last good ones in force."""
+        """The ceilings in force: those of the last valid content."""
         version = _version(self._path)
         if version != self._version:
             self._version = version
@@ -55,11 +55,11 @@ class CeilingsFile:
             self._ceilings = _read(self._path)
         except InvalidInput as error:
             metrics.shard_ceilings_rejected.set(1)
-            _log.error("the last good cluster ceilings stay in force: %s", error)
+            _log.error("cluster ceilings not reloaded, the previous ones stay in force: %s", error)
         else:
             metrics.shard_ceilings_rejected.set(0)
             named = len(self._ceilings.clusters)
-            _log.info("cluster ceilings taken over", extra={"clusters": named})
+            _log.info("cluster ceilings reloaded", extra={"clusters": named})
 
 
 def _version(path: Path) -> _Version:
@@ -86,7 +86,7 @@ def _read(path: Path) -> Ceilings:
     try:
         content = yaml.load(text, _StrictLoader)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise invalid(f"is no YAML: {' '.join(str(error).split())}") from None
+        raise invalid(f"is not valid YAML: {' '.join(str(error).split())}") from None
     return _ceilings_of(content, f"ceilings {path}")
 
 
@@ -107,7 +107,7 @@ def _mapping(value: object, what: str, known: Collection[str] | None = None) -> 
         if not isinstance(key, str) or not key:
             raise InvalidInput(what, key, "is not a name; put quotes around numbers")
         if known is not None and key not in known:
-            raise InvalidInput(what, key, f"is no key here; {', '.join(known)} are")
+            raise InvalidInput(what, key, f"is unknown; valid keys are {', '.join(known)}")
     return value
 
 
@@ -143,7 +143,7 @@ def _dollars(value: Any, what: str) -> float:
     raise InvalidInput(what, value, f"is neither an amount >= 0 nor {UNLIMITED}")
 
 
-# What a ceiling says: its field, its key in the file, and how that is read.
+# A ceiling's field, its key in the file, and its parser.
 _FIELDS: Sequence[tuple[str, str, Callable[[Any, str], float]]] = (
     ("priority", "priority", _priority),
     ("machines", "machines", _machines),
@@ -152,7 +152,7 @@ _FIELDS: Sequence[tuple[str, str, Callable[[Any, str], float]]] = (
 
 
 class _StrictLoader(yaml.SafeLoader):
-    """Refuses a mapping that says something twice, of which only the last would count."""
+    """Rejects duplicate keys, of which only the last would count."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         """As of SafeLoader."""
@@ -161,7 +161,7 @@ class _StrictLoader(yaml.SafeLoader):
             key = self.construct_object(key_node, deep=True)
             if isinstance(key, str) and key in seen_keys:
                 raise yaml.constructor.ConstructorError(
-                    None, None, f"{key!r} is there twice", key_node.start_mark
+                    None, None, f"duplicate key {key!r}", key_node.start_mark
                 )
             seen_keys.add(key if isinstance(key, str) else None)
         return super().construct_mapping(node, deep)

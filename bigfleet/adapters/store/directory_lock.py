@@ -14,14 +14,14 @@ _MAX_CHARACTERS = 200
 
 
 class DirectoryLock:
-    """Held until `release`, or until the process ends, however it does. The file `lock` says who
-    holds it; it stays when nobody does.
+    """Held until `release` or until the process ends. The file `lock` names the holder; it is not
+    removed on release.
     """
 
     def __init__(self, what: str, directory: Path, holder: str) -> None:
-        """InvalidInput, with `what` the flag, when the directory cannot be used or is in use.
+        """InvalidInput about the flag `what` if the directory cannot be used or is in use.
 
-        `holder` is what this process is, for whoever finds the directory in use.
+        `holder` describes this process to others that find the directory in use.
         """
         try:
             directory.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -31,16 +31,16 @@ class DirectoryLock:
             self._file.seek(0)
             by = self._file.read(_MAX_CHARACTERS).strip() or "another process"
             self._file.close()
-            hint = f"is in use by {by}; each one needs a directory of its own"
+            hint = f"is in use by {by}; each process needs its own directory"
             raise InvalidInput(what, str(directory), hint) from None
         except OSError as error:
-            hint = f"cannot keep any state ({error.strerror}); name a directory to write to"
+            hint = f"cannot be written ({error.strerror}); choose a writable directory"
             raise InvalidInput(what, str(directory), hint) from None
-        with suppress(OSError):  # a full disk keeps nobody from holding the lock
+        with suppress(OSError):  # a full disk does not prevent locking
             os.ftruncate(self._file.fileno(), 0)
             text = f"{holder}, process {os.getpid()} on {socket.gethostname()}\n"
             os.write(self._file.fileno(), text.encode())
 
     def release(self) -> None:
-        """Let others in."""
+        """Release the lock."""
         self._file.close()

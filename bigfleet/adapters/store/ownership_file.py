@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from bigfleet.adapters.store.disk import Disk
+from bigfleet.adapters.store.disk import StateFile
 from bigfleet.model.domain import Domain
 from bigfleet.model.errors import BigFleetError
 from bigfleet.ports.files import Files
@@ -35,51 +35,38 @@ class _Content(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class OwnershipFile:
-    """`ownership.json` in `directory`, which must not be shared with another shard."""
+    """`ownership.json` in `directory`."""
 
     def __init__(self, directory: Path, files: Files | None = None) -> None:
-        self._path = directory / "ownership.json"
-        self._files = files or Disk()
+        self._file = StateFile(directory, "ownership.json", "what the shard owns", files)
 
     def load(self) -> OwnershipRecord:
-        """See `ports.record.OwnershipStore`."""
-        try:
-            raw = self._files.read(self._path)
-        except FileNotFoundError:
+        """See `ports.ownership.OwnershipStore`."""
+        content = self._file.read()
+        if content is None:
             return OwnershipRecord()
-        except OSError as error:
-            raise self._unusable(error) from None
         try:
-            return _record(msgspec.json.decode(raw, type=_Content))
+            return _record(msgspec.json.decode(content, type=_Content))
         except msgspec.DecodeError as error:
             raise BigFleetError(
-                f"{self._path}: does not hold what this shard owns ({error}); restore the file, or "
-                "remove the shard from the coordinator and start it anew with an empty directory"
+                f"{self._file.path}: is not a record of what the shard owns ({error}); restore the "
+                "file, or remove the shard from the fleet and restart it with an empty directory"
             ) from None
 
     def save(self, record: OwnershipRecord) -> None:
-        """See `ports.record.OwnershipStore`."""
-        try:
-            self._files.replace(self._path, msgspec.json.encode(_content(record)))
-        except OSError as error:
-            raise self._unusable(error) from None
-
-    def _unusable(self, error: OSError) -> BigFleetError:
-        return BigFleetError(
-            f"{self._path}: what the shard owns cannot be kept there ({error.strerror}); "
-            "give the shard a state directory that it can write to"
-        )
+        """See `ports.ownership.OwnershipStore`."""
+        self._file.replace(msgspec.json.encode(_content(record)))
 
 
-def _content(held: OwnershipRecord) -> _Content:
+def _content(record: OwnershipRecord) -> _Content:
     return _Content(
-        term=held.newest.term,
-        sequence=held.newest.sequence,
-        domains=sorted((d.key, d.value) for d in held.domains),
-        clusters=sorted(held.clusters),
-        slices=[_Slice(*key, machines) for key, machines in sorted(held.slices.items())],
-        leaving={number: (d.key, d.value) for number, d in held.leaving.items()},
-        answered=[(number, *ended) for number, ended in held.answered.items()],
+        term=record.newest.term,
+        sequence=record.newest.sequence,
+        domains=sorted((d.key, d.value) for d in record.domains),
+        clusters=sorted(record.clusters),
+        slices=[_Slice(*key, machines) for key, machines in sorted(record.slices.items())],
+        leaving={number: (d.key, d.value) for number, d in record.leaving.items()},
+        answered=[(number, *ended) for number, ended in record.answered.items()],
     )
 
 

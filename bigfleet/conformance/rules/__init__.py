@@ -1,4 +1,4 @@
-"""Every check, in the order in which it is asked: reading first, then orders, then crashes."""
+"""All checks in order: reads first, then operations, then crashes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a provider was told survives its own death."""
+"""A provider's state survives its crash."""
 
 from __future__ import annotations
 
@@ -19,11 +19,10 @@ _POLL_INTERVAL_SECONDS = 0.1
 
 @check(
     "crash/orders-survive",
-    "What was accepted is carried on after a crash, under the same operation id and with its "
-    "metadata",
+    "An accepted operation continues after a crash, with its operation id and metadata",
 )
 async def orders_survive(subject: Subject) -> str:
-    """A machine that is being configured when the provider dies."""
+    """A machine that is CONFIGURING when the provider crashes."""
     _restart_hook(subject)
     shard = subject.fenced_client()
     async with subject.idle(shard) as machine:
@@ -43,10 +42,10 @@ async def orders_survive(subject: Subject) -> str:
 
 @check(
     "crash/fencing-survives",
-    "The marks by which stale orders are known, epochs and sequences, survive a crash",
+    "Fencing tokens, epochs and sequences, survive a crash",
 )
 async def fencing_survives(subject: Subject) -> str:
-    """The same order before and after, and then one of a shard that had been replaced before."""
+    """A duplicate of a call before the crash, then a call of an older epoch."""
     _restart_hook(subject)
     shard = subject.fenced_client()
     async with subject.unused() as machine:
@@ -62,7 +61,7 @@ async def fencing_survives(subject: Subject) -> str:
 
 def _restart_hook(subject: Subject) -> Callable[[], Awaitable[None]]:
     if subject.restart is None:
-        raise Skipped("needs --restart-command, which kills the provider and starts it again")
+        raise Skipped("needs --restart-command, which kills and restarts the provider")
     return subject.restart
 
 

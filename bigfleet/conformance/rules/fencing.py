@@ -1,4 +1,4 @@
-"""Orders that come too late, or from a shard that has been replaced."""
+"""Calls that arrive too late or come from a shard that has been replaced."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from bigfleet.ports.provider import EPOCHS_SKIPPED
 
 @check(
     "fence/stale-sequence",
-    "An order whose sequence is not larger than the newest of its epoch is FAILED_PRECONDITION",
+    "A call whose sequence is not larger than the last one of its epoch is FAILED_PRECONDITION",
 )
 async def stale_sequence(subject: Subject) -> str:
-    """The same and an older one."""
+    """The same sequence and an older one."""
     shard = subject.fenced_client()
     async with subject.unused() as machine:
         await shard.create(machine, sequence=10)
@@ -31,10 +31,10 @@ async def stale_sequence(subject: Subject) -> str:
 
 @check(
     "fence/stale-epoch",
-    "An order of an older epoch is FAILED_PRECONDITION, however large its sequence",
+    "A call with an older epoch is FAILED_PRECONDITION, however large its sequence",
 )
 async def stale_epoch(subject: Subject) -> str:
-    """A replaced shard goes on counting."""
+    """A replaced shard continues its sequence."""
     shard = subject.fenced_client()
     async with subject.unused() as machine:
         shard.epoch = 5
@@ -47,10 +47,10 @@ async def stale_epoch(subject: Subject) -> str:
 
 @check(
     "fence/checked-first",
-    "A stale order is FAILED_PRECONDITION whatever else is wrong with it, and changes nothing",
+    "A stale call is FAILED_PRECONDITION whatever else is invalid about it, and changes nothing",
 )
 async def fence_checked_first(subject: Subject) -> str:
-    """Stale, and of a kind that the state forbids or with a field that makes no sense."""
+    """Stale calls that are also invalid in the machine's state or have an invalid field."""
     shard = subject.fenced_client()
     async with subject.idle(shard) as machine:
         await shard.create(machine, sequence=10)
@@ -61,14 +61,13 @@ async def fence_checked_first(subject: Subject) -> str:
         await expect_stale(negative, "a stale Drain with a negative grace")
         await expect_stale(shard.delete(machine, sequence=9), "a stale Delete")
         after = (await subject.get(machine)).state
-        expect(after == wire.IDLE, f"after stale orders it is {state_name(after)}")
-    return "four stale orders: FAILED_PRECONDITION"
+        expect(after == wire.IDLE, f"after stale calls it is {state_name(after)}")
+    return "four stale calls: FAILED_PRECONDITION"
 
 
 @check(
     "fence/failed-order-counts",
-    "An order that is refused for another reason is still the newest one seen: its duplicate is "
-    "stale",
+    "A call that is rejected for another reason still advances the fence: its duplicate is stale",
 )
 async def failed_order_counts(subject: Subject) -> str:
     """Delete of a CONFIGURED machine, twice."""
@@ -82,9 +81,9 @@ async def failed_order_counts(subject: Subject) -> str:
     return "its duplicate: FAILED_PRECONDITION"
 
 
-@check("fence/new-epoch", "A new epoch begins its sequence anew, and fences itself in turn")
+@check("fence/new-epoch", "A new epoch restarts the sequence and is fenced in turn")
 async def new_epoch(subject: Subject) -> str:
-    """A shard that has started again."""
+    """A restarted shard."""
     shard = subject.fenced_client()
     async with subject.unused() as machine:
         await shard.create(machine, sequence=1000)
@@ -96,10 +95,10 @@ async def new_epoch(subject: Subject) -> str:
 
 @check(
     "fence/per-shard-and-machine",
-    "Neither another machine of the shard nor another shard is held up by a mark",
+    "A fencing token affects neither another machine of the shard nor another shard",
 )
 async def fencing_per_shard_and_machine(subject: Subject) -> str:
-    """A high mark, then low ones beside it."""
+    """A large token, then small ones of other machines and shards."""
     shard = subject.fenced_client()
     async with subject.unused(0) as first, subject.unused(1) as second:
         await shard.create(first, sequence=1000)
@@ -110,11 +109,11 @@ async def fencing_per_shard_and_machine(subject: Subject) -> str:
 
 @check(
     "fence/claimed-epoch",
-    "A shard that lost its epoch is given one far above, and its older ones are "
+    "A shard that lost its epoch can claim one far above, and its older ones are "
     "FAILED_PRECONDITION for every machine; or ClaimEpoch is UNIMPLEMENTED",
 )
 async def claimed_epoch(subject: Subject) -> str:
-    """Two lives: the older one has never ordered the machine that the newer one has not either."""
+    """An older and a newer process of one shard, and a machine that neither has used."""
     older = subject.fenced_client()
     older.epoch = 7
     async with subject.unused(0) as first, subject.unused(1) as second:
@@ -124,20 +123,22 @@ async def claimed_epoch(subject: Subject) -> str:
             epoch = await newer.claim_epoch()
         except grpc.aio.AioRpcError as error:
             expect(error.code() is grpc.StatusCode.UNIMPLEMENTED, f"it is {error.code().name}")
-            return "not offered: a shard that loses its disk must be given its epoch by hand"
+            return "not implemented: a shard that loses its disk needs its epoch set manually"
         skipped = epoch >= 7 + EPOCHS_SKIPPED
-        expect(skipped, f"epoch {epoch} was given to a shard that had shown epoch 7")
-        await expect_stale(older.create(second), "an order of epoch 7")
+        expect(skipped, f"epoch {epoch} was granted to a shard that had used epoch 7")
+        await expect_stale(older.create(second), "a call of epoch 7")
         least = 10 * EPOCHS_SKIPPED
         again = await newer.claim_epoch(at_least=least)
-        expect(again >= least, f"epoch {again} was given where at least {least} was asked for")
+        expect(again >= least, f"epoch {again} was granted where at least {least} was requested")
         await newer.create(second)
-    return f"epochs {epoch} and {again} after 7; an order of epoch 7: FAILED_PRECONDITION"
+    return f"epochs {epoch} and {again} after 7; a call of epoch 7: FAILED_PRECONDITION"
 
 
-@check("fence/reads", "Get and List carry no fence, are never refused, and move no mark")
+@check(
+    "fence/reads", "Get and List carry no fence, are never rejected, and do not advance the fence"
+)
 async def reads(subject: Subject) -> str:
-    """Reads between two orders."""
+    """Reads between two calls."""
     shard = subject.fenced_client()
     async with subject.unused() as machine:
         await shard.create(machine, sequence=5)

@@ -1,4 +1,4 @@
-"""Orders are accepted, not waited for."""
+"""Calls return once an operation is accepted."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from bigfleet.conformance.subject import Subject
 
 @check(
     "latency/orders-return-immediately",
-    "An order answers as soon as it is accepted, while its work goes on: Configure before the Node "
-    "is Ready, Drain before the Node is gone",
+    "A call returns as soon as the operation is accepted: Configure before the Node is Ready, "
+    "Drain before the Node is deleted",
 )
 async def orders_answer_at_once(subject: Subject) -> str:
-    """Timed, with a Node that is kept from being Ready, and then kept in place."""
+    """Timed, with a Node that is kept from being Ready, and then not deleted."""
     shard, slowest = subject.fenced_client(), 0.0
 
     async def timed(name: str, call: Awaitable[object]) -> None:
@@ -28,7 +28,7 @@ async def orders_answer_at_once(subject: Subject) -> str:
         done, _ = await asyncio.wait([task], timeout=bound)
         slowest = max(slowest, time.monotonic() - began)
         late.extend([] if done else [task])
-        expect(bool(done), f"{name} had not answered after {bound:g} s, its work under way")
+        expect(bool(done), f"{name} did not return within {bound:g} s, the operation in progress")
         task.result()
 
     late: list[asyncio.Future[object]] = []
@@ -44,6 +44,6 @@ async def orders_answer_at_once(subject: Subject) -> str:
             await subject.wait_for_state(machine, wire.IDLE, within=grace + subject.bounds.drain)
             await timed("Delete", shard.delete(machine))
     finally:
-        # Orders that are late all the same must not end in the middle of another check.
+        # Late calls must not complete during another check.
         await asyncio.gather(*late, return_exceptions=True)
-    return f"the slowest of four answers took {1000 * slowest:.0f} ms"
+    return f"the slowest of four calls took {1000 * slowest:.0f} ms"

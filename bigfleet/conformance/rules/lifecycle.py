@@ -21,29 +21,29 @@ from bigfleet.tasks import cancel_and_wait
     "SPECULATIVE (without a host), under one id",
 )
 async def full_lifecycle(subject: Subject) -> str:
-    """Every order once."""
+    """Every operation once."""
     shard = subject.fenced_client()
     async with subject.idle(shard) as machine:
         idle = await subject.get(machine)
         expect(bool(idle.host.ref) and not idle.cluster, f"IDLE: {idle}")
         configured = await subject.configured(shard, machine)
         expect(configured.cluster == subject.cluster.id, f"CONFIGURED in {configured.cluster!r}")
-        expect(bool(configured.host.ref), f"CONFIGURED, and without a host: {configured}")
+        expect(bool(configured.host.ref), f"CONFIGURED without a host: {configured}")
         drained = await subject.drained(shard, machine)
-        expect(not drained.cluster, f"drained, and still of cluster {drained.cluster!r}")
+        expect(not drained.cluster, f"drained but still in cluster {drained.cluster!r}")
         await shard.delete(machine)
         deleted = await subject.wait_for_state(machine, wire.SPECULATIVE)
-        expect(not deleted.host.ref, f"deleted, and still with host {deleted.host.ref!r}")
-    return f"{machine} lived it"
+        expect(not deleted.host.ref, f"deleted but still with host {deleted.host.ref!r}")
+    return f"{machine} passed through it"
 
 
 @check(
     "lifecycle/forbidden-orders",
-    "An order that the state forbids is refused, never with FAILED_PRECONDITION, and changes "
-    "nothing",
+    "A call that the machine's state forbids is rejected, never with FAILED_PRECONDITION, and "
+    "changes nothing",
 )
 async def forbidden_orders(subject: Subject) -> str:
-    """Drain of a SPECULATIVE, Delete of a CONFIGURED, and Configure of that for another cluster."""
+    """Drain of a SPECULATIVE, Delete of a CONFIGURED, and its Configure for another cluster."""
     shard = subject.fenced_client()
     async with subject.unused() as machine:
         first = await expect_rejected_not_stale(shard.drain(machine), "Drain of a SPECULATIVE")
@@ -52,19 +52,21 @@ async def forbidden_orders(subject: Subject) -> str:
         await subject.configured(shard, machine)
         second = await expect_rejected_not_stale(shard.delete(machine), "Delete of a CONFIGURED")
         after = (await subject.get(machine)).state
-        expect(after == wire.CONFIGURED, f"after a refused Delete it is {state_name(after)}")
+        expect(after == wire.CONFIGURED, f"after a rejected Delete it is {state_name(after)}")
         await _stays_where_it_is(subject, shard, machine)
     return f"{first.name}, {second.name}"
 
 
 async def _stays_where_it_is(subject: Subject, shard: FencedClient, machine: str) -> None:
-    """Broken when a CONFIGURED machine can be configured away: its pods would be lost."""
+    """RuleViolation if a CONFIGURED machine can be configured away: its pods would be lost."""
     blob = subject.cluster.blob(machine)
     try:
-        await shard.configure(machine, "another-cluster", blob)  # may be taken for a retry
+        await shard.configure(machine, "another-cluster", blob)  # may be treated as a retry
     except grpc.aio.AioRpcError as error:
         stale = error.code() is grpc.StatusCode.FAILED_PRECONDITION
-        expect(not stale, f"Configure for another cluster was refused with {describe_error(error)}")
+        expect(
+            not stale, f"Configure for another cluster was rejected with {describe_error(error)}"
+        )
     after = await subject.get(machine)
     same = after.state == wire.CONFIGURED and after.cluster == subject.cluster.id
     seen = f"{state_name(after.state)} in {after.cluster!r}"
@@ -73,37 +75,32 @@ async def _stays_where_it_is(subject: Subject, shard: FencedClient, machine: str
 
 @check(
     "lifecycle/drain-ends-with-its-grace",
-    "A drain whose Node stays ends when its grace does, in IDLE or in FAILED with last_error, and "
-    "never in CONFIGURED again",
+    "A drain whose Node is not deleted ends with its grace period, in IDLE or in FAILED with "
+    "last_error, never in CONFIGURED",
 )
 async def grace(subject: Subject) -> str:
-    """Grace 0, and nobody deletes the Node."""
+    """A grace period of 0, and the Node is not deleted."""
     shard = subject.fenced_client()
     async with subject.idle(shard) as machine:
         await subject.configured(shard, machine)
         await shard.drain(machine, grace_seconds=0)
         ends = (wire.IDLE, wire.FAILED, wire.CONFIGURED)
-        cancel_and_wait = await subject.wait_for_state(machine, *ends, within=subject.bounds.drain)
-        sound = cancel_and_wait.state == wire.IDLE or (
-            cancel_and_wait.state == wire.FAILED and bool(cancel_and_wait.last_error)
-        )
+        ended = await subject.wait_for_state(machine, *ends, within=subject.bounds.drain)
+        sound = ended.state == wire.IDLE or (ended.state == wire.FAILED and bool(ended.last_error))
         expect(
             sound,
-            (
-                f"it ended {state_name(cancel_and_wait.state)}, last_error "
-                f"{cancel_and_wait.last_error!r}"
-            ),
+            (f"it ended {state_name(ended.state)}, last_error {ended.last_error!r}"),
         )
-    return f"it ended {state_name(cancel_and_wait.state)}"
+    return f"it ended {state_name(ended.state)}"
 
 
 @check(
     "lifecycle/independent-machines",
-    "Orders for two machines at once, with readers beside them, both come to their end, each as an "
-    "operation of its own",
+    "Concurrent operations on two machines, with concurrent reads, both complete and have "
+    "different operation ids",
 )
 async def independent_machines(subject: Subject) -> str:
-    """Two lives at the same time, and a listing every few milliseconds."""
+    """Two machines at the same time, and a List every few milliseconds."""
     one, two = subject.fenced_client(), subject.fenced_client()
 
     async def live(number: int) -> str:

@@ -1,4 +1,4 @@
-"""What a shard leaves on a machine, for the shard that comes after it."""
+"""The metadata that a shard stores on a machine for its successor."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _METADATA = {
 
 @check(
     "metadata/echoed",
-    "shard_metadata comes back byte for byte in Get and List while the machine is bound, unknown "
-    "keys included",
+    "shard_metadata is returned unchanged by Get and List while the machine is bound, unknown keys "
+    "included",
 )
 async def echoed(subject: Subject) -> str:
-    """Any text, long and empty ones."""
+    """Arbitrary, long and empty values."""
     shard = subject.fenced_client()
     async with subject.idle(shard) as machine:
         await subject.configure(shard, machine, _METADATA)
@@ -36,11 +36,11 @@ async def echoed(subject: Subject) -> str:
 
 @check(
     "metadata/of-create",
-    "what Create says in shard_metadata comes back until Configure replaces it: a shard that was "
-    "restarted would buy the machine again",
+    "shard_metadata of Create is returned until Configure replaces it, so that a restarted shard "
+    "does not create another machine",
 )
 async def of_create(subject: Subject) -> str:
-    """Bought with metadata, which the machine must have when it is there."""
+    """Create with metadata, which the IDLE machine must have."""
     shard = subject.fenced_client()
     async with subject.unused() as machine:
         ack = await shard.create(machine, _METADATA)
@@ -56,10 +56,10 @@ async def of_create(subject: Subject) -> str:
 
 @check(
     "metadata/gone-after-drain",
-    "shard_metadata and cluster are gone once a drain has ended, and do not come back",
+    "shard_metadata and cluster are cleared once a drain has ended, and do not come back",
 )
 async def gone_after_drain(subject: Subject) -> str:
-    """Bound with metadata, drained, and bound without."""
+    """Configure with metadata, drain, and configure without."""
     shard = subject.fenced_client()
     async with subject.idle(shard) as machine:
         await subject.configure(shard, machine, _METADATA)

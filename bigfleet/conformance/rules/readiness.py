@@ -1,4 +1,4 @@
-"""CONFIGURED means that pods can land."""
+"""CONFIGURED means that pods can be scheduled."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from bigfleet.conformance.check import check
 from bigfleet.conformance.expectations import RuleViolation, expect
 from bigfleet.conformance.subject import Subject
 
-# Long enough to catch who counts seconds instead of looking.
+# Long enough to detect a provider that waits for a fixed time.
 _HELD_SECONDS = 1.5
 _POLL_INTERVAL_SECONDS = 0.02
 
@@ -20,11 +20,11 @@ _POLL_INTERVAL_SECONDS = 0.02
     "A machine is CONFIGURED only once its Node is Ready in the cluster",
 )
 async def configured_only_when_ready(subject: Subject) -> str:
-    """Its Node is there and kept from being Ready; then it is let go."""
+    """Its Node exists and is kept from being Ready; then it becomes Ready."""
     shard = subject.fenced_client()
     async with subject.idle(shard) as machine:
         async with subject.cluster.readiness_withheld():
-            # Not awaited: a provider that blocks is another check's finding.
+            # Not awaited: another check detects a provider that blocks.
             ordered = asyncio.create_task(subject.configure(shard, machine))
             joining = asyncio.create_task(subject.cluster.joined(machine, subject.bounds.state))
             try:
@@ -41,7 +41,7 @@ async def configured_only_when_ready(subject: Subject) -> str:
 
 
 async def _never_configured(subject: Subject, machine: str, joining: asyncio.Task[bool]) -> None:
-    """Broken when it is CONFIGURED before its Node has appeared or within some time after it."""
+    """RuleViolation if it is CONFIGURED before its Node exists or shortly after."""
     until = float("inf")
     while time.monotonic() < until:
         state = (await subject.get(machine)).state

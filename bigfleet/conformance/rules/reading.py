@@ -16,24 +16,24 @@ from bigfleet.model.errors import InvalidInput
 from bigfleet.services.shard.fleet.machine_ids import VALID_ID, is_valid_id
 
 _UNKNOWN_STATE = 99
-# CONFIGURED too early is another check's finding.
+# Another check detects CONFIGURED too early.
 _IN_PROGRESS = (wire.CONFIGURING, wire.CONFIGURED)
 
 
 @check(
     "list/well-formed",
-    "Every machine has an id of its own that can name a Node, an instance type, a zone, resources "
-    "as Kubernetes writes them, a state, a capacity type, a price >= 0 and an interruption "
-    "probability from 0 to 1: what a shard takes",
+    "Every machine has a unique id that is a valid Node name, an instance type, a zone, resources "
+    "as Kubernetes quantities, a state, a capacity type, a price >= 0 and an interruption "
+    "probability from 0 to 1: what a shard accepts",
 )
 async def well_formed(subject: Subject) -> str:
-    """All of a full listing."""
+    """All machines of a full listing."""
     machines = (await subject.listed()).machines
     for machine in machines:
-        with_note = machine.id and machine.instance_type and machine.zone
+        named = machine.id and machine.instance_type and machine.zone
         known = machine.state and machine.capacity_type and machine.resources.resources
         chance = 0 <= machine.interruption_probability <= 1
-        sound = bool(with_note and known) and machine.price_per_hour >= 0 and chance
+        sound = bool(named and known) and machine.price_per_hour >= 0 and chance
         expect(sound, f"machine {machine.id!r}: {machine}")
         _acceptable_to_a_shard(machine)
     ids = {machine.id for machine in machines}
@@ -42,7 +42,7 @@ async def well_formed(subject: Subject) -> str:
 
 
 def _acceptable_to_a_shard(machine: wire.Machine) -> None:
-    """Broken when a shard would pass over the machine."""
+    """RuleViolation if a shard would ignore the machine."""
     expect(
         is_valid_id(machine.id),
         f"machine {machine.id!r}: its id is not {VALID_ID}",
@@ -53,7 +53,7 @@ def _acceptable_to_a_shard(machine: wire.Machine) -> None:
         raise RuleViolation(str(error)) from None
 
 
-@check("unknown-id/not-found", "Get and every order for an id that nobody knows are NOT_FOUND")
+@check("unknown-id/not-found", "Get and every operation on an unknown id are NOT_FOUND")
 async def unknown_ids(subject: Subject) -> str:
     """All five calls that name a machine."""
     shard = subject.fenced_client()
@@ -67,17 +67,17 @@ async def unknown_ids(subject: Subject) -> str:
     for name, call in calls.items():
         error = await rejection(call(), f"{name} of {UNKNOWN_MACHINE}")
         unknown = error.code() is grpc.StatusCode.NOT_FOUND
-        expect(unknown, f"{name} of {UNKNOWN_MACHINE} was refused with {describe_error(error)}")
+        expect(unknown, f"{name} of {UNKNOWN_MACHINE} was rejected with {describe_error(error)}")
     return f"{', '.join(calls)}: NOT_FOUND"
 
 
 @check(
     "list/states",
-    "List(states) holds the machines in those states and no others; a state that the provider does "
-    "not know selects nothing or is INVALID_ARGUMENT",
+    "List(states) returns exactly the machines in those states; an unknown state selects nothing "
+    "or is INVALID_ARGUMENT",
 )
 async def states_select(subject: Subject) -> str:
-    """One IDLE machine among others, then a state from the future."""
+    """One IDLE machine among others, then an unknown state."""
     async with subject.idle(subject.fenced_client()) as machine:
         listed = (await subject.listed(states=[wire.IDLE])).machines
         expect(machine in {m.id for m in listed}, f"List(IDLE) lacks {machine}, which is IDLE")
@@ -95,11 +95,11 @@ async def states_select(subject: Subject) -> str:
 
 @check(
     "list/in-progress",
-    "A machine stays in every listing while an order is under way: in a full one, in one of its "
-    "state, and in one since a revision before the order",
+    "A machine stays in every listing while an operation is in progress: in a full one, in one of "
+    "its state, and in one since a revision before the operation",
 )
 async def listed_in_progress(subject: Subject) -> str:
-    """One that is CONFIGURING, with a Node that is kept from being Ready."""
+    """A CONFIGURING machine whose Node is kept from being Ready."""
     shard = subject.fenced_client()
     async with subject.idle(shard) as machine:
         before = (await subject.listed()).revision
@@ -117,7 +117,7 @@ async def listed_in_progress(subject: Subject) -> str:
 
 @check(
     "list/max-results",
-    "max_results bounds an answer, and listing since its revision brings the rest without a gap",
+    "max_results limits a response, and listing since its revision returns the rest without a gap",
 )
 async def answers_are_bounded(subject: Subject) -> str:
     """One machine, then all others."""
@@ -132,11 +132,10 @@ async def answers_are_bounded(subject: Subject) -> str:
 
 @check(
     "list/since-revision",
-    "List(since_revision) holds whatever changed after it; for a revision that the provider does "
-    "not know it holds all machines",
+    "List(since_revision) returns all changes after it, and all machines for an unknown revision",
 )
 async def changes_since_a_revision(subject: Subject) -> str:
-    """A machine that is bought after the revision, and revisions of nobody's."""
+    """A machine created after the revision, and unknown revisions."""
     async with subject.unused() as machine:
         before = await subject.listed()
         await subject.fenced_client().create(machine)

@@ -1,4 +1,4 @@
-"""An order that is given again."""
+"""Repeated calls."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from bigfleet.conformance.subject import Subject, state_name
 
 @check(
     "retry/same-operation",
-    "An order repeated for the same machine and target, under way or at its end, returns the "
+    "A call repeated for the same machine and target, in progress or completed, returns the "
     "operation id of the first and starts nothing",
 )
 async def same_operation(subject: Subject) -> str:

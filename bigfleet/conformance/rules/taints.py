@@ -13,11 +13,11 @@ from bigfleet.conformance.subject import Subject
 
 @check(
     "taints/kept",
-    "A machine's taints are the same in each Get and List of its life, and its Node has them; pods "
-    "that do not tolerate them are not counted on it",
+    "A machine's taints are the same in every Get and List of its lifecycle, and its Node has "
+    "them; pods that do not tolerate them are not placed on it",
 )
 async def kept(subject: Subject) -> str:
-    """From SPECULATIVE to CONFIGURED and back, for the first machine for sale that has any."""
+    """From SPECULATIVE to CONFIGURED and back, for the first machine that has taints."""
     listed = {machine.id: machine for machine in (await subject.listed()).machines}
     tainted = [name for name in await subject.speculative() if listed[name].taints]
     if not tainted:
@@ -48,6 +48,6 @@ def _as_set(taints: Iterable[Taint]) -> set[str]:
 
 
 def _plain(taint: Mapping[str, str]) -> str:
-    """As people write it."""
+    """The form KEY=VALUE:EFFECT."""
     value = taint.get("value", "")
     return f"{taint['key']}{f'={value}' if value else ''}:{taint['effect']}"

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Annotated
 
 from bigfleet.api.auth.identity import Identity
 from bigfleet.api.install import RBAC_MANIFEST, SYSTEM_NAMESPACE
@@ -38,6 +39,7 @@ from bigfleet.controllers.operator.rollup import RollUpSender
 from bigfleet.controllers.operator.session import Dialer, Session
 from bigfleet.controllers.operator.short_conditions import ShortConditions
 from bigfleet.controllers.operator.upcoming_nodes import UpcomingNodeController
+from bigfleet.flags import KUBECONFIG, LEASE, OBSERVE, REPLICA, Flag, parse_addresses
 from bigfleet.kube.access import connect
 from bigfleet.kube.client import CONNECTION_ERRORS, ApiError, KubeClient
 from bigfleet.observe import health
@@ -63,21 +65,52 @@ class OperatorConfig:
     `node_ready_timeout_seconds` is broken.
     """
 
-    cluster_id: str
-    shard_addresses: Sequence[str]
-    kubeconfig: Path | None
-    observe_port: int
+    cluster_id: Annotated[str, Flag("--cluster-id", "name of this cluster in the fleet", "ID")]
+    shard_addresses: Annotated[
+        Sequence[str],
+        Flag(
+            "--shard",
+            "some shards; any of them names the one that serves this cluster",
+            "HOST:PORT,...",
+            parse_addresses,
+        ),
+    ]
+    kubeconfig: Annotated[Path | None, KUBECONFIG]
+    observe_port: Annotated[int, OBSERVE]
     observe_host: str = "127.0.0.1"
-    api_server_for_machines: str | None = None
+    api_server_for_machines: Annotated[
+        str | None,
+        Flag(
+            "--api-server-for-machines",
+            "API server that machines join (default: the operator's)",
+            "URL",
+        ),
+    ] = None
     ca_pem_for_machines: str | None = None
-    rollup_seconds: float = 10.0
+    rollup_seconds: Annotated[
+        float, Flag("--rollup-interval", "longest time between two roll-ups", "SECONDS")
+    ] = 10.0
     debounce_seconds: float = 0.2
-    acknowledge_per_second: float = 50.0
+    acknowledge_per_second: Annotated[
+        float,
+        Flag(
+            "--acknowledgement-qps",
+            "status writes per second that acknowledge CapacityRequests; 0 disables them",
+            "N",
+        ),
+    ] = 200.0
     short_conditions_per_second: float = 50.0
     identity: Identity | None = None
-    lease_seconds: float = 12.0
-    node_ready_timeout_seconds: float = 300.0
-    replica: str = ""
+    lease_seconds: Annotated[float, LEASE] = 12.0
+    node_ready_timeout_seconds: Annotated[
+        float,
+        Flag(
+            "--node-ready-timeout",
+            "after which a Node that is missing or not Ready counts as broken",
+            "SECONDS",
+        ),
+    ] = 300.0
+    replica: Annotated[str, REPLICA] = ""
 
 
 class Operator:

@@ -6,6 +6,7 @@ import asyncio
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 from bigfleet.api.install import RBAC_MANIFEST, SYSTEM_NAMESPACE
 from bigfleet.controllers.leader_election import (
@@ -16,6 +17,7 @@ from bigfleet.controllers.leader_election import (
 )
 from bigfleet.controllers.pod_controller.controller import PodController
 from bigfleet.controllers.pod_controller.unschedulable import UNSCHEDULABLE_DELAY_SECONDS
+from bigfleet.flags import KUBECONFIG, LEASE, OBSERVE, REPLICA, Flag
 from bigfleet.kube.access import connect
 from bigfleet.observe import health
 from bigfleet.tasks import run_until_stopped
@@ -34,14 +36,31 @@ class PodControllerConfig:
     `replica`, by default the host's name with a random suffix.
     """
 
-    kubeconfig: Path | None
-    observe_port: int
+    kubeconfig: Annotated[Path | None, KUBECONFIG]
+    observe_port: Annotated[int, OBSERVE]
     observe_host: str = "127.0.0.1"
-    write_concurrency: int = 16
-    ignored_namespaces: tuple[str, ...] = ()
-    lease_seconds: float = 12.0
-    replica: str = ""
-    unschedulable_delay_seconds: float = UNSCHEDULABLE_DELAY_SECONDS
+    write_concurrency: Annotated[
+        int, Flag("--write-concurrency", "writes in flight at most", "N")
+    ] = 16
+    ignored_namespaces: Annotated[
+        tuple[str, ...],
+        Flag(
+            "--ignore-namespace",
+            "a namespace whose pods run on nodes that BigFleet does not provide; repeatable",
+            "NAMESPACE",
+            repeated=True,
+        ),
+    ] = ()
+    lease_seconds: Annotated[float, LEASE] = 12.0
+    replica: Annotated[str, REPLICA] = ""
+    unschedulable_delay_seconds: Annotated[
+        float,
+        Flag(
+            "--unschedulable-delay",
+            "after which an unschedulable pod requests an additional machine",
+            "SECONDS",
+        ),
+    ] = UNSCHEDULABLE_DELAY_SECONDS
 
 
 async def run(config: PodControllerConfig, stop: asyncio.Event) -> None:

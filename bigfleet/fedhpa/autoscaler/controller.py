@@ -92,7 +92,7 @@ class AutoscalerController:
             return
         if not (self._host.listed and self._registry.reachability_known):
             return  # requeued once the missing information arrives
-        with metrics.federation_reconcile_seconds.time():
+        with metrics.fedhpa_reconcile_seconds.time():
             if autoscaler.metadata.deletion_timestamp is not None:
                 await self._finalize(autoscaler)
                 return

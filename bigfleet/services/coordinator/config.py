@@ -5,9 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Annotated
 
 from bigfleet.adapters.coordination.etcd_member import EtcdMemberConfig, EtcdTiming
 from bigfleet.api.auth.identity import Identity
+from bigfleet.flags import (
+    ADVERTISE,
+    LISTEN,
+    OBSERVE,
+    STATE,
+    Flag,
+    check_advertised,
+    parse_addresses,
+    parse_peers,
+)
 from bigfleet.model.errors import InvalidInput
 from bigfleet.services.coordinator import validation
 
@@ -24,22 +35,43 @@ class CoordinatorConfig:
     before `expected_shards` have registered.
     """
 
-    node_id: str
-    listen_port: int
-    observe_port: int
-    state_directory: Path
-    etcd: Path
-    peers: Mapping[str, str]
+    node_id: Annotated[str, Flag("--node-id", "unique name of this replica", "ID")]
+    listen_port: Annotated[int, LISTEN]
+    observe_port: Annotated[int, OBSERVE]
+    state_directory: Annotated[Path, STATE]
+    etcd: Annotated[Path, Flag("--etcd", "the etcd binary", "PATH")]
+    peers: Annotated[
+        Mapping[str, str],
+        Flag(
+            "--peers",
+            "etcd peer addresses of all replicas, this one included; without it the replica is "
+            "the only one and stays so",
+            "ID=HOST:PORT,...",
+            parse_peers,
+        ),
+    ] = field(default_factory=dict)
     listen_host: str = "127.0.0.1"
     observe_host: str = "127.0.0.1"
-    advertised: str = ""
-    join: Sequence[str] = ()
-    expected_shards: int = 1
+    advertised: Annotated[str, ADVERTISE] = ""
+    join: Annotated[
+        Sequence[str],
+        Flag(
+            "--join",
+            "coordinators to join, for a replica added to a running cluster",
+            "HOST:PORT,...",
+            parse_addresses,
+        ),
+    ] = ()
+    expected_shards: Annotated[
+        int,
+        Flag("--expected-shards", "assign no domain until so many shards have registered", "N"),
+    ] = 1
     identity: Identity | None = None
     timing: EtcdTiming = field(default_factory=EtcdTiming)
 
     def __post_init__(self) -> None:
         """InvalidInput for values with which no replica can work."""
+        check_advertised(self.listen_host, self.listen_port, self.advertised)
         validation.name("--node-id", self.node_id)
         if set(self.node_id) & set("=,"):
             raise InvalidInput("--node-id", self.node_id, "has a comma or an equals sign in it")

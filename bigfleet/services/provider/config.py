@@ -7,8 +7,10 @@ import random
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import NormalDist
+from typing import Annotated
 
 from bigfleet.api.auth.identity import Identity
+from bigfleet.flags import LISTEN, OBSERVE, STATE, Flag, parse_numbers
 from bigfleet.model.errors import InvalidInput
 from bigfleet.model.machine import MachineEvent
 
@@ -39,14 +41,25 @@ class Latency:
         return rng.lognormvariate(math.log(self.median_seconds), sigma)
 
 
+def _latency_flag(order: str) -> Flag:
+    metavar = "MEDIAN,P99"
+    return Flag(
+        f"--{order}-latency",
+        f"seconds to {order} a machine",
+        metavar,
+        lambda text: Latency(*parse_numbers(text, metavar)),
+        lambda latency: f"{latency.median_seconds:g},{latency.p99_seconds:g}",
+    )
+
+
 @dataclass(frozen=True)
 class Latencies:
     """One Latency per order."""
 
-    create: Latency = Latency()
-    configure: Latency = Latency()
-    drain: Latency = Latency()
-    delete: Latency = Latency()
+    create: Annotated[Latency, _latency_flag("create")] = Latency()
+    configure: Annotated[Latency, _latency_flag("configure")] = Latency()
+    drain: Annotated[Latency, _latency_flag("drain")] = Latency()
+    delete: Annotated[Latency, _latency_flag("delete")] = Latency()
 
     def of(self, order: MachineEvent) -> Latency:
         """The latency of CREATE, CONFIGURE, DRAIN or DELETE."""
@@ -72,19 +85,38 @@ class ProviderConfig:
     `repair_seconds`. Without an `identity` it serves plaintext.
     """
 
-    listen_port: int
-    observe_port: int
-    state_directory: Path
-    inventory_file: Path
-    host_kubeconfigs: Path | None
+    listen_port: Annotated[int, LISTEN]
+    observe_port: Annotated[int, OBSERVE]
+    state_directory: Annotated[Path, STATE]
+    inventory_file: Annotated[Path, Flag("--inventory", "initial machines (JSON lines)", "FILE")]
+    host_kubeconfigs: Annotated[
+        Path | None,
+        Flag(
+            "--host-kubeconfigs",
+            "directory of CLUSTER.kubeconfig, for fake hosts to watch that cluster's Nodes; "
+            "without it machines boot without a cluster",
+            "DIR",
+        ),
+    ]
     listen_host: str = "127.0.0.1"
     observe_host: str = "127.0.0.1"
     latencies: Latencies = field(default_factory=Latencies)
-    boot_timeout_seconds: float = 120.0
-    seed: int = 0
-    spot_market_hours_per_second: float = 0.0
+    boot_timeout_seconds: Annotated[
+        float, Flag("--boot-timeout", "until a Node that is not Ready has failed", "SECONDS")
+    ] = 120.0
+    seed: Annotated[int, Flag("--seed", "random seed of the latencies", "N")] = 0
+    spot_market_hours_per_second: Annotated[
+        float,
+        Flag(
+            "--spot-market-hours-per-second",
+            "hours of spot interruptions simulated per second",
+            "HOURS",
+        ),
+    ] = 0.0
     provider_name: str = "kwok"
-    repair_seconds: float = 60.0
+    repair_seconds: Annotated[
+        float, Flag("--repair-time", "until a failed fixed machine recovers; inf: never", "SECONDS")
+    ] = 60.0
     identity: Identity | None = None
 
     def __post_init__(self) -> None:

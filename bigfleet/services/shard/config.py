@@ -5,10 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Annotated
 
 from bigfleet.api.auth.identity import Identity
 from bigfleet.engine.snapshot import EngineConfig
-from bigfleet.model.domain import BY_RACK
+from bigfleet.flags import (
+    ADVERTISE,
+    LISTEN,
+    OBSERVE,
+    STATE,
+    Flag,
+    check_advertised,
+    parse_addresses,
+)
+from bigfleet.model.domain import BY_RACK, BY_ZONE
 from bigfleet.model.errors import InvalidInput
 from bigfleet.services.shard.records.journal import JournalLimits
 
@@ -32,44 +42,89 @@ class ShardConfig:
     Without an `identity` it serves and dials plaintext.
     """
 
-    shard_id: str
-    listen_port: int
-    observe_port: int
-    provider_address: str
-    state_directory: Path
+    shard_id: Annotated[str, Flag("--shard-id", "unique name of this shard", "ID")]
+    listen_port: Annotated[int, LISTEN]
+    observe_port: Annotated[int, OBSERVE]
+    provider_address: Annotated[str, Flag("--provider", "the capacity provider", "HOST:PORT")]
+    state_directory: Annotated[Path, STATE]
     listen_host: str = "127.0.0.1"
     observe_host: str = "127.0.0.1"
-    cycle_seconds: float = 1.0
-    execute_concurrency: int = 64
-    journal: Path | None = None
+    cycle_seconds: Annotated[
+        float, Flag("--cycle", "longest time between decision cycles", "SECONDS")
+    ] = 1.0
+    execute_concurrency: Annotated[
+        int, Flag("--execute-concurrency", "provider operations in flight at most", "N")
+    ] = 64
+    journal: Annotated[
+        Path | None, Flag("--journal", "write machine stories here (JSON lines)", "FILE")
+    ] = None
     journal_limits: JournalLimits = field(default_factory=JournalLimits)
-    actuation_paused: bool = False
+    actuation_paused: Annotated[
+        bool, Flag("--actuation-paused", "compute and show decisions, execute none")
+    ] = False
     engine: EngineConfig = field(default_factory=EngineConfig)
-    batch_wait_seconds: float = 1800.0
-    cluster_absence_seconds: float = 600.0
-    ceilings: Path | None = None
-    coordinator_addresses: Sequence[str] = ()
-    domain_keys: Sequence[str] = BY_RACK
+    batch_wait_seconds: Annotated[
+        float,
+        Flag("--batch-wait", "how long Job pods on a surplus machine have to finish", "SECONDS"),
+    ] = 1800.0
+    cluster_absence_seconds: Annotated[
+        float,
+        Flag(
+            "--operator-absence-timeout",
+            "how long a cluster's operator may be disconnected until nothing more is acquired "
+            "for the cluster",
+            "SECONDS",
+        ),
+    ] = 600.0
+    ceilings: Annotated[
+        Path | None,
+        Flag(
+            "--cluster-ceilings",
+            "highest priority, most machines and most dollars an hour of each cluster (YAML); "
+            "reloaded when it changes",
+            "FILE",
+        ),
+    ] = None
+    coordinator_addresses: Annotated[
+        Sequence[str],
+        Flag(
+            "--coordinator",
+            "the coordinator's replicas; without them this shard owns all machines and clusters",
+            "HOST:PORT,...",
+            parse_addresses,
+        ),
+    ] = ()
+    domain_keys: Annotated[
+        Sequence[str],
+        Flag(
+            "--domains",
+            "unit of machine ownership, the same for all shards of a fleet: racks, or the zone of "
+            "a machine without a rack; or zones, so that gangs of a whole zone can be served",
+            choices={"rack": BY_RACK, "zone": BY_ZONE},
+        ),
+    ] = BY_RACK
     report_seconds: float = 2.0
-    advertised: str = ""
+    advertised: Annotated[str, ADVERTISE] = ""
     identity: Identity | None = None
 
     def __post_init__(self) -> None:
         """InvalidInput for values with which no shard can work."""
         if not self.shard_id:
             raise InvalidInput("shard_id", self.shard_id, "is empty; every shard needs a name")
-        if not self.cycle_seconds > 0:
-            raise InvalidInput("cycle_seconds", self.cycle_seconds, "is not > 0")
-        if not self.report_seconds > 0:
-            raise InvalidInput("report_seconds", self.report_seconds, "is not > 0")
+        if self.coordinator_addresses:
+            check_advertised(self.listen_host, self.listen_port, self.advertised)
+        self._check_times()
         if self.journal_limits.max_bytes < 1 or self.journal_limits.kept < 0:
             raise InvalidInput(
                 "journal_limits", self.journal_limits, "are not >= 1 byte, >= 0 files"
             )
-        if not self.batch_wait_seconds >= 0:
-            raise InvalidInput("batch_wait_seconds", self.batch_wait_seconds, "is not a time >= 0")
-        if not self.cluster_absence_seconds >= 0:
-            hint = "is not a time >= 0"
-            raise InvalidInput("cluster_absence_seconds", self.cluster_absence_seconds, hint)
         if self.execute_concurrency < 1:
             raise InvalidInput("execute_concurrency", self.execute_concurrency, "is not >= 1")
+
+    def _check_times(self) -> None:
+        for name in ("cycle_seconds", "report_seconds"):
+            if not getattr(self, name) > 0:
+                raise InvalidInput(name, getattr(self, name), "is not > 0")
+        for name in ("batch_wait_seconds", "cluster_absence_seconds"):
+            if not getattr(self, name) >= 0:
+                raise InvalidInput(name, getattr(self, name), "is not a time >= 0")

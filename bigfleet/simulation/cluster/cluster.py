@@ -1,4 +1,4 @@
-"""A cluster that only pretends: nodes, workloads with their controllers, pods, a scheduler."""
+"""A simulated cluster: nodes, workloads with their controllers, pods, a scheduler."""
 
 from __future__ import annotations
 
@@ -21,13 +21,12 @@ LOOK_FOR_UNSCHEDULABLE_SECONDS = 1.0
 
 
 class SimulatedCluster:
-    """State and its changes; each change of demand is in `requests` at once.
+    """A cluster's state; each change of demand is in `requests` at once.
 
-    `now` is the time in seconds since 1970. Its scheduler `looks_ahead` where it begins a gang.
-    Each Node has a pod of each of `daemons`. `request_additional` False asks for no further machine
-    for pods that cannot be scheduled: a wrong way, there to show why. `evicted` counts pods that
-    were evicted by request, `preempted` those that kube-scheduler evicted for others, and `died`
-    machines that died here.
+    `now` returns Unix time. The scheduler `looks_ahead` when it starts a gang. Each Node has a pod
+    of each of `daemons`. `request_additional` False disables requests for additional machines, to
+    show why they are needed. `evicted` counts pods evicted through the API, `preempted` those
+    preempted by kube-scheduler, and `died` machines that died here.
     `grew_seconds` and `shrank_seconds` are when anybody last wanted more, and less.
     """
 
@@ -57,7 +56,7 @@ class SimulatedCluster:
         self._node_left: dict[str, asyncio.Event] = {}
 
     async def run(self) -> None:
-        """Schedule after every change, until cancelled."""
+        """Schedule pods until cancelled."""
         await run_until_first_completes(self._schedule_on(), self._look_for_unschedulable())
 
     async def _schedule_on(self) -> None:
@@ -74,7 +73,7 @@ class SimulatedCluster:
         await asyncio.Event().wait()
 
     def apply(self, workload: Workload) -> None:
-        """Make `workload` what it now is; too many pods go, unbound ones first, then the newest."""
+        """Apply `workload`; surplus pods are deleted, unbound ones first, then the newest."""
         self._workloads[workload.name] = workload
         mine = self._pods_of(workload.name)
         changed = [p for p in mine if p.workload.request.digest != workload.request.digest]
@@ -88,17 +87,17 @@ class SimulatedCluster:
         self._fill(workload)
 
     def withdraw(self, name: str) -> None:
-        """The workload and its pods go."""
+        """Delete the workload with its pods."""
         self.apply(self._workloads[name].of(0))
         del self._workloads[name]
 
     def delete(self, name: str, number: int) -> None:
-        """Somebody deletes the oldest pods of a workload; its controller makes as many new ones."""
+        """Delete the oldest pods of a workload; its controller replaces them."""
         for pod in self._pods_of(name)[:number]:
             self._delete_and_replace(pod)
 
     def complete(self, name: str, number: int) -> None:
-        """So many pods of a Job have done their work; the oldest that run."""
+        """Complete the oldest running pods of a Job."""
         running = [pod for pod in self._pods_of(name) if pod.node][:number]
         if running:
             workload = self._workloads[name]
@@ -109,26 +108,26 @@ class SimulatedCluster:
 
     @property
     def workloads(self) -> list[Workload]:
-        """What tenants want now."""
+        """The current workloads."""
         return list(self._workloads.values())
 
     def unbound(self) -> list[SimulatedPod]:
-        """Pods that wait for a place, oldest first."""
+        """Pending pods, oldest first."""
         return [pod for pod in self.pods.values() if not pod.node]
 
     def pods_on(self, node: str) -> list[SimulatedPod]:
-        """The pods bound to a node, but for those that each Node has."""
+        """The pods bound to a node, without those of DaemonSets."""
         return [pod for pod in self.pods.values() if pod.node == node]
 
     def disruptions_allowed(self, workload: Workload) -> int | None:
-        """How many of its pods may be evicted now; None where no budget says so."""
+        """The evictions that the workload's budget allows now; None without a budget."""
         if workload.max_unavailable is None:
             return None
         unbound = sum(1 for pod in self._pods_of(workload.name) if not pod.node)
         return max(0, workload.max_unavailable - unbound)
 
     def schedule(self) -> None:
-        """Bind what can be bound."""
+        """Bind the pods that fit."""
         bound = [pod for pod in self.pods.values() if pod.node]
         ahead = self._looks_ahead
         for pod in schedule(self.unbound(), self.nodes, bound, self._preempt, looks_ahead=ahead):
@@ -137,12 +136,12 @@ class SimulatedCluster:
             self.controller.see_unschedulable(pod)
 
     def _preempt(self, pod: SimulatedPod) -> None:
-        """Kube-scheduler evicts a pod for one of higher priority."""
+        """Preempt a pod, as kube-scheduler does."""
         self.preempted += 1
         self._delete_and_replace(pod)
 
     def evict(self, pod: SimulatedPod) -> bool:
-        """End a pod by request; False when its workload's budget forbids it for now."""
+        """Evict a pod; False if its workload's budget forbids it now."""
         if self.disruptions_allowed(pod.workload) == 0:
             return False
         self.evicted += 1
@@ -150,7 +149,7 @@ class SimulatedCluster:
         return True
 
     def cordon(self, node: str, *, cordoned: bool = True) -> None:
-        """No new pods come to the node, or they may come again."""
+        """Cordon or uncordon a node."""
         self.nodes[node].cordoned = cordoned
         if not cordoned:
             self._changed.set()
@@ -170,7 +169,7 @@ class SimulatedCluster:
         self._changed.set()
 
     def node_of(self, machine: Machine) -> SimulatedNode:
-        """The Node that the machine would be here, with its DaemonSets' pods."""
+        """The machine's Node in this cluster, with its DaemonSets' pods."""
         labels = {**class_of(machine).labels_of(machine.id), HOSTNAME_LABEL: machine.id}
         has = machine.allocatable
         node = SimulatedNode(machine.id, labels, has, dict(has), machine.taints, self._now())
@@ -179,7 +178,7 @@ class SimulatedCluster:
         return node
 
     def die(self, node: str) -> None:
-        """The machine is no more: what ran on it is lost, its Node stays and says so."""
+        """The machine died: its pods are lost, and its Node stays, not Ready."""
         if node in self.nodes:
             self.nodes[node].dead = True
             self.died += 1
@@ -187,7 +186,7 @@ class SimulatedCluster:
                 self._delete_and_replace(pod)
 
     def leave(self, node: str) -> None:
-        """The Node goes, and with it whatever still runs there."""
+        """Delete the Node with its pods."""
         for pod in self.pods_on(node):
             self._delete_and_replace(pod)
         if self.nodes.pop(node, None) is not None:
@@ -197,7 +196,7 @@ class SimulatedCluster:
             self._changed.set()
 
     async def left(self, node: str) -> None:
-        """Wait until there is no such Node."""
+        """Wait until the Node is deleted."""
         if node in self.nodes:
             await self._node_left.setdefault(node, asyncio.Event()).wait()
 

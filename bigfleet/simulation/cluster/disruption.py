@@ -1,4 +1,4 @@
-"""What it would disturb to give Nodes of a simulated cluster back, by production's own rules."""
+"""The disruption of reclaiming Nodes of a simulated cluster, by production's rules."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from bigfleet.simulation.cluster.cluster import SimulatedCluster
 
 
 class Disruption:
-    """Judges the Nodes of one cluster."""
+    """Assesses the Nodes of one cluster."""
 
     def __init__(self, cluster: SimulatedCluster) -> None:
         self._cluster = cluster
 
     def rejection_reason(self, names: Sequence[str], max_cost: float) -> str:
-        """Why these Nodes must not be emptied at that price; then they are as before."""
+        """Why these Nodes must not be drained at that cost, "" if they may; cordons them if so."""
         ours = [name for name in names if not self._cluster.nodes[name].cordoned]
         for name in ours:
             self._cluster.cordon(name)
@@ -34,7 +34,7 @@ class Disruption:
         return why
 
     def report(self, inquiry: shard_pb2.DisruptionInquiry) -> shard_pb2.DisruptionReport:
-        """The answer to an inquiry."""
+        """The response to an inquiry."""
         asked = list(dict.fromkeys(inquiry.machine_ids))
         verdicts = self._cluster.controller.review(
             inquiry.max_machines + SPARE_CANDIDATES, preferred=asked
@@ -44,7 +44,7 @@ class Disruption:
         return shard_pb2.DisruptionReport(inquiry_id=inquiry.inquiry_id, machines=machines)
 
     def _with_budgets(self, verdict: NodeDisruption) -> shard_pb2.MachineDisruption:
-        """What the pod controller says of a Node, and what only budgets know."""
+        """The pod controller's assessment of a Node, with disruption budgets."""
         pods = self._cluster.pods_on(verdict.node)
         counts = Counter(pod.workload.name for pod in pods)
         forbidden = (

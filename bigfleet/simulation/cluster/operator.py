@@ -1,4 +1,4 @@
-"""A cluster's operator in the simulation: real roll-ups, and reclaims on a pretended cluster."""
+"""A simulated operator: production's roll-ups, and reclaims on a simulated cluster."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ CONDITIONS_PER_SECOND = 50.0
 _REQUESTS = ("bootstrap_request", "reclaim_instruction", "disruption_inquiry")
 
 
-# What the shard at an address says to the operator of a cluster that greets it; Unavailable when
-# it says nothing.
+# Opens a session of a cluster with the shard at an address, or returns its redirect; Unavailable if
+# the shard does not respond.
 OpenSession = Callable[[str, str], Awaitable[Sessions | shard_pb2.Redirect]]
 
 
 class SimulatedOperator:
-    """Speaks for `cluster` to whichever of the shards at `addresses` serves it."""
+    """Connects `cluster` to whichever of the shards at `addresses` serves it."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class SimulatedOperator:
             clock.unix_seconds,
             lambda: overheads_to_wire(taken),
         )
-        writer = cast(KubeClient, cluster.requests)  # as far as conditions are concerned
+        writer = cast(KubeClient, cluster.requests)  # it implements patching of conditions
         request_cache, now = cluster.requests.request_cache, clock.unix_seconds
         self._short = ShortConditions(writer, request_cache, CONDITIONS_PER_SECOND, now)
         self._last_sent = capacity_pb2.ClusterCapacityNeeds()
@@ -84,7 +84,7 @@ class SimulatedOperator:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def run(self) -> None:
-        """Dial again and again, until cancelled."""
+        """Connect and reconnect until cancelled."""
         await run_until_first_completes(self._dial(), self._short.run())
 
     async def _dial(self) -> None:
@@ -110,12 +110,12 @@ class SimulatedOperator:
             await self._serve(answer)
 
     def disconnect(self) -> None:
-        """Lose the session, if there is one."""
+        """Close the session, if there is one."""
         if self._session is not None:
             self._session.end()
 
     async def deliver(self, rollup: capacity_pb2.ClusterCapacityNeeds) -> shard_pb2.Acknowledgement:
-        """Send a roll-up, as it is or as a sick operator sees its cluster; the shard's answer."""
+        """Send a roll-up, possibly with an injected fault; return the shard's response."""
         if self._injector.occurs("rollup_stale") and self._last_sent.cluster_id:
             needs, rollup = self._last_sent.needs, _emptied(rollup)
             rollup.needs.extend(needs)
@@ -129,7 +129,7 @@ class SimulatedOperator:
         return await answer
 
     def report_too_large(self, too_large: shard_pb2.RollUpTooLarge) -> None:
-        """As the real operator does."""
+        """As in production's operator."""
         self._send(rollup_too_large=too_large)
 
     async def _serve(self, sessions: Sessions) -> None:
@@ -187,7 +187,7 @@ class SimulatedOperator:
         return shard_pb2.BootstrapBlobResponse(request_id=request.request_id, user_data=blob)
 
     def _reclaim(self, instruction: shard_pb2.ReclaimInstruction) -> None:
-        """Cordon and begin to empty, unless it costs too much; the answer may get lost."""
+        """Cordon and start to drain, unless that costs too much; the response may be lost."""
         nodes = [self._cluster.nodes[n] for n in instruction.nodes if n in self._cluster.nodes]
         ack = shard_pb2.ReclaimAck(instruction_id=instruction.instruction_id)
         if instruction.HasField("max_cost"):
@@ -198,18 +198,18 @@ class SimulatedOperator:
             deadline = self._clock.unix_seconds() + instruction.grace_period_seconds
             for node in nodes:
                 node.cordoned = node.leaving = True
-                self._begin_emptying(node, deadline)
+                self._start_drain(node, deadline)
         if not self._injector.occurs("reclaim_unanswered"):
             self._send(reclaim_ack=ack)
 
-    def _begin_emptying(self, node: SimulatedNode, deadline: float) -> None:
+    def _start_drain(self, node: SimulatedNode, deadline: float) -> None:
         under_way = node in self._deadlines
         self._deadlines[node] = deadline
         if not under_way:
-            self._spawn(self._empty(node))
+            self._spawn(self._drain(node))
 
-    async def _empty(self, node: SimulatedNode) -> None:
-        """Until it is empty, its grace is over, or it has gone; never one that took its name."""
+    async def _drain(self, node: SimulatedNode) -> None:
+        """Drain until it is empty, its grace period is over, or it was deleted or replaced."""
         while self._clock.unix_seconds() < self._deadlines[node]:
             await self._injector.delay("eviction")
             if self._cluster.nodes.get(node.name) is not node:
@@ -223,7 +223,7 @@ class SimulatedOperator:
         del self._deadlines[node]
 
     def _on_node_state(self, update: shard_pb2.NodeStateUpdate) -> None:
-        """Keep or remove the machine's Node and UpcomingNode, by production's own rules."""
+        """Keep or delete the machine's Node and UpcomingNode, by production's rules."""
         machine_id, state = update.machine_id, MachineState(update.state)
         if state is not MachineState.IDLE:
             self._joining.discard(machine_id)
@@ -239,7 +239,7 @@ class SimulatedOperator:
             self._cluster.leave(machine_id)
 
     def _expect(self, update: shard_pb2.NodeStateUpdate, phase: str | None) -> None:
-        """Let the pod controller know which machines are on their way."""
+        """Update the pod controller's UpcomingNodes."""
         described = {
             "resources": dict(update.resources.resources),
             "labels": dict(update.labels),

@@ -1,4 +1,4 @@
-"""A cluster's pod controller: production's own knowledge and rules, without an API server."""
+"""A cluster's pod controller: production's rules without an API server."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class SimulatedPodController:
         self._waiting: dict[RequestKey, SimulatedPod] = {}
 
     def observe(self, pod: SimulatedPod) -> None:
-        """A pod is there, or was bound."""
+        """A pod was created or bound."""
         self._place(pod.name, PodLocation(self._shapes.of(pod.workload.pod), pod.node))
         if pod.workload.kind == "DaemonSet":
             return
@@ -56,34 +56,34 @@ class SimulatedPodController:
             self._settle(key, bound=True)
 
     def forget(self, pod: SimulatedPod) -> None:
-        """A pod is gone."""
+        """A pod was deleted."""
         key = RequestKey(NAMESPACE, pod.name)
         self._place(pod.name, None)
         self._settle(key)
         self._requests.remove(key)
 
     def see_unschedulable(self, pod: SimulatedPod) -> None:
-        """kube-scheduler has found no place for a pod."""
+        """A pod became Unschedulable."""
         key, workload = RequestKey(NAMESPACE, pod.name), pod.workload
         self._waiting[key] = pod
         number = pod.name.rpartition("-")[2].zfill(12)
         self._rules.observe(key, (workload.name, workload.request.digest), number, self._now())
 
     def request_additional(self) -> None:
-        """Ask for additional machines if it is time."""
+        """Request the additional machines that are due."""
         if self._waiting:
             self._refresh_nodes()
-            for ask in self._rules.due_requests(self._now(), self._outlook()):
-                self._ask(ask)
+            for request in self._rules.due_requests(self._now(), self._outlook()):
+                self._request(request)
 
     def is_short(self, pod: SimulatedPod) -> bool:
-        """Whether machines are known to be missing for a waiting pod."""
+        """Whether a pending pod's request is reported as short of machines."""
         return self._is_short(RequestKey(NAMESPACE, pod.name))
 
     def review(
         self, most: int, only: Collection[str] = (), preferred: Collection[str] = ()
     ) -> list[NodeDisruption]:
-        """The answer to a DisruptionReview."""
+        """The response to a DisruptionReview."""
         self._refresh_nodes()
         return review(self.occupancy.snapshot(), most, only, preferred)
 
@@ -120,13 +120,13 @@ class SimulatedPodController:
                 return True
         return False
 
-    def _ask(self, ask: AdditionalRequest[RequestKey]) -> None:
-        pod, shape = self._waiting[ask.pod], self._places[ask.pod.name].shape
+    def _request(self, request: AdditionalRequest[RequestKey]) -> None:
+        pod, shape = self._waiting[request.pod], self._places[request.pod.name].shape
         if self.occupancy.pinned_to_full_node(shape):
-            self._rules.defer(ask.pod, self._now())
+            self._rules.defer(request.pod, self._now())
             return
         body = additional_request(pod.workload.request.body, self.occupancy.where(shape))
-        key = RequestKey(NAMESPACE, additional_name(pod.name, ask.number))
+        key = RequestKey(NAMESPACE, additional_name(pod.name, request.number))
         wire = msgspec.Raw(msgspec.json.encode(body))
         self._requests.write(key, InternedSpec(body, digest_of(body)), wire, self._now())
 

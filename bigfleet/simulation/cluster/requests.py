@@ -1,4 +1,4 @@
-"""A cluster's CapacityRequests: what is written is known at once to all who watch."""
+"""A cluster's CapacityRequests; writes reach all watchers at once."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class _Written(NamedTuple):
 
 class Requests:
     """The operator's `request_cache` and the pod controller's `existing`, both kept up to date.
-    `written` counts requests that ever were.
+    `written` counts all requests ever written.
     """
 
     def __init__(self) -> None:
@@ -44,7 +44,7 @@ class Requests:
         return key in self._written
 
     def spec(self, key: RequestKey) -> InternedSpec | None:
-        """What the request asks for; None if there is no such request."""
+        """The request's spec; None if there is no such request."""
         written = self._written.get(key)
         return written.spec if written else None
 
@@ -56,8 +56,8 @@ class Requests:
         created: float,
         members: int = 0,
     ) -> None:
-        """There is such a request: `body` is `spec` in JSON, `created` in seconds since 1970, and
-        `members` the size of its gang where that is said.
+        """Write a request: `body` is `spec` as JSON, `created` is Unix time, and `members` the size
+        of its gang, 0 if unspecified.
         """
         metadata = request_cache.Metadata(
             key.name,
@@ -72,7 +72,7 @@ class Requests:
         self.existing.wrote(key, spec)
 
     def remove(self, key: RequestKey) -> None:
-        """It is gone."""
+        """Delete the request."""
         if self._written.pop(key, None) is not None:
             self.request_cache.remove(request_cache.RequestKey(*key))
             self.existing.remove(key)
@@ -80,16 +80,18 @@ class Requests:
     async def patch(
         self, path: str, body: Any, kind: str = MERGE_PATCH, query: object = None
     ) -> bytes:
-        """What the operator says of a request, as it says it to an API server."""
+        """Patch a request's status, as an API server does for the operator."""
         del kind, query
         key = RequestKey(NAMESPACE, body["metadata"]["name"])
         written = self._written.get(key)
         if written is None:
             raise ApiError(f"PATCH {path}", NOT_FOUND, "NotFound", "no such request")
-        said = body["status"]["conditions"]
-        written.request.status.conditions = msgspec.convert(said, list[request_cache.Condition])
+        conditions = body["status"]["conditions"]
+        written.request.status.conditions = msgspec.convert(
+            conditions, list[request_cache.Condition]
+        )
         self.request_cache.put(written.request)
-        status = RequestStatus(msgspec.convert(said, list[Condition]))
+        status = RequestStatus(msgspec.convert(conditions, list[Condition]))
         metadata = RequestMetadata(key.name, key.namespace)
         self.existing.put(ExistingRequest(metadata, dict(written.spec.body), status))
         return b""

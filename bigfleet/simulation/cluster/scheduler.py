@@ -1,4 +1,4 @@
-"""A scheduler like kube-scheduler: one pod after the other, onto the node with most room."""
+"""A scheduler like kube-scheduler: pod by pod, onto the node with the most free capacity."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ class SimulatedNode:
         return not (self.cordoned or self.dead)
 
     def fits(self, pod: SimulatedPod) -> bool:
-        """Whether the pod's whole request is free here."""
+        """Whether the pod's requests fit."""
         return all(self.free.get(name, 0) >= amount for name, amount in pod.workload.demand.unit)
 
     def use(self, pod: SimulatedPod, sign: int) -> None:
-        """Take (1) or give back (-1) what the pod asks for."""
+        """Subtract (1) or add (-1) the pod's requests from what is free."""
         for name, amount in pod.workload.demand.unit:
             self.free[name] = self.free.get(name, 0) - sign * amount
 
@@ -64,12 +64,11 @@ def schedule(
     *,
     looks_ahead: bool,
 ) -> Iterator[SimulatedPod]:
-    """Bind each of `pods` that finds a place, priority descending, then in the order given.
+    """Bind each of `pods` that fits, by descending priority, then in the order given.
 
-    Places are taken as they are given out: `SimulatedPod.node` and `SimulatedNode.free` change at
-    once. Who finds none may have pods of lower priority evicted, by `evict`. One that `looks_ahead`
-    begins a gang where there is room for all of it, as anchors do; kube-scheduler alone begins it
-    where there is room for one.
+    `SimulatedPod.node` and `SimulatedNode.free` are updated at once. A pod that does not fit may
+    preempt pods of lower priority, by `evict`. With `looks_ahead`, a gang starts in a domain with
+    room for all of it, as anchors do; kube-scheduler alone starts it where one pod fits.
     """
     assignments = _Assignments(nodes, bound, looks_ahead)
     for pod in sorted(pods, key=lambda p: -p.workload.priority):
@@ -87,18 +86,18 @@ def schedule(
 def is_schedulable(
     pod: SimulatedPod, nodes: Mapping[str, SimulatedNode], bound: Iterable[SimulatedPod]
 ) -> bool:
-    """Whether a pod could be bound now without evicting anybody."""
+    """Whether a pod could be bound now without preemption."""
     return _Assignments(nodes, bound, looks_ahead=False).place(pod) is not None
 
 
 def runs_on(workload: Workload, node: SimulatedNode) -> bool:
-    """Whether the node is one that the workload's pods select and tolerate."""
+    """Whether the workload's pods select the node and tolerate its taints."""
     profile = workload.demand.profile
     return _selects(profile, node) and tolerates(profile.tolerations, node.taints)
 
 
 class _Assignments:
-    """Which pods run where, and which nodes a workload may use at all."""
+    """The pods on each node, and the nodes that a workload may use."""
 
     def __init__(
         self, nodes: Mapping[str, SimulatedNode], bound: Iterable[SimulatedPod], looks_ahead: bool
@@ -107,14 +106,14 @@ class _Assignments:
         self._by_domain: dict[tuple[str, str], Counter[str]] = {}
         self._by_node: dict[str, list[SimulatedPod]] = defaultdict(list)
         self._eligible: dict[str, list[SimulatedNode]] = {}
-        # A workload that found no place finds none for its next pod either, by app and name.
+        # Workloads, by app and name, of which a pod did not fit: the next pod does not either.
         self._unschedulable: set[tuple[str, str]] = set()
         for pod in bound:
             self._by_node[pod.node].append(pod)
             self._count(pod, nodes[pod.node])
 
     def place(self, pod: SimulatedPod) -> SimulatedNode | None:
-        """The node for a pod; None where there is no room."""
+        """The node for a pod; None if it fits on none."""
         workload = pod.workload
         itself = workload.app_name, workload.name
         if itself in self._unschedulable:
@@ -128,7 +127,7 @@ class _Assignments:
         return min(fitting, key=lambda n: (-self._score(pod, n), n.name))
 
     def preempt(self, pod: SimulatedPod) -> tuple[SimulatedNode | None, Sequence[SimulatedPod]]:
-        """The node where the least has to go for a pod that has no place, and what that is."""
+        """The node on which a pod preempts the least, and the victims there."""
         workload = pod.workload
         if workload.demand.profile.never_preempts:
             return None, ()
@@ -143,7 +142,7 @@ class _Assignments:
         return (None, ()) if best is None else best[1:]
 
     def bind(self, pod: SimulatedPod, node: SimulatedNode) -> None:
-        """The pod runs on `node`."""
+        """Bind the pod to `node`."""
         pod.node = node.name
         node.use(pod, 1)
         self._by_node[node.name].append(pod)
@@ -152,14 +151,14 @@ class _Assignments:
         self._unschedulable = {each for each in self._unschedulable if each[0] != app}
 
     def remove(self, pod: SimulatedPod) -> None:
-        """The pod runs nowhere any more, as far as is known here."""
+        """Remove the pod from its node."""
         node = self._nodes[pod.node]
         self._by_node[node.name].remove(pod)
         self._count(pod, node, -1)
         self._unschedulable.clear()
 
     def _victims(self, pod: SimulatedPod, node: SimulatedNode) -> Sequence[SimulatedPod]:
-        """The pods of lower priority without which there is room, lowest and newest first."""
+        """The pods of lower priority to preempt, lowest and newest first."""
         lower = [p for p in self._by_node[node.name] if p.workload.priority < pod.workload.priority]
         free, victims = Counter(node.free), []
         newest_first = lower[::-1]
@@ -179,14 +178,14 @@ class _Assignments:
                 del domains[domain]
 
     def _domains(self, workload: Workload, key: str) -> Counter[str]:
-        """How many of the workload's companions run in which domain."""
+        """The number of pods of the workload's app in each domain."""
         return self._by_domain.setdefault((workload.app_name, key), Counter())
 
     def _begins(self, workload: Workload) -> bool:
         return bool(workload.same_key) and not self._domains(workload, workload.same_key)
 
     def _affine(self, workload: Workload) -> list[SimulatedNode]:
-        """The nodes that the workload selects, whatever their taints."""
+        """The nodes that the workload selects, regardless of taints."""
         if workload.name not in self._eligible:
             profile = workload.demand.profile
             nodes = [n for n in self._nodes.values() if _selects(profile, n)]
@@ -194,7 +193,7 @@ class _Assignments:
         return self._eligible[workload.name]
 
     def _allowed(self, workload: Workload) -> list[SimulatedNode]:
-        """The nodes that may take the workload's next pod, if they have room."""
+        """The nodes that the workload's next pod may use, regardless of free capacity."""
         profile = workload.demand.profile
         nodes = self._affine(workload)
         allowed = [n for n in nodes if n.usable and tolerates(profile.tolerations, n.taints)]

@@ -1,4 +1,4 @@
-"""What tenants ask for: workloads of equal pods. What follows from a pod is production's own."""
+"""Workloads of equal pods; a pod's request and demand are derived by production code."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from bigfleet.model.need import NodeOverhead, Spread
 NAMESPACE = "default"
 _AFFINITY = "requiredDuringSchedulingIgnoredDuringExecution"
 
-# Label keys and, of each, the values that will do.
+# Label keys with the accepted values of each.
 Labels = Mapping[str, tuple[str, ...]]
 
 
@@ -29,16 +29,15 @@ Labels = Mapping[str, tuple[str, ...]]
 class Workload:
     """`replicas` equal pods.
 
-    `selector` holds the label values that a machine must have, key to alternatives, and `terms` are
-    further selectors of which one must be met. `tolerated` are the keys of taints that do not keep
-    the pods away. `same_key` keeps all pods of the `app` in one domain, `anti_affinity` has at most
-    one of them in each domain of each key; the app is the workload itself unless it is named.
+    `selector` holds the accepted values of a machine's labels, and `terms` are further selectors of
+    which one must match. `tolerated` are the keys of tolerated taints. `same_key` keeps all pods of
+    the `app` in one domain, `anti_affinity` allows at most one of them per domain of each key; the
+    app defaults to the workload's name.
 
-    `kind` is that of the controller: a "Job" lets its pods end, a "DaemonSet" has one on every Node
-    that it selects. Without one (`managed` False) nobody recreates what is evicted.
-    `max_unavailable` is a disruption budget: so many pods may be unbound at a time for an
-    eviction's sake. `gang_members` is how many pods the app will have, as far as its requests say;
-    0 where they do not.
+    `kind` is that of the controller: pods of a "Job" complete, a "DaemonSet" has one on every Node
+    that it selects. Without one (`managed` False) evicted pods are not recreated. `max_unavailable`
+    is a disruption budget: an eviction may leave at most so many pods unbound. `gang_members` is
+    the size of the app's gang according to its requests, 0 if unspecified.
     """
 
     name: str
@@ -61,22 +60,22 @@ class Workload:
     gang_members: int = 0
 
     def of(self, replicas: int) -> Workload:
-        """The same with another number of pods."""
+        """The same workload with another number of pods."""
         return replace(self, replicas=replicas)
 
     @property
     def app_name(self) -> str:
-        """The app whose pods the terms between pods are about."""
+        """The app that inter-pod terms select."""
         return self.app or self.name
 
     @cached_property
     def labels(self) -> Mapping[str, str]:
-        """Those of each pod."""
+        """The labels of each pod."""
         return {"app": self.app_name, "workload": self.name}
 
     @cached_property
     def pod(self) -> Pod:
-        """Each pod, as the API server would hand it out but for its name."""
+        """Each pod as the API server returns it, except for its name."""
         metadata = {
             "name": self.name,
             "namespace": NAMESPACE,
@@ -101,17 +100,17 @@ class Workload:
 
     @cached_property
     def wire_request(self) -> msgspec.Raw:
-        """`request` as the API server would hand it out."""
+        """`request` as the API server returns it."""
         return msgspec.Raw(msgspec.json.encode(self.request.body))
 
     @cached_property
     def demand(self) -> RequestDemand:
-        """What one pod adds to its cluster's demand."""
+        """The demand of one pod."""
         return demand_of(NAMESPACE, msgspec.json.decode(self.wire_request, type=RequestSpec))
 
     @cached_property
     def overhead(self) -> NodeOverhead | None:
-        """Of a DaemonSet: what it takes of each machine."""
+        """The overhead of a DaemonSet on each machine."""
         metadata = {"name": self.name, "namespace": NAMESPACE}
         template = {"metadata": metadata, "spec": {"template": {"spec": self._spec()}}}
         return overhead(msgspec.convert(template, DaemonSet))

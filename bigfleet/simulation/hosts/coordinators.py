@@ -1,4 +1,4 @@
-"""Replicas of production's coordinator, on a store that agrees in memory, without a network."""
+"""Production's coordinator replicas on a store in memory, without a network."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from bigfleet.tasks import cancel_and_wait, run_until_first_completes
 
 _T = TypeVar("_T")
 LeaderCall = Callable[[LeaderHandlers, LeaderTerm], Awaitable[_T]]
-# As production's replica does what is seen to in passing.
+# As in production's replica.
 _HOUSEKEEPING_INTERVAL_SECONDS = 1.0
-# How long a member that was cut off may go on believing that it leads: an election timeout.
+# How long a partitioned member may believe that it still leads: an election timeout.
 _STALE_LEADER_SECONDS = 0.3
-# How soon the others elect one after a replica has died.
+# How long an election takes after a replica has died.
 ELECTION_SECONDS = 0.5
 
 
 class _Store(MemoryStore):
-    """A member whose answers may be lost, and which may hear late that it leads no more."""
+    """A member whose responses may be lost, and which may learn late that it no longer leads."""
 
     def __init__(self, cluster: MemoryCluster, name: str, injector: FaultInjector) -> None:
         super().__init__(cluster, cluster.named(name).id)
@@ -43,24 +43,24 @@ class _Store(MemoryStore):
     async def commit(self, claim_revision: int, changes: Changes) -> None:
         """See `ports.coordination.CoordinationStore`."""
         if self._stale_status is not None:
-            raise OutcomeUnknown("the member is cut off from the others")
+            raise OutcomeUnknown("the member is partitioned from the others")
         lost = self._injector.occurs("commit_unanswered")
         if not lost or self._injector.uniform(0.0, 1.0) < 0.5:
             await super().commit(claim_revision, changes)
         if lost:
-            raise OutcomeUnknown("no answer to a commit, as the seed has it")
+            raise OutcomeUnknown("no answer to a commit (injected fault)")
 
     async def keep_stale_status(self) -> None:
-        """For a while it believes what it has believed until now."""
+        """Return the current leadership status for a while longer."""
         self._stale_status = await super().leadership_status()
         await asyncio.sleep(self._injector.uniform(0.0, _STALE_LEADER_SECONDS))
         self._stale_status = None
 
 
 class Coordinators:
-    """The replicas named `names`. Of those that are up one leads, or is about to.
+    """The replicas named `names`, one of which leads or is about to.
 
-    No domain is given away before `expected_shards` have registered.
+    No domain is assigned before `expected_shards` have registered.
     """
 
     def __init__(self, names: Sequence[str], injector: FaultInjector, expected_shards: int) -> None:
@@ -73,7 +73,7 @@ class Coordinators:
         self.ended: Callable[[asyncio.Task[None]], None] = lambda _: None
 
     def start(self, name: str) -> None:
-        """A replica comes up; the first one leads."""
+        """Start a replica; the first one leads."""
         if name in self._work:
             return
         leadership = self._leaderships[name] = Leadership(
@@ -85,34 +85,34 @@ class Coordinators:
         )
         work = self._work[name] = asyncio.create_task(_replica(leadership))
         work.add_done_callback(self.ended)
-        if self._leader() not in self._work:
+        if self.leader not in self._work:
             self._cluster.elect(name)
 
     def start_all(self) -> None:
-        """All that are down come up."""
+        """Start all replicas that are down."""
         for name in self._stores:
             self.start(name)
 
     async def kill(self, name: str) -> None:
-        """A replica dies, and its member with it; the others elect a leader."""
+        """Kill a replica with its member; the others elect a leader."""
         if name not in self._work:
             return
         self._leaderships.pop(name)
-        led = self._leader() == name
+        led = self.leader == name
         await cancel_and_wait(self._work.pop(name))
         if led and self._work:
             await asyncio.sleep(ELECTION_SECONDS)
             self._elect_another(name)
 
     async def stop(self) -> None:
-        """All of them end."""
+        """Stop all replicas."""
         for name in list(self._work):
             self._leaderships.pop(name)
             await cancel_and_wait(self._work.pop(name))
 
     async def depose(self) -> None:
-        """The leader is cut off from the others for a moment, who elect one of them."""
-        leader = self._leader()
+        """Partition the leader from the others for a moment, who elect another."""
+        leader = self.leader
         if leader in self._work and len(self._work) > 1:
             stale = asyncio.create_task(self._stores[leader].keep_stale_status())
             await asyncio.sleep(0)
@@ -120,22 +120,21 @@ class Coordinators:
             await stale
 
     @property
-    def leading(self) -> str:
-        """The replica that the store's members have elected."""
-        return self._leader()
+    def leader(self) -> str:
+        """The replica that the store's members have elected; "" before the first election."""
+        members = self._cluster.members
+        return next((m.name for m in members if m.id == self._cluster.leader_id), "")
 
     @property
     def registry(self) -> Registry | None:
-        """What the leader has committed; None while none leads."""
+        """The leader's registry; None while none leads."""
         leader_terms = [each.leader_term for each in self._leaderships.values()]
         return next(
             (leader_term.registry for leader_term in leader_terms if leader_term is not None), None
         )
 
     async def call_leader(self, call: LeaderCall[_T]) -> _T:
-        """The leader's answer, as production's servicers and clients would get it: Unavailable
-        where none leads.
-        """
+        """The leader's response as production's clients would get it; Unavailable if none leads."""
         problem = "no coordinator leads"
         for leadership in list(self._leaderships.values()):
             if leadership.leader_term is not None:
@@ -145,10 +144,6 @@ class Coordinators:
                     problem = str(error)
         raise Unavailable(problem)
 
-    def _leader(self) -> str:
-        members = self._cluster.members
-        return next((m.name for m in members if m.id == self._cluster.leader_id), "")
-
     def _elect_another(self, than: str) -> None:
         others = [name for name in self._work if name != than]
         if others:
@@ -156,10 +151,7 @@ class Coordinators:
 
 
 class CoordinatorLink:
-    """One shard's connection to the coordinator; a `ports.coordinator.Coordinator`.
-
-    While it is not `connected` nothing gets through.
-    """
+    """One shard's `ports.coordinator.Coordinator`; every call fails while not `connected`."""
 
     def __init__(self, coordinators: Coordinators, injector: FaultInjector) -> None:
         self.connected = True
@@ -214,4 +206,4 @@ async def _housekeeping(leadership: Leadership) -> None:
             try:
                 await release_orphans(leadership.leader_term)
             except BigFleetError:
-                continue  # at the next time
+                continue  # retried next time

@@ -1,4 +1,4 @@
-"""The production provider without a network: its store, its machinery, and hosts that pretend."""
+"""The production provider without a network: its store, its executor, and simulated hosts."""
 
 from __future__ import annotations
 
@@ -26,29 +26,29 @@ NAME = "simulated"
 
 
 class SimulatedHosts:
-    """A `ports.host.Host`: machines boot into Clusters, and leave dead Nodes when they must go."""
+    """A `ports.host.Host`: machines boot into clusters, and leave dead Nodes at power-off."""
 
     def __init__(self, clusters: Mapping[str, SimulatedCluster], injector: FaultInjector) -> None:
         self._clusters, self._injector = clusters, injector
 
     async def acquire(self, machine: Machine) -> None:
-        """Hardware, unless the seller is out of stock."""
+        """Succeeds unless a stock-out is injected."""
         self._injector.fails("stock_out", machine)
 
     async def boot(self, boot: Boot, timeout_seconds: float) -> None:
-        """After the boot delay the Node is ready."""
+        """The Node is Ready after the boot delay."""
         del timeout_seconds
         await self._injector.delay("boot")
         self._injector.fails("boot_failure", boot.machine)
         self._clusters[boot.machine.cluster].join(boot.machine)
 
     async def wait_until_node_gone(self, machine: Machine) -> None:
-        """When the operator has removed the Node."""
+        """Wait until the operator has deleted the Node."""
         await self._clusters[machine.cluster].left(machine.id)
         self._injector.fails("drain_failure", machine)
 
     async def power_off(self, machine: Machine) -> None:
-        """The Node is dead, and controllers replace what ran on it."""
+        """The Node dies, and controllers replace its pods."""
         self._clusters[machine.cluster].die(machine.id)
 
     async def close(self) -> None:
@@ -56,12 +56,11 @@ class SimulatedHosts:
 
 
 class SimulatedProvider:
-    """A `CapacityProvider`: every call has its delay and its faults, and hits the real machinery.
+    """A `CapacityProvider`: calls have delays and faults and reach the production executor.
 
-    It begins down; `start` and `stop` may alternate, as a process is killed and started again.
-    `shows` cuts its listings off after so many machines, as if it had lost sight of the others.
-    `crashed` is called when it dies by itself; it is to be stopped then. `on_submitted` is told of
-    each order that begins something, with the machine as it was before.
+    It starts down; `start` and `stop` may alternate, as for a killed and restarted process. `shows`
+    truncates its listings to so many machines. `crashed` is called when it crashes; the caller then
+    stops it. `on_submitted` is called for each operation that starts, with the machine as before.
     """
 
     def __init__(
@@ -82,7 +81,7 @@ class SimulatedProvider:
     def start(
         self, machines: Sequence[Machine], latencies: Latencies, seed: int, spot_hours: float
     ) -> None:
-        """Serve; `machines` are only for a store that is still empty."""
+        """Start it; `machines` are for an empty store only."""
         settings = ProviderConfig(
             listen_port=0,
             observe_port=0,
@@ -101,7 +100,7 @@ class SimulatedProvider:
         self._executor.resume()
 
     async def stop(self) -> None:
-        """Be killed: what was accepted is in the store, and nothing else survives."""
+        """Kill it: only what is in the store survives."""
         executor, self._executor = self._executor, None
         if executor is not None:
             await executor.close()
@@ -109,15 +108,15 @@ class SimulatedProvider:
 
     @property
     def running(self) -> bool:
-        """Whether it answers at all."""
+        """Whether it is up."""
         return self._executor is not None
 
     def machines(self) -> dict[str, Machine]:
-        """The truth, by id; Unavailable while it is down."""
+        """The provider's machines by id; Unavailable while it is down."""
         return {record.machine.id: record.machine for record in self._serving().store}
 
     async def lose(self, machine_id: str) -> None:
-        """The market takes a machine back that is at work."""
+        """Interrupt a spot machine."""
         executor = self._serving()
         await executor.interrupt(executor.store.get(machine_id))
 
@@ -169,18 +168,18 @@ class SimulatedProvider:
         return Listing(machines, {}, selection.revision, NAME)
 
     async def close(self) -> None:
-        """The shard hangs up; the provider stays."""
+        """Does nothing: the provider stays up."""
 
     async def _submit(self, machine_id: str, fence: Fence, order: Order) -> Operation:
         if self._injector.occurs("request_late"):
             self._arrive_late(machine_id, fence, order)
-            raise Unavailable("no answer in time, as the seed has it")
+            raise Unavailable("no answer in time (injected fault)")
         await self._travel()
-        record = self._take_on(self._serving(), machine_id, fence, order)
+        record = self._accept(self._serving(), machine_id, fence, order)
         await self._return()
         return Operation(record.operation_id, record.machine)
 
-    def _take_on(
+    def _accept(
         self, executor: OperationExecutor, machine_id: str, fence: Fence, order: Order
     ) -> Record:
         before = executor.store.get(machine_id)
@@ -194,7 +193,7 @@ class SimulatedProvider:
             await asyncio.sleep(LATE_SECONDS)
             if self._executor is not None:
                 with contextlib.suppress(BigFleetError):
-                    self._take_on(self._executor, machine_id, fence, order)
+                    self._accept(self._executor, machine_id, fence, order)
 
         task = asyncio.create_task(arrive())
         self._late.add(task)
@@ -203,12 +202,12 @@ class SimulatedProvider:
     async def _travel(self) -> None:
         await self._injector.delay("call")
         if self._injector.occurs("request_lost"):
-            raise Unavailable("the request was lost, as the seed has it")
+            raise Unavailable("the request was lost (injected fault)")
 
     async def _return(self) -> None:
         await self._injector.delay("call")
         if self._injector.occurs("answer_lost") or self._executor is None:
-            raise Unavailable("the answer was lost, as the seed has it")
+            raise Unavailable("the answer was lost (injected fault)")
 
     def _serving(self) -> OperationExecutor:
         if self._executor is None:

@@ -1,4 +1,4 @@
-"""Where one shard runs: its disk, its clock, and its process, which may die and come again."""
+"""A shard's host: its disk, its clock, and its process, which may die and restart."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True)
 class ShardEnvironment:
-    """What is around each shard. `spawn` runs something beside it, `ended` is told how its work
-    ended, and `result` of each decision.
+    """The environment of each shard. `spawn` runs a task beside it, `ended` is called with its
+    finished task, and `result` with each decision.
     """
 
     provider: CapacityProvider
@@ -52,7 +52,7 @@ class ShardEnvironment:
 class ShardHost:
     """`shard` is None while its process is down. With a `coordinator` it is one of several.
 
-    `removed`: it was taken out of the fleet, and must not come again.
+    `removed`: it was removed from the fleet and must not restart.
     """
 
     def __init__(
@@ -75,8 +75,8 @@ class ShardHost:
         self._work: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """It comes up under the next epoch, knowing what its disk does; later, if that is full or
-        the shard dies of it. With an empty disk it waits for those who give it an epoch.
+        """Start it under the next epoch with its disk's state; retried later if the disk is full or
+        the start crashes. With an empty disk it first claims an epoch.
         """
         if self._work is not None or self.removed:
             return
@@ -93,7 +93,7 @@ class ShardHost:
             self._environment.spawn(self._restart())
 
     async def kill(self) -> None:
-        """It dies on the spot; its operators' streams break."""
+        """Kill the process; its operators' streams break."""
         shard, self.shard = self.shard, None
         work, self._work = self._work, None
         if work is not None:
@@ -102,32 +102,33 @@ class ShardHost:
             shard.sessions.close_all()
 
     async def open_session(self, cluster: str) -> Sessions | Redirect:
-        """As production's servicer does: who serves the cluster. Unavailable when nobody can tell,
-        or the shard is down.
+        """As production's servicer: a session or a redirect. Unavailable if neither is possible or
+        the shard is down.
         """
         shard = self.shard
         if shard is None or cluster in shard.cycle.removals:
-            raise Unavailable(f"shard {self.name} takes no session of {cluster}")
+            raise Unavailable(f"shard {self.name} accepts no session of {cluster}")
         if shard.coordination is None:
             return shard.sessions
         try:
             redirect = await shard.coordination.router.redirect_for(cluster)
         except Crash:
-            raise Unavailable(f"shard {self.name} died meanwhile") from None
+            raise Unavailable(f"shard {self.name} has died") from None
         if self.shard is not shard:
-            raise Unavailable(f"shard {self.name} died meanwhile")
+            raise Unavailable(f"shard {self.name} has died")
         return redirect or shard.sessions
 
     @property
     def held(self) -> OwnershipRecord:
-        """What it owns as its disk has it, whether it is up or not."""
+        """What it owns according to its disk, whether it is up or not."""
         if self.shard is not None and self.shard.coordination is not None:
             return self.shard.coordination.ownership.record
         return OwnershipFile(self._directory, self.files).load()
 
     async def _claim_epoch(self, epochs: EpochFile) -> None:
-        environment, tell = self._environment, lambda _: None
-        epoch = await obtain_epoch(epochs, self.name, environment.provider, self._coordinator, tell)
+        environment, report = self._environment, lambda _: None
+        provider, coordinator = environment.provider, self._coordinator
+        epoch = await obtain_epoch(epochs, self.name, provider, coordinator, report)
         await self._assembled(epoch).run()
 
     def _begin(self, epoch: int) -> None:
@@ -138,7 +139,7 @@ class ShardHost:
         self._work.add_done_callback(self._ended)
 
     def _ended(self, work: asyncio.Task[None]) -> None:
-        """A beginning that fails ends the process; somebody starts it again."""
+        """A failed start ends the process, and it is restarted."""
         error = None if work.cancelled() else work.exception()
         if isinstance(error, BigFleetError) and self.shard is None:
             if not isinstance(error, Fenced):
@@ -173,7 +174,7 @@ class ShardHost:
         return shard
 
     async def _compute(self, work: Callable[[], CycleResult]) -> CycleResult:
-        """Think at once, because threads are not repeatable, and have the thought looked at."""
+        """Compute synchronously, because threads are not deterministic, and check the result."""
         result = work()
         self._environment.result(result)
         return result
@@ -185,5 +186,5 @@ class ShardHost:
 
 
 async def at_once(work: Callable[[], _T]) -> _T:
-    """Threads are not repeatable."""
+    """Run `work` synchronously: threads are not deterministic."""
     return work()

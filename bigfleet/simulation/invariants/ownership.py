@@ -1,4 +1,4 @@
-"""Whose each machine is, where several shards share a fleet."""
+"""Ownership of machines by the shards of a fleet."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from bigfleet.simulation.hosts.shard_host import ShardHost
 
 
 class Ownership:
-    """Watches that no machine has two masters. `removed` names shards that were taken out of the
-    fleet: nobody listens to them any more.
+    """Checks that no machine has two owners. `removed` are the shards removed from the fleet, whose
+    calls are rejected.
     """
 
     def __init__(self, hosts: Mapping[str, ShardHost]) -> None:
         self._hosts = hosts
 
     def conflicts(self, removed: Collection[str]) -> Iterator[str]:
-        """Sentences about domains that two shards may act in."""
+        """Domains that two shards own, as sentences."""
         owners: defaultdict[Domain, list[str]] = defaultdict(list)
         for name, host in self._hosts.items():
             if name not in removed:
@@ -32,22 +32,25 @@ class Ownership:
                 yield f"{domain} is owned by {' and '.join(names)}"
 
     def trespass(self, fence: Fence, machine: Machine, event: MachineEvent) -> Iterator[str]:
-        """A sentence if the shard that gave the order, which has been begun, may not give it;
-        `machine` is as it was before.
+        """A sentence if the calling shard does not own the machine on which an operation started;
+        `machine` is its record before.
         """
         held = self._hosts[fence.shard_id].held
         domain = domain_of(class_of(machine).flavour.labels)
         if machine.cluster:
-            if machine.cluster not in held.clusters and self._serving(machine.cluster):
-                where = f"in {machine.cluster}, which {self._serving(machine.cluster)} serves"
+            serving = self._serving(machine.cluster)
+            if machine.cluster not in held.clusters and serving:
+                where = f"in {machine.cluster}, which {serving} serves"
                 yield f"{event.name} of {machine.id} {where}, was ordered by {fence.shard_id}"
         elif domain not in held.domains:
-            owner = next((n for n, h in self._hosts.items() if domain in h.held.domains), "nobody")
-            where = f"of {domain}, which is {owner}'s"
+            owner = next(
+                (n for n, h in self._hosts.items() if domain in h.held.domains), "no shard"
+            )
+            where = f"of {domain}, which {owner} owns"
             yield f"{event.name} of {machine.id} {where}, was ordered by {fence.shard_id}"
 
     def orphans(self, machines: Mapping[str, Machine], removed: Collection[str]) -> Iterator[str]:
-        """Sentences about machines that not exactly one shard decides about."""
+        """Machines that no shard or several shards own, as sentences."""
         shards = [
             (name, host.shard)
             for name, host in self._hosts.items()
@@ -58,7 +61,7 @@ class Ownership:
             if len(owners) != 1:
                 who = " and ".join(owners) or "no shard"
                 where = f"{machine.state.name} in {machine.cluster or 'no cluster'}"
-                yield f"{machine.id}, {where}, is the business of {who}"
+                yield f"{machine.id}, {where}, is owned by {who}"
 
     def _serving(self, cluster: str) -> str:
         names = (name for name, host in self._hosts.items() if cluster in host.held.clusters)

@@ -1,4 +1,4 @@
-"""What is bought, and whether anybody had need of it."""
+"""Purchases, and whether they were needed."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from bigfleet.services.shard.fleet.assignment import from_metadata
 from bigfleet.simulation.cluster.cluster import SimulatedCluster
 from bigfleet.simulation.runtime.faults import FaultInjector
 
-# What was bought so long ago is in every listing since, and nothing about it is on its way.
+# After this time a purchase is in every listing and no message about it is in flight.
 _KNOWN_SECONDS = 20.0
 _ON_ITS_WAY = (MachineState.CREATING, MachineState.IDLE)
-# For a roll-up that is wrong a whole cluster may be given back, and bought again.
+# After a wrong roll-up a whole cluster may be released and purchased again.
 _ROLLUP_FAULTS = ("rollup_stale", "rollup_empty")
 
 
 class Purchases:
-    """Follows the purchases of one world: `bought` counts them."""
+    """Records the purchases of one world; `bought` counts them."""
 
     def __init__(self, clusters: Mapping[str, SimulatedCluster], injector: FaultInjector) -> None:
         self.bought = 0
@@ -33,7 +33,7 @@ class Purchases:
     def on_submitted(
         self, _: Fence, machine: Machine, event: MachineEvent, now_seconds: float
     ) -> None:
-        """The provider has begun what was ordered of a machine; so it was before."""
+        """An operation has started; `machine` is its record before."""
         if event is MachineEvent.CREATE:
             self.bought += 1
             self._since[machine.id] = now_seconds
@@ -41,8 +41,8 @@ class Purchases:
     def duplicate_purchases(
         self, result: CycleResult, truth: Mapping[str, Machine], now_seconds: float
     ) -> Iterator[str]:
-        """Sentences about needs for which a machine is bought while another one that was bought for
-        them long ago is on its way, and counted for nobody.
+        """Needs for which a machine is purchased while an earlier purchase for them is in
+        transition and not counted for any need, as sentences.
         """
         decision = result.decision
         buyers = {
@@ -62,13 +62,13 @@ class Purchases:
             cluster = self._clusters[made.need.cluster]
             changed = max(cluster.grew_seconds, cluster.shrank_seconds) >= since
             if need.profile.same_key or changed or now_seconds - since < _KNOWN_SECONDS:
-                continue  # a gang may have gone elsewhere, and smaller pods into other gaps
+                continue  # a gang may have moved, and smaller pods may fit elsewhere
             if name not in rows or not _is_used(result, rows[name]):
                 other = result.machine_id(buyers[made.need].row)
                 yield f"{other} is bought for a need of {cluster.name} that {name} was bought for"
 
     def upper_bound(self) -> int:
-        """How many purchases demand, and what went wrong, can account for."""
+        """The number of purchases that demand and faults can explain."""
         injected = self._injector.injected
         nodes = max((len(cluster.nodes) for cluster in self._clusters.values()), default=0)
         wrong_rollups = sum(injected[fault] for fault in _ROLLUP_FAULTS) * max(1, nodes)
@@ -78,7 +78,7 @@ class Purchases:
 
 
 def _is_used(result: CycleResult, row: int) -> bool:
-    """Whether somebody counts the machine in `row`, or it may be given to nobody for a while."""
+    """Whether a need counts the machine in `row`, or it is headroom or in backoff."""
     backed_off = result.fleet.backed_off
     kept = bool(backed_off[row]) if backed_off is not None else False
     return kept or row in result.decision.headroom or result.decision.claimed_by[row] != NONE
@@ -87,8 +87,8 @@ def _is_used(result: CycleResult, row: int) -> bool:
 def unneeded_machines(
     result: CycleResult, clusters: Mapping[str, SimulatedCluster], settings: EngineConfig
 ) -> Iterator[str]:
-    """Machines that are paid for, that nobody counts, and that are not ahead of any gang. Those at
-    work are not among them while pods run there, nor those whose type is kept for ever.
+    """Billed machines that no need counts and that are not headroom, as sentences; without machines
+    that run pods and IDLE ones of a type that is never released.
     """
     fleet, decision = result.fleet, result.decision
     for row in np.flatnonzero(decision.claimed_by == NONE).tolist():

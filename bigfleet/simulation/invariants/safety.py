@@ -1,4 +1,4 @@
-"""What must hold in a simulated world after every cycle, whatever goes wrong in it."""
+"""Invariants that hold after every cycle, whatever the faults."""
 
 from __future__ import annotations
 
@@ -23,30 +23,30 @@ from bigfleet.simulation.invariants.steadiness import Steadiness
 from bigfleet.simulation.invariants.victims import Victims
 from bigfleet.simulation.runtime.disk import Crash
 
-# A request that arrives after its shard was replaced is refused, and told, as it should be.
+# Logged as intended when a request of a replaced shard arrives late.
 _EXPECTED_LOGS = frozenset(
     {
         "incident: an order of a replaced shard",
-        # Of full disks.
+        # Full disks.
         "%s; tried again every %g s",
         "an eviction waits to be taken up: %s",
-        # Of replicas that have not noticed yet that they lead no more.
+        # Replicas that do not know yet that they no longer lead.
         "incident: a coordinator that was deposed gives instructions",
         "incident: a coordinator that was deposed still answers",
     }
 )
-# What a shard says that was taken out of the fleet.
+# Logged by a shard that was removed from the fleet.
 _REMOVED = "was removed from the fleet"
-# What costs a second decision is looked at in so many decisions that order nothing, once.
+# Checks that need a second decision run once in so many decisions without actions.
 _SAMPLE_EVERY = 10
 _MAY_HAVE_NODE = BOUND | {MachineState.FAILED}
 
 
 class Safety(logging.Handler):
-    """Collects sentences about what was violated; also whatever BigFleet itself logs as an error,
-    because a cycle or an order that fails by a bug is caught and logged there.
+    """Collects violations as sentences, including errors that BigFleet logs, because internal
+    errors of a cycle or an operation are caught and logged.
 
-    Decisions are made under `settings`; `steadiness` makes what looks at those of a shard as well.
+    Decisions are made under `settings`; `steadiness` creates another check of a shard's decisions.
     """
 
     def __init__(self, settings: EngineConfig) -> None:
@@ -60,14 +60,14 @@ class Safety(logging.Handler):
         self._checked = 0
 
     def emit(self, record: logging.LogRecord) -> None:
-        """An error of BigFleet's own is a violation, but for what the world itself provokes."""
+        """Logged errors are violations, except those that injected faults cause."""
         if record.msg in _EXPECTED_LOGS or _REMOVED in record.getMessage():
             return
         cause = f": {record.exc_info[1]!r}" if record.exc_info else ""
         self._note(f"{record.getMessage()}{cause}")
 
     def check_task(self, task: asyncio.Task[None]) -> None:
-        """No part of the world may fail, but for what the world itself made crash."""
+        """No task may fail, except by an injected crash."""
         error = None if task.cancelled() else task.exception()
         if isinstance(error, BaseExceptionGroup):
             error = error.split(Crash)[1]
@@ -77,7 +77,7 @@ class Safety(logging.Handler):
             self._note("".join(traceback.format_exception(error)))
 
     def check_decision(self, shard: str, result: CycleResult) -> None:
-        """The engine's own invariants, and those that take several decisions to break."""
+        """Check the engine's invariants and those over several decisions."""
         self.note(violations(result.fleet, result.demand, result.decision))
         self.note(self._victims[shard].check(result))
         self._checked += 1
@@ -90,7 +90,7 @@ class Safety(logging.Handler):
     def check_machines(
         self, truth: Mapping[str, Machine], clusters: Iterable[SimulatedCluster], expected: int
     ) -> None:
-        """Machines and Nodes as they really are."""
+        """Check the provider's machines and the clusters' Nodes."""
         if len(truth) != expected:
             self._note(f"{expected} machines became {len(truth)}")
         node_counts = Counter(
@@ -101,7 +101,7 @@ class Safety(logging.Handler):
             self.note(_unexpected_nodes(cluster, truth))
 
     def note(self, sentences: Iterable[str]) -> None:
-        """Collect what others have found."""
+        """Collect violations found by other checks."""
         for sentence in sentences:
             self._note(sentence)
 
@@ -112,7 +112,7 @@ class Safety(logging.Handler):
 
 
 def _effects_of_impossible_pods(result: CycleResult, settings: EngineConfig) -> Iterator[str]:
-    """Without the pods that nothing can hold, the same must be decided."""
+    """Without the pods that no machine can hold, the decision must be the same."""
     impossible = {s.need: s.impossible for s in result.decision.shortfalls if s.impossible}
     if not impossible:
         return
@@ -128,7 +128,7 @@ def _effects_of_impossible_pods(result: CycleResult, settings: EngineConfig) -> 
     fleet = replace(result.fleet, last_claimed_by=place[result.fleet.last_claimed_by])
     without = decide(fleet, demand, result.inputs.cycle_memory, settings, result.inputs.now_seconds)
     if _moves(result.decision, place) != _moves(without, np.arange(len(place), dtype=np.int32)):
-        yield f"pods that nothing can hold change what is decided: {sorted(impossible)}"
+        yield f"pods that no machine can hold change the decision: {sorted(impossible)}"
 
 
 def _moves(decision: Decision, place: Ints) -> list[tuple[str, int, int, int]]:

@@ -1,4 +1,4 @@
-"""What a fleet must not do where nothing fails: give back what it needs, or go to and fro."""
+"""Checks that a fault-free fleet neither releases what it needs nor flaps."""
 
 from __future__ import annotations
 
@@ -12,15 +12,13 @@ from bigfleet.services.shard.decide.compute import CycleResult
 from bigfleet.simulation.cluster.cluster import SimulatedCluster
 
 SOON_SECONDS = 600.0
-# The first time teaches the engine to hold on longer; what it has learnt must do.
+# After the first, the engine holds longer, which must suffice.
 _MAX_REBUYS = 2
 _ACQUIRING = (ActionType.BOOTSTRAP, ActionType.PROVISION)
 
 
 class Steadiness:
-    """Watches the decisions of a world in which nothing fails; `grows` if nobody ever wants less
-    there.
-    """
+    """Checks the decisions of a fault-free world; `grows` if its demand never shrinks."""
 
     def __init__(self, clusters: Mapping[str, SimulatedCluster], *, grows: bool) -> None:
         self._clusters, self._grows = clusters, grows
@@ -31,7 +29,7 @@ class Steadiness:
         self._suspected: dict[str, tuple[str, str]] = {}
 
     def check(self, result: CycleResult) -> Iterator[str]:
-        """Sentences about what is wrong with a decision, given those before."""
+        """Problems of a decision, given the earlier ones, as sentences."""
         yield from self._unjustified_drains()
         bought: set[str] = set()
         buyers = Counter(
@@ -44,7 +42,7 @@ class Steadiness:
                 cluster = result.keys[action.need].cluster
                 if self._acquired.get(name, (0.0, ""))[1] != cluster:
                     bought.add(cluster)
-                    # Needs that come together do not know what the later ones' machines leave.
+                    # Needs decided together do not know what room the later ones' machines leave.
                     if buyers[cluster] == 1:
                         self._acquired[name] = result.inputs.now_seconds, cluster
             elif action.need != NONE:
@@ -64,10 +62,10 @@ class Steadiness:
         self._rebuys[cluster] += 1
         if self._rebuys[cluster] > _MAX_REBUYS:
             number = self._rebuys[cluster]
-            yield f"{cluster} has bought anew what it gave back, {number} times"
+            yield f"{cluster} has reacquired what it released {number} times"
 
     def _unjustified_drains(self) -> Iterator[str]:
-        """Operators refuse what would disturb pods; what is emptied all the same is wrong."""
+        """Suspected drains that were executed: operators reject those that would disrupt pods."""
         for name, (cluster, sentence) in self._suspected.items():
             node = self._clusters[cluster].nodes.get(name)
             if node is None or node.leaving:
@@ -85,7 +83,9 @@ class Steadiness:
             if pod.workload.priority >= need.profile.priority
         ]
         if equals and self._grows and action.type is ActionType.RECLAIM:
-            why = f"{name} is taken from {cluster}, where pods of {equals[0]} are not outranked"
+            why = (
+                f"{name} is taken from {cluster}, where pods of {equals[0]} have no lower priority"
+            )
             self._suspected[name] = cluster, why
 
     def _given_back(self, result: CycleResult, action: Action) -> Iterator[str]:
@@ -96,11 +96,11 @@ class Steadiness:
         if action.type is ActionType.RECLAIM:
             owner = result.fleet.clusters[int(result.fleet.cluster[action.row])]
             self._released[owner] = now
-            # A gang that has outgrown its domain moves to another one.
+            # A gang that outgrows its domain moves to another one.
             running = [p for p in self._clusters[owner].pods_on(name) if not p.workload.same_key]
             if running and self._grows:
                 yield f"{name} is reclaimed with {len(running)} pods in {owner}, which only grows"
         if cluster and now - since < SOON_SECONDS:
             home = self._clusters[cluster]
             if max(home.shrank_seconds, home.grew_seconds) < since:
-                yield f"{name} was bought for {cluster} and is given back for no reason"
+                yield f"{name} was acquired for {cluster} and is released without a reason"

@@ -1,4 +1,4 @@
-"""Whether anybody is evicted twice for one and the same lack, watched over many decisions."""
+"""Checks over many decisions that no need has more pods preempted than necessary."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ _TAKING = (ActionType.PREEMPT, ActionType.RECLAIM)
 
 
 class Victims:
-    """The machines being emptied for each need."""
+    """The machines being drained for each need."""
 
     def __init__(self) -> None:
         self._of: dict[NeedKey, set[str]] = {}
 
     def check(self, result: CycleResult) -> Iterator[str]:
-        """Sentences about needs that have more machines emptied while they forget one that is being
-        emptied for them already.
+        """Needs that take more machines while no longer counting one that is being drained for
+        them, as sentences.
 
-        A need may give one up to a higher priority, or when it is covered without it, and a gang
-        when it gathers in another domain; a need that was gone in between begins anew.
+        A need may lose one to a higher priority, or not need it any more, and a gang may gather in
+        another domain; a need that was absent in between starts over.
         """
         self._of = {key: self._of.get(key, set()) for key in result.keys}
         short = {shortfall.need for shortfall in result.decision.shortfalls}
@@ -39,7 +39,7 @@ class Victims:
                     self._of[key].discard(name)
                 elif not _is_kept(result, rows[name], need):
                     if need in taking and not _gathers_elsewhere(result, rows[name], need):
-                        yield f"{name} is being emptied for {key}, which has more emptied"
+                        yield f"{name} is being drained for {key}, which takes more machines"
                     if need in taking or need not in short:
                         self._of[key].discard(name)
         for action in orders:
@@ -54,12 +54,12 @@ class Victims:
 
 
 def _has_left(result: CycleResult, row: int | None) -> bool:
-    """Whether the machine is being emptied no more."""
+    """Whether the machine is no longer draining."""
     return row is None or result.fleet.state[row] != MachineState.DRAINING
 
 
 def _gathers_elsewhere(result: CycleResult, row: int, need: int) -> bool:
-    """Whether the need is a gang whose machines are now in another domain than the machine's."""
+    """Whether the need is a gang whose machines are now in another domain."""
     fleet, same_key = result.fleet, result.demand.needs[need].profile.same_key
     if same_key is None:
         return False
@@ -69,8 +69,8 @@ def _gathers_elsewhere(result: CycleResult, row: int, need: int) -> bool:
 
 
 def _is_kept(result: CycleResult, row: int, need: int) -> bool:
-    """Whether the need counts the machine, or one to which it must give way does: one of a higher
-    priority, and for a gang that is not whole any gang of its own.
+    """Whether the need counts the machine, or one that takes precedence does: one of a higher
+    priority or, for a gang, another gang of its priority.
     """
     holder = int(result.decision.claimed_by[row])
     if holder in (NONE, need):

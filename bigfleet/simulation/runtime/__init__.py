@@ -1,1 +1,1 @@
-"""The virtual clock and the faults: loop, disk, injected errors."""
+"""The virtual clock and injected faults."""

@@ -1,4 +1,4 @@
-"""Disks that tear, lose and refuse what is written to them, and hosts that die at a write."""
+"""Disks that truncate, lose and reject writes, and processes that crash at a write."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from bigfleet.simulation.runtime.faults import FaultInjector
 
 
 class Crash(BaseException):
-    """The process is no more: nobody may catch this and go on."""
+    """The process has crashed; must not be caught and ignored."""
 
 
 class SimulatedFiles:
-    """A `ports.files.Files` in memory, which outlives the process that writes to it.
+    """A `ports.files.Files` in memory that outlives the process writing to it.
 
-    Each write may be refused, wholly or in part, and may be the last thing that the process does:
-    before it, amidst it or after it. `crashed` is told; until `mount` nothing can be written.
+    Each write may fail, wholly or in part, or crash the process before, during or after it. A crash
+    calls `crashed`; until `mount` nothing can be written.
     """
 
     def __init__(self, injector: FaultInjector, crashed: Callable[[], None]) -> None:
@@ -30,15 +30,15 @@ class SimulatedFiles:
         self._alive = True
 
     def mount(self) -> None:
-        """The next life of the process begins."""
+        """The process has restarted."""
         self._alive = True
 
     def cut_power(self) -> None:
-        """What was not flushed may be lost: all of it is."""
+        """Lose everything that was not flushed."""
         self._files = dict(self._flushed)
 
     def wipe(self) -> None:
-        """The disk is replaced by an empty one."""
+        """Replace the disk with an empty one."""
         self._files, self._flushed = {}, {}
 
     def read(self, path: Path) -> bytes:
@@ -49,7 +49,7 @@ class SimulatedFiles:
             raise FileNotFoundError(errno.ENOENT, "no such file", str(path)) from None
 
     def replace(self, path: Path, content: bytes) -> None:
-        """See `ports.files.Files`; half of it is never seen."""
+        """See `ports.files.Files`; a partial write is never visible."""
         self._inject_fault(lambda part: self._keep(path, content) if part == 1.0 else None)
         self._keep(path, content)
 
@@ -79,20 +79,20 @@ class SimulatedFiles:
             raise OSError(errno.ENOSPC, "No space left on device")
 
     def _part(self) -> float:
-        """How much of a write is done: as likely nothing or all as something in between."""
+        """The part of a write that is done: nothing, all or some of it, equally likely."""
         return min(1.0, max(0.0, self._injector.uniform(-1.0, 2.0)))
 
 
 class SimulatedStore(Store):
-    """The provider's store; each change may be refused, or be the last thing that it does.
+    """The provider's store; each transaction may fail or crash the provider.
 
-    `crashed` is told; from then on nothing can be written.
+    A crash calls `crashed`; from then on nothing can be written.
     """
 
     def __init__(
         self, directory: Path, injector: FaultInjector, crashed: Callable[[], None]
     ) -> None:
-        self._injector: FaultInjector | None = None  # what is prepared goes well
+        self._injector: FaultInjector | None = None  # no faults while it is opened
         super().__init__(directory)
         self._injector, self._crashed = injector, crashed
         self._alive = True
@@ -111,7 +111,7 @@ class SimulatedStore(Store):
             self._die()
 
     def _die(self) -> None:
-        """Whoever asked gets no answer."""
+        """Crash: the caller gets no response."""
         self._alive = False
         self._crashed()
         raise sqlite3.OperationalError("the provider has crashed")

@@ -1,4 +1,4 @@
-"""What goes wrong in a simulated world, and how often."""
+"""The faults and delays of a simulated world."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from bigfleet.simulation.runtime.permanent_faults import PermanentFaults
 
 @dataclass
 class FaultRates:
-    """Chances in 0..1 per occasion; all 0 is a healthy world.
+    """Probabilities in 0..1 per occasion; all 0 is a healthy world.
 
-    Of a call to the provider: `request_lost`, `answer_lost`, and `request_late` (the caller gives
-    up, the request arrives `LATE_SECONDS` later all the same). Of a machine: `stock_out` when it is
-    bought, `boot_failure`, `drain_failure`. Of an operator: `bootstrap_refused`,
-    `reclaim_unanswered`. Of a roll-up: `rollup_stale` repeats the one before, `rollup_empty`
-    forgets everything. Of a write to a disk: `disk_full` refuses it, and at a `crash_at_write` its
-    process dies. Of a write of the coordinator's: `commit_unanswered`, done or not.
+    For a call to the provider: `request_lost`, `answer_lost`, and `request_late` (the caller times
+    out, and the request still arrives `LATE_SECONDS` later). For a machine: `stock_out` when it is
+    purchased, `boot_failure`, `drain_failure`. For an operator: `bootstrap_refused`,
+    `reclaim_unanswered`. For a roll-up: `rollup_stale` repeats the previous one, `rollup_empty`
+    has no needs. For a write to a disk: `disk_full` rejects it, `crash_at_write` crashes its
+    process. For a write of the coordinator: `commit_unanswered`, committed or not.
     """
 
     request_lost: float = 0.0
@@ -39,7 +39,7 @@ class FaultRates:
     commit_unanswered: float = 0.0
 
     def heal(self) -> None:
-        """Nothing goes wrong any more."""
+        """Set all probabilities to 0."""
         for each in fields(self):
             setattr(self, each.name, 0.0)
 
@@ -49,7 +49,7 @@ LATE_SECONDS = 7.0
 
 @dataclass
 class Delays:
-    """Seconds that things take, each drawn evenly from its range."""
+    """Durations in seconds, each drawn uniformly from its range."""
 
     call: tuple[float, float] = (0.0, 0.0)
     boot: tuple[float, float] = (0.0, 0.0)
@@ -58,10 +58,10 @@ class Delays:
 
 
 class FaultInjector:
-    """Draws faults and delays from one seeded source; the order of asking is part of the seed.
+    """Draws faults and delays from one seeded source; results depend on the order of calls.
 
-    `forced` holds (fault, machine id): each of these strikes once for certain. What is `broken`
-    never works. `injected` counts what has happened, by fault.
+    `forced` holds (fault, machine id), each of which happens once. `broken` are permanent faults.
+    `injected` counts faults by name.
     """
 
     def __init__(
@@ -73,29 +73,27 @@ class FaultInjector:
         self._random = random.Random(seed)
 
     def occurs(self, fault: str) -> bool:
-        """Whether `fault`, a field of Faults, happens this time."""
+        """Whether `fault`, a field of FaultRates, happens this time."""
         chance: float = getattr(self.faults, fault)
         occurs = chance > 0 and self._random.random() < chance
         self.injected[fault] += occurs
         return occurs
 
     def fails(self, fault: str, machine: Machine) -> None:
-        """HostFailure when `fault` happens to the machine this time, by chance or by doom, and
-        always where it is broken for good.
-        """
+        """HostFailure if `fault` happens to the machine this time: drawn, forced or permanent."""
         forced = (fault, machine.id) in self.forced
         self.forced.discard((fault, machine.id))
         certain = self.broken.fails(fault, machine) or forced
         if certain or self.occurs(fault):
             self.injected[fault] += certain
-            raise HostFailure(f"{fault.replace('_', ' ')} of {machine.id}, as the seed has it")
+            raise HostFailure(f"{fault.replace('_', ' ')} of {machine.id} (injected fault)")
 
     async def delay(self, what: str) -> None:
-        """Let `what`, a field of Delays, take its time."""
+        """Wait for `what`, a field of Delays."""
         least, most = getattr(self.delays, what)
         if most > 0:
             await asyncio.sleep(self._random.uniform(least, most))
 
     def uniform(self, least: float, most: float) -> float:
-        """Seconds between the two."""
+        """A number drawn uniformly from the range."""
         return self._random.uniform(least, most)

@@ -1,4 +1,4 @@
-"""An event loop whose time jumps from timer to timer, so that no sleep takes real time."""
+"""An event loop with virtual time that jumps from timer to timer."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
-# The virtual clock starts here, in seconds since 1970: any moment does.
+# The virtual clock starts here, an arbitrary Unix time.
 START_UNIX_SECONDS = 1_800_000_000.0
 
 
 class NothingLeftToHappen(RuntimeError):
-    """Everybody waits for somebody else, and no timer runs: the simulated world has deadlocked."""
+    """All tasks wait and no timer is set: the simulated world has deadlocked."""
 
 
 class _TimeJumpSelector(selectors.SelectSelector):
-    """Waits by moving the time on; the files it is given are never looked at."""
+    """Waits by advancing the time; ignores its files."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -32,7 +32,7 @@ class _TimeJumpSelector(selectors.SelectSelector):
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """Runs callbacks in the order of their due times, one thread, nothing from outside."""
+    """Runs callbacks in the order of their due times, without external events."""
 
     def __init__(self) -> None:
         self._selector = _TimeJumpSelector()
@@ -44,9 +44,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
 
 class VirtualClock:
-    """The time of day in the loop that runs; a `ports.clock.Clock`. `ahead_seconds` is how far it
-    is set wrong.
-    """
+    """The time of the running loop; a `ports.clock.Clock`. `ahead_seconds` is its error."""
 
     def __init__(self) -> None:
         self.ahead_seconds = 0.0
@@ -56,11 +54,11 @@ class VirtualClock:
         return START_UNIX_SECONDS + self.ahead_seconds + asyncio.get_running_loop().time()
 
     def monotonic_seconds(self) -> float:
-        """The same of a clock that nobody sets."""
+        """The same without the error."""
         return START_UNIX_SECONDS + asyncio.get_running_loop().time()
 
 
 def run(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """The result of `work` in a loop of its own."""
+    """Run `work` in a new loop; return its result."""
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
         return runner.run(work())

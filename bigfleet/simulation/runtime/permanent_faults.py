@@ -1,4 +1,4 @@
-"""What never works in a world, however long it lasts."""
+"""Faults of a world that never end."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from bigfleet.services.shard.fleet.backoff import Offering
 
 @dataclass(frozen=True)
 class PermanentFaults:
-    """At most one thing of each kind; none where it is empty.
+    """At most one fault of each type; empty for none.
 
-    `sold_out` cannot be bought, `machine` never boots, and no machine becomes Ready in
-    `unready_cluster`. `silent_operator` is the cluster whose operator reports demand and answers no
-    question, `absent_operator` the one whose operator never dials.
+    `sold_out` cannot be purchased, `machine` never boots, and no Node becomes Ready in
+    `unready_cluster`. `silent_operator` is the cluster whose operator reports demand but answers no
+    request, `absent_operator` the one whose operator never connects.
     """
 
     sold_out: Offering | None = None
@@ -26,7 +26,7 @@ class PermanentFaults:
     absent_operator: str = ""
 
     def fails(self, fault: str, machine: Machine) -> bool:
-        """Whether `fault`, a field of Faults, happens to the machine each time."""
+        """Whether `fault`, a field of FaultRates, always happens to the machine."""
         if fault == "stock_out":
             return offering_of(machine) == self.sold_out
         if fault == "boot_failure":
@@ -34,13 +34,13 @@ class PermanentFaults:
         return False
 
     def leaves_usable(self, machine: Machine) -> bool:
-        """Whether the machine, which nobody has, can be had and booted."""
+        """Whether the unbound machine can be acquired and booted."""
         bought = machine.state is MachineState.IDLE
         return machine.id != self.machine and (bought or offering_of(machine) != self.sold_out)
 
     @property
     def clusters(self) -> Collection[str]:
-        """Those that cannot be served."""
+        """The clusters that cannot be served."""
         return {*self._unready(), self.silent_operator, self.absent_operator} - {""}
 
     def _unready(self) -> Collection[str]:
@@ -48,14 +48,14 @@ class PermanentFaults:
 
 
 def offering_of(machine: Machine) -> Offering:
-    """What is sold out together with the machine."""
+    """The machine's offering."""
     return Offering(machine.instance_type, machine.zone, machine.capacity_type)
 
 
 def draw_permanent_faults(
     rng: random.Random, machines: Sequence[Machine], clusters: Sequence[str]
 ) -> PermanentFaults:
-    """One thing that is broken, or two."""
+    """Draw one or two permanent faults."""
     fields = ["sold_out", "machine"]
     if len(clusters) > 1:
         fields += ["unready_cluster", "silent_operator", "absent_operator"] * 2

@@ -1,4 +1,4 @@
-"""What the events of a drawn world do to it."""
+"""Applies the events of a trial to its world."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from bigfleet.services.coordinator.handlers import LeaderHandlers
 from bigfleet.services.coordinator.leader_term import LeaderTerm
 from bigfleet.simulation.cluster.cluster import SimulatedCluster
 from bigfleet.simulation.cluster.workload import Workload
+from bigfleet.simulation.hosts.coordinators import Coordinators
 from bigfleet.simulation.hosts.shard_host import ShardHost
 from bigfleet.simulation.trials.workloads import Event
 from bigfleet.simulation.world import World
 
-# Longer than a coordinator waits before it calls a shard silent.
+# Longer than the coordinator's timeout for a silent shard.
 _SILENT_SECONDS = 12.0
 _RETRY_INTERVAL_SECONDS, _MAX_ATTEMPTS = 2.0, 60
 _LeaderCall = Callable[[LeaderHandlers, LeaderTerm], Awaitable[None]]
 
 
 async def apply_event(world: World, event: Event) -> None:
-    """Let `event` happen now; returns once it is over."""
+    """Apply `event` now; returns once it is over."""
     if event.workload is not None:
         _change(world.clusters[event.subject], event.what, event.workload, event.pods)
-    elif event.what in _TO_A_SHARD:
-        subject = event.subject or next(iter(world.hosts))
-        await _TO_A_SHARD[event.what](world, world.hosts[subject], event)
-    elif event.what in _TO_THE_COORDINATOR:
-        await _TO_THE_COORDINATOR[event.what](world, event)
+    elif event.what in _OF_SHARDS:
+        await _OF_SHARDS[event.what](world, _host(world, event), event)
+    elif event.what in _OF_COORDINATORS and world.coordinators is not None:
+        await _OF_COORDINATORS[event.what](world, world.coordinators, event)
     elif event.what == "provider dies" and world.provider.running:
         await world.provider.stop()
         await asyncio.sleep(event.seconds)
@@ -40,6 +40,10 @@ async def apply_event(world: World, event: Event) -> None:
         await _away(world, event)
     elif event.what == "stream breaks":
         world.operators[event.subject].disconnect()
+
+
+def _host(world: World, event: Event) -> ShardHost:
+    return world.hosts[event.subject or next(iter(world.hosts))]
 
 
 def _change(cluster: SimulatedCluster, what: str, workload: Workload, pods: int) -> None:
@@ -61,22 +65,21 @@ async def _away(world: World, event: Event) -> None:
 
 async def _dies(_: World, host: ShardHost, event: Event) -> None:
     if host.shard is not None:
-        await host.kill()
-        await asyncio.sleep(event.seconds)
-        host.start()
+        await _restart(host, event.seconds, lambda: None)
 
 
 async def _loses_power(_: World, host: ShardHost, event: Event) -> None:
-    await host.kill()
-    host.files.cut_power()
-    await asyncio.sleep(event.seconds)
-    host.start()
+    await _restart(host, event.seconds, host.files.cut_power)
 
 
 async def _loses_disk(_: World, host: ShardHost, event: Event) -> None:
+    await _restart(host, event.seconds, host.files.wipe)
+
+
+async def _restart(host: ShardHost, down_seconds: float, damage: Callable[[], None]) -> None:
     await host.kill()
-    host.files.wipe()
-    await asyncio.sleep(event.seconds)
+    damage()
+    await asyncio.sleep(down_seconds)
     host.start()
 
 
@@ -91,48 +94,49 @@ async def _is_cut_off(world: World, host: ShardHost, event: Event) -> None:
     link.connected = True
 
 
-async def _leaves(world: World, host: ShardHost, _: Event) -> None:
-    """Somebody takes a shard out that lives as far as the coordinator knows. Of a silent one they
-    would have to know that it is dead.
+async def _leaves(world: World, coordinators: Coordinators, event: Event) -> None:
+    """An administrator removes a shard that is live as far as the coordinator knows. Before
+    removing a silent one they would have to know that it is dead.
     """
+    host = _host(world, event)
 
     async def remove(handlers: LeaderHandlers, leader_term: LeaderTerm) -> None:
         if host.name not in leader_term.reports.live(leader_term.clock.monotonic_seconds()):
             raise Unavailable(f"{host.name} is silent")
         await handlers.remove(leader_term, host.name)
 
-    await _retry(world, remove)
+    await _retry(world, coordinators, remove)
 
 
-async def _is_lost(world: World, host: ShardHost, _: Event) -> None:
-    """It dies for good, and somebody says so; not while it has a Node emptied, since the simulated
-    operator does not tell of Nodes that are gone, from which the next shard would learn of it.
+async def _is_lost(world: World, coordinators: Coordinators, event: Event) -> None:
+    """A shard dies for good and is removed; not while it is draining a Node, because the simulated
+    operator does not report deleted Nodes, from which the next shard would learn of the drain.
     """
+    host = _host(world, event)
     while host.shard is not None and len(host.shard.cycle.evictions):  # noqa: ASYNC110
         await asyncio.sleep(0.1)
     host.removed = True
     await host.kill()
     await asyncio.sleep(_SILENT_SECONDS)
-    await _retry(world, lambda handlers, leader_term: handlers.remove(leader_term, host.name))
+    await _retry(world, coordinators, lambda handlers, term: handlers.remove(term, host.name))
 
 
-async def _takes_a_domain(world: World, host: ShardHost, event: Event) -> None:
-    registry = world.coordinators.registry if world.coordinators is not None else None
+async def _takes_a_domain(world: World, coordinators: Coordinators, event: Event) -> None:
+    host, registry = _host(world, event), coordinators.registry
     if registry is not None and registry.domains:
         names = sorted(registry.domains)
         name = names[event.pods % len(names)]
         world.story.record("-- domain", name="=".join(name), to=host.name)
         await _retry(
-            world, lambda handlers, leader_term: handlers.assign(leader_term, name, host.name)
+            world, coordinators, lambda handlers, term: handlers.assign(term, name, host.name)
         )
 
 
-async def _retry(world: World, call: _LeaderCall) -> None:
-    """As people do: ask until the coordinator has taken it on, or has refused for good."""
+async def _retry(world: World, coordinators: Coordinators, call: _LeaderCall) -> None:
+    """Retry until the coordinator accepts the call, or give up."""
     for _ in range(_MAX_ATTEMPTS):
         try:
-            if world.coordinators is not None:
-                await world.coordinators.call_leader(call)
+            await coordinators.call_leader(call)
         except BigFleetError as error:
             world.story.record("-- refused", why=str(error))
             await asyncio.sleep(_RETRY_INTERVAL_SECONDS)
@@ -140,38 +144,34 @@ async def _retry(world: World, call: _LeaderCall) -> None:
             return
 
 
-async def _deposed(world: World, _: Event) -> None:
-    if world.coordinators is not None:
-        await world.coordinators.depose()
+async def _deposed(_: World, coordinators: Coordinators, __: Event) -> None:
+    await coordinators.depose()
 
 
-async def _replica_dies(world: World, event: Event) -> None:
-    coordinators = world.coordinators
-    if coordinators is not None:
-        name = coordinators.leading
-        await coordinators.kill(name)
-        await asyncio.sleep(event.seconds)
-        coordinators.start(name)
+async def _replica_dies(_: World, coordinators: Coordinators, event: Event) -> None:
+    name = coordinators.leader
+    await coordinators.kill(name)
+    await asyncio.sleep(event.seconds)
+    coordinators.start(name)
 
 
-async def _all_away(world: World, event: Event) -> None:
-    if world.coordinators is not None:
-        await world.coordinators.stop()
-        await asyncio.sleep(event.seconds)
-        world.coordinators.start_all()
+async def _all_away(_: World, coordinators: Coordinators, event: Event) -> None:
+    await coordinators.stop()
+    await asyncio.sleep(event.seconds)
+    coordinators.start_all()
 
 
-_TO_A_SHARD: dict[str, Callable[[World, ShardHost, Event], Awaitable[None]]] = {
+_OF_SHARDS: dict[str, Callable[[World, ShardHost, Event], Awaitable[None]]] = {
     "shard dies": _dies,
     "power cut": _loses_power,
     "disk lost": _loses_disk,
     "shard comes": _comes,
     "shard cut off": _is_cut_off,
+}
+_OF_COORDINATORS: dict[str, Callable[[World, Coordinators, Event], Awaitable[None]]] = {
     "shard leaves": _leaves,
     "shard lost": _is_lost,
     "domain moves": _takes_a_domain,
-}
-_TO_THE_COORDINATOR: dict[str, Callable[[World, Event], Awaitable[None]]] = {
     "coordinator deposed": _deposed,
     "coordinator dies": _replica_dies,
     "coordinator away": _all_away,

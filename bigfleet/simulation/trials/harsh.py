@@ -1,4 +1,4 @@
-"""A world on poor hosts: full disks, crashes at any write, power cuts, clocks that jump."""
+"""A world on unreliable hosts: full disks, crashes at any write, power cuts, clock jumps."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _JUMP_SECONDS = 3600.0
 
 
 def harsh_trial(seed: int) -> Trial:
-    """The healing world of a seed, whose shard and provider have such hosts."""
+    """The healing trial of a seed, with unreliable hosts of shard and provider."""
     base, rng = trial(seed), random.Random(f"harsh {seed}")
     faults = replace(
         base.faults,
@@ -28,10 +28,8 @@ def harsh_trial(seed: int) -> Trial:
         for _ in range(rng.randint(0, 2))
     ]
     jumps = [
-        Event(
-            moment(), "clock jumps", ownership_problems, seconds=rng.choice((-1, 1)) * _JUMP_SECONDS
-        )
-        for ownership_problems in rng.sample(("shard", "provider"), rng.randint(0, 2))
+        Event(moment(), "clock jumps", subject, seconds=rng.choice((-1, 1)) * _JUMP_SECONDS)
+        for subject in rng.sample(("shard", "provider"), rng.randint(0, 2))
     ]
     events = sorted([*base.events, *cuts, *jumps], key=lambda event: event.at_seconds)
     return replace(base, faults=faults, events=events, fault_free=False, grows=False)

@@ -1,4 +1,4 @@
-"""A world from a number: fleet, demand, latencies, faults and events, all drawn from one seed."""
+"""Generates a world from a seed: fleet, demand, latencies, faults and events."""
 
 from __future__ import annotations
 
@@ -28,11 +28,10 @@ _GIB = 2**20  # in units of model.resources
 
 @dataclass(frozen=True)
 class Trial:
-    """All that a seed stands for. `events` are in order of time; after `fault_seconds` it heals.
+    """A generated world. `events` are in order of time; it heals after `fault_seconds`.
 
-    In a `fault_free` world nothing ever fails, and in one that only `grows` nobody ever wants less.
-    Where something is broken for good, the world is watched for `watched_seconds` after that, in
-    which the `late` events happen.
+    A `fault_free` world has no faults, and in one that only `grows` demand never shrinks. With a
+    permanent fault, the world is watched for `watched_seconds` after that, with the `late` events.
     """
 
     spec: WorldSpec
@@ -46,7 +45,7 @@ class Trial:
 
 
 def trial(seed: int) -> Trial:
-    """The world of a seed: small and crowded, so that everything happens."""
+    """The trial of a seed: small and crowded, so that every path is taken."""
     rng = random.Random(seed)
     fault_free = rng.random() < 0.4
     grows = fault_free and rng.random() < 0.5
@@ -84,7 +83,7 @@ def _fleet(rng: random.Random, *, roomy: bool) -> list[Machine]:
 
 
 def _machine_type(rng: random.Random, number: int) -> Mapping[str, object]:
-    """Of one type: from 2 CPU to 64, with 2 to 8 GiB for each; some are set apart by a taint."""
+    """A machine type: 2 to 64 CPU with 2 to 8 GiB each; some have a taint."""
     cpu, capacity_type = rng.choice((2, 4, 8, 16, 64)), rng.choice([*CapacityType])
     memory = cpu * rng.choice((2, 4, 8)) * _GIB
     resources = {"cpu": cpu * 1000, "memory": memory, "pods": 110_000}

@@ -1,4 +1,4 @@
-"""A world in which something stays broken for ever, and demand that comes later."""
+"""A world with a permanent fault, and with later demand."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from bigfleet.simulation.runtime.permanent_faults import draw_permanent_faults
 from bigfleet.simulation.trials.healing import Trial, trial
 from bigfleet.simulation.trials.workloads import Event, growing_tenants
 
-# Long enough for every rest but the longest to end.
+# Longer than every backoff but the longest.
 WATCHED_SECONDS = 1800.0
 _LATE_WITHIN_SECONDS = 900.0
-# A few orders a minute are watched; nothing is gained by deciding more often.
+# Few actions per minute are expected, so frequent cycles add nothing.
 _CYCLE_SECONDS = 10.0
 
 
 def lasting_trial(seed: int) -> Trial:
-    """The healing world of a seed, in which now something does not heal."""
+    """The healing trial of a seed with a permanent fault."""
     base, rng = trial(seed), random.Random(f"lasting {seed}")
     clusters = base.spec.clusters
     broken = draw_permanent_faults(rng, base.spec.machines, clusters)
@@ -38,13 +38,13 @@ def lasting_trial(seed: int) -> Trial:
 
 
 def _late(rng: random.Random, types: Sequence[str], clusters: Sequence[str]) -> list[Event]:
-    """What tenants of sound clusters want once everybody knows what is broken."""
+    """New workloads of working clusters, after the fault is known."""
     wanted = growing_tenants(rng, types, clusters, _LATE_WITHIN_SECONDS)
     late = [replace(e, workload=_renamed(e.workload)) for e in wanted if e.workload is not None]
     return sorted(late, key=lambda event: event.at_seconds)
 
 
 def _renamed(workload: Workload) -> Workload:
-    """Apart from those that were there before."""
+    """Under another name than the earlier workloads."""
     app = f"late-{workload.app}" if workload.app else ""
     return replace(workload, name=f"late-{workload.name}", app=app)

@@ -1,4 +1,4 @@
-"""A world of several shards, their coordinator, and domains that move between them."""
+"""A world with several shards, their coordinator, and domains that move between them."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ _REPLICAS = ("c-0", "c-1")
 
 
 def shards_trial(seed: int) -> Trial:
-    """The healing world of a seed, shared out among shards. In a calm one nothing fails either, and
-    no domain moves: only the coordinator changes, which must be no shard's business.
+    """The healing trial of a seed with several shards. In a fault-free one no domain moves; only
+    the coordinator's leader changes, which must not affect shards.
     """
     base, rng = trial(seed), random.Random(f"shards {seed}")
     shards = [f"s-{number}" for number in range(rng.randint(2, 3))]
@@ -42,7 +42,7 @@ def shards_trial(seed: int) -> Trial:
 
 
 def _of_coordinator(rng: random.Random, seconds: float, *, fault_free: bool) -> Iterator[Event]:
-    """Elections; where things fail, also deaths and times without any coordinator."""
+    """Leader changes; unless `fault_free`, also crashes and coordinator outages."""
     for _ in range(rng.randint(0, 3)):
         yield Event(rng.uniform(0, seconds), "coordinator deposed")
     if not fault_free:
@@ -52,7 +52,7 @@ def _of_coordinator(rng: random.Random, seconds: float, *, fault_free: bool) -> 
 
 
 def _of_shards(rng: random.Random, shards: Sequence[str], seconds: float) -> Iterator[Event]:
-    """Domains that move, shards that are cut off, lose their disks, leave or are lost."""
+    """Domains that move; shards that are partitioned, lose their disks, leave or are lost."""
     for _ in range(rng.randint(0, 6)):
         moment, number = rng.uniform(5, seconds), rng.randrange(1000)
         yield Event(moment, "domain moves", rng.choice(shards), pods=number)

@@ -1,4 +1,4 @@
-"""What tenants want in a world that is drawn, and how that changes."""
+"""Generates the workloads of a trial and their changes."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ _MEBIBYTES_PER_CORE = (500, 1000, 4000, 12_000)
 
 @dataclass(frozen=True)
 class Event:
-    """At `at_seconds` after the start `what` happens to `subject`: to so many pods of `workload`,
-    or for `seconds`.
+    """`what` happens to `subject` at `at_seconds` after the start: to `pods` pods of `workload`, or
+    for `seconds`.
     """
 
     at_seconds: float
@@ -36,7 +36,7 @@ class Event:
 
 
 def daemons(rng: random.Random) -> tuple[Workload, ...]:
-    """What runs on every Node, or on those that tolerate more."""
+    """DaemonSets of every Node, or of those whose taints they tolerate."""
     requests = {"cpu": f"{rng.choice((50, 100, 400))}m", "memory": "100Mi"}
     everywhere = Workload("agent", 0, requests, tolerated=(TEAM,), kind="DaemonSet")
     untainted = Workload("proxy", 0, {"cpu": "20m", "memory": "50Mi"}, kind="DaemonSet")
@@ -46,7 +46,7 @@ def daemons(rng: random.Random) -> tuple[Workload, ...]:
 def tenants(
     rng: random.Random, types: Sequence[str], clusters: Sequence[str], seconds: float
 ) -> list[Event]:
-    """Workloads that come, grow, shrink, go, lose pods and end."""
+    """Workloads that are created, scaled, deleted, lose pods and complete."""
     return [
         event
         for cluster in clusters
@@ -58,7 +58,7 @@ def tenants(
 def growing_tenants(
     rng: random.Random, types: Sequence[str], clusters: Sequence[str], seconds: float
 ) -> list[Event]:
-    """Workloads that come and grow."""
+    """Workloads that are created and only grow."""
     events = []
     for cluster in clusters:
         for workload in _workloads(rng, types):

@@ -1,1 +1,1 @@
-"""Leases and what is kept in etcd."""
+"""Coordination stores."""

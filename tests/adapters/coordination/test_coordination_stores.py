@@ -1,4 +1,4 @@
-"""One contract for every coordination store: the real one on etcd, the one in memory."""
+"""The contract of coordination stores, tested on etcd and in memory."""
 
 from __future__ import annotations
 
@@ -73,10 +73,10 @@ async def take(watching: AsyncIterator[WatchUpdate]) -> WatchUpdate:
     return await asyncio.wait_for(anext(watching), _DEADLINE_SECONDS)
 
 
-async def test_a_commit_under_the_newest_claim_is_followed_by_all(
+async def test_a_commit_under_the_newest_claim_reaches_all_watchers(
     store: CoordinationStore,
 ) -> None:
-    """Followers get all rows first, then every change in order."""
+    """A watch starts with all rows, then has every change in order."""
     revision = await claimed(store, b"one")
     await store.commit(revision, {"x": b"1", "y": b"2"})
     watching = store.watch()
@@ -89,8 +89,8 @@ async def test_a_commit_under_the_newest_claim_is_followed_by_all(
     assert news.revision > is_snapshot.revision
 
 
-async def test_a_write_of_a_deposed_leader_leaves_no_trace(store: CoordinationStore) -> None:
-    """Every commit compares the claim: none passes once there is a newer one."""
+async def test_a_write_of_a_deposed_leader_is_rejected(store: CoordinationStore) -> None:
+    """Every commit compares the claim's revision."""
     old = await claimed(store, b"one")
     await claimed(store, b"two")
     with pytest.raises(LeadershipLost):
@@ -107,8 +107,8 @@ async def test_of_two_claims_on_one_revision_the_second_fails(store: Coordinatio
     assert (await store.leader_row())[0] == b"one"
 
 
-async def test_a_claim_comes_back_in_the_order_of_all_changes(store: CoordinationStore) -> None:
-    """Whoever has seen its own claim come back has seen everything before it."""
+async def test_a_claim_is_ordered_with_all_changes(store: CoordinationStore) -> None:
+    """A watcher that has seen its own claim has seen everything before it."""
     first = await claimed(store, b"one")
     watching = store.watch()
     await take(watching)
@@ -131,7 +131,7 @@ async def test_the_only_member_is_listed_and_leads(store: CoordinationStore) -> 
     assert leadership_status.term > 0
 
 
-async def test_more_rows_than_a_page_are_read_as_of_one_moment(binaries: Binaries) -> None:
+async def test_all_pages_are_read_at_one_revision(binaries: Binaries) -> None:
     async for store in on_etcd(binaries.etcd):
         await leading(store)
         revision = await claimed(store, b"one")
@@ -142,8 +142,8 @@ async def test_more_rows_than_a_page_are_read_as_of_one_moment(binaries: Binarie
         assert len(is_snapshot.changes) == 5001
 
 
-async def test_who_follows_from_before_a_compaction_begins_again(binaries: Binaries) -> None:
-    """It is told, instead of waiting for ever for what etcd has forgotten."""
+async def test_a_watch_from_before_a_compaction_ends(binaries: Binaries) -> None:
+    """It fails instead of waiting forever for compacted revisions."""
     async for store, settings in etcd_alone(binaries.etcd):
         await leading(store)
         claim = await claimed(store, b"one")

@@ -1,4 +1,4 @@
-"""What etcd says stays short on the disk, and readable to people."""
+"""etcd's log is rotated, and its tail is readable."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ def contains(msg: str, error: str) -> str:
     return json.dumps({"level": "fatal", "msg": msg, "error": error, "stacktrace": trace}) + "\n"
 
 
-def test_a_long_log_is_put_aside_while_etcd_writes_on(tmp_path: Path) -> None:
-    """The last part before is kept as well; a short log stays as it is."""
+def test_a_long_log_is_rotated_while_etcd_appends(tmp_path: Path) -> None:
+    """One older file is kept; a short log is not rotated."""
     log = tmp_path / "etcd.log"
     with log.open("a") as etcd:
         etcd.write("early\n")
@@ -30,8 +30,8 @@ def test_a_long_log_is_put_aside_while_etcd_writes_on(tmp_path: Path) -> None:
     assert (tmp_path / "etcd.log.1").read_text().startswith("early\n")
 
 
-def test_a_full_disk_costs_the_old_part_and_not_the_replica(tmp_path: Path) -> None:
-    """Whoever shortens it is the coordinator, which must outlive its disk's being full."""
+def test_a_full_disk_loses_the_rotated_part_only(tmp_path: Path) -> None:
+    """The coordinator rotates it and must survive a full disk."""
     log = tmp_path / "etcd.log"
     (tmp_path / "etcd.log.1").symlink_to("/dev/full")
     log.write_text("x" * (etcd_log.MAX_BYTES + 1))
@@ -41,14 +41,14 @@ def test_a_full_disk_costs_the_old_part_and_not_the_replica(tmp_path: Path) -> N
     etcd_log.rotate(tmp_path / "no such directory" / "etcd.log")
 
 
-def test_last_words_are_told_once_and_without_stack_traces(tmp_path: Path) -> None:
+def test_the_tail_has_distinct_messages_without_stack_traces(tmp_path: Path) -> None:
     log = tmp_path / "etcd.log"
     log.write_text(contains("bootstrap failed", "member count is unequal") * 3 + "killed\n")
     assert etcd_log.tail(log) == "\n  bootstrap failed: member count is unequal\n  killed"
 
 
-def test_a_long_reason_keeps_its_end(tmp_path: Path) -> None:
-    """etcd lists all members first, and then says what is wrong with them."""
+def test_a_long_message_keeps_its_end(tmp_path: Path) -> None:
+    """etcd lists all members before the cause."""
     log = tmp_path / "etcd.log"
     log.write_text(contains("discovery failed", "members: " + "a," * 2000 + " unequal"))
     words = etcd_log.tail(log)
@@ -56,14 +56,14 @@ def test_a_long_reason_keeps_its_end(tmp_path: Path) -> None:
     assert len(words) < 500
 
 
-def test_a_log_without_words_is_said_to_be_so(tmp_path: Path) -> None:
+def test_an_empty_log_is_reported_as_empty(tmp_path: Path) -> None:
     (tmp_path / "empty").touch()
     assert etcd_log.tail(tmp_path / "empty") == " (nothing)"
     assert "unreadable" in etcd_log.tail(tmp_path / "missing")
 
 
-def test_what_an_earlier_member_said_is_not_taken_for_this_ones(tmp_path: Path) -> None:
-    """Until the log was shortened: then all that is in it is newer."""
+def test_messages_of_an_earlier_process_are_ignored(tmp_path: Path) -> None:
+    """After a rotation all messages are newer."""
     log = tmp_path / "etcd.log"
     log.write_text("removed\n")
     assert etcd_log.contains(log, 0, "removed")

@@ -1,1 +1,1 @@
-"""How machines become Nodes."""
+"""Hosts."""

@@ -1,4 +1,4 @@
-"""What a host makes of its bootstrap blob."""
+"""Hosts register Nodes from bootstrap blobs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TOKEN = "secret-of-one-node"
 
 
 def boot(**changes: Any) -> Boot:
-    """A boot of m-1 with a good blob, changed so."""
+    """A boot of m-1 with a valid blob and these changes."""
     blob = {
         "apiServer": "https://127.0.0.1:6443",
         "caPem": "pem",
@@ -40,7 +40,7 @@ def node(given: Boot) -> Any:
 
 
 def test_the_node_is_the_machine_with_the_blobs_labels_and_taints() -> None:
-    """Named and identified as the machine; the machine's own facts win over the blob."""
+    """The machine's own values override the blob's."""
     registered = node(boot())
     assert registered["metadata"]["name"] == "m-1"
     assert registered["metadata"]["labels"] == {
@@ -57,7 +57,7 @@ def test_the_node_is_the_machine_with_the_blobs_labels_and_taints() -> None:
 
 
 def test_the_node_has_the_machines_taints_before_the_blobs() -> None:
-    """One for each key and effect, as an API server demands; a second life has them too."""
+    """One per key and effect, as an API server requires; also after a takeover."""
     machine = replace(
         MACHINE, taints=(Taint("gpu", "a100", "NoSchedule"), Taint("k", "own", "NoSchedule"))
     )
@@ -72,8 +72,8 @@ def test_the_node_has_the_machines_taints_before_the_blobs() -> None:
     assert bootstrap.takeover(registered)[2]["spec"]["taints"] == registered["spec"]["taints"]
 
 
-def test_the_node_has_the_machines_room() -> None:
-    """Capacity and allocatable are apart; the kubelet's limit of pods is the blob's, if it says."""
+def test_the_node_has_the_machines_capacity() -> None:
+    """Capacity and allocatable differ; the blob may set the kubelet's pod limit."""
     status = node(boot())["status"]
     assert status["capacity"] == {"cpu": "4", "memory": "1048576Ki", "pods": "30"}
     assert status["allocatable"] == {"cpu": "3900m", "memory": "1048576Ki", "pods": "30"}
@@ -81,7 +81,7 @@ def test_the_node_has_the_machines_room() -> None:
 
 
 def test_the_node_is_not_ready_when_it_registers() -> None:
-    """Without that word Kubernetes lets pods onto it at once."""
+    """Otherwise Kubernetes schedules pods to it at once."""
     [condition] = node(boot())["status"]["conditions"]
     assert (condition["type"], condition["status"]) == ("Ready", "False")
 
@@ -89,22 +89,22 @@ def test_the_node_is_not_ready_when_it_registers() -> None:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        (Boot(MACHINE, "m-1.2", b""), "cannot be used"),
-        (Boot(MACHINE, "m-1.2", b"\xff"), "cannot be used"),
-        (boot(token=7), r"cannot be used: .*\$\.token"),
+        (Boot(MACHINE, "m-1.2", b""), "invalid bootstrap blob"),
+        (Boot(MACHINE, "m-1.2", b"\xff"), "invalid bootstrap blob"),
+        (boot(token=7), r"invalid bootstrap blob: .*\$\.token"),
         (boot(nodeName="m-2"), "is for Node 'm-2', this machine is m-1"),
     ],
 )
-def test_an_unusable_blob_is_explained_without_its_token(given: Boot, said: str) -> None:
-    """last_error is read by many; what lets a Node join is for one host only."""
+def test_an_invalid_blob_is_rejected_without_quoting_its_token(given: Boot, said: str) -> None:
+    """last_error is widely readable; the token is a secret."""
     with pytest.raises(HostFailure, match=said) as failure:
         bootstrap.decode(given)
     assert TOKEN not in str(failure.value)
     assert TOKEN not in repr(given)
 
 
-def test_a_second_life_is_not_ready_before_it_has_begun() -> None:
-    """The old Node is claimed, made not Ready, and only then marked with the new boot."""
+def test_a_taken_over_node_is_not_ready_at_first() -> None:
+    """The old Node is claimed, made not Ready, and then marked with the new boot."""
     claim, not_ready, begin = bootstrap.takeover(node(boot()))
     assert claim == {"spec": {"providerID": "bigfleet://kwok/m-1"}}
     assert [c["status"] for c in not_ready["status"]["conditions"]] == ["False"]
@@ -113,8 +113,8 @@ def test_a_second_life_is_not_ready_before_it_has_begun() -> None:
     assert begin["spec"]["unschedulable"] is None
 
 
-async def test_an_instant_host_boots_from_anything_but_nothing() -> None:
-    """So that a provider without clusters can show a failed boot too."""
+async def test_an_instant_host_rejects_only_an_empty_blob() -> None:
+    """A provider without clusters can have a failed boot too."""
     host = InstantHost()
     await host.boot(boot(), timeout_seconds=1)
     with pytest.raises(HostFailure, match="blob is empty"):
@@ -125,10 +125,8 @@ async def test_an_instant_host_boots_from_anything_but_nothing() -> None:
 
 
 @pytest.mark.parametrize("cluster", ["../c", "/etc/c", "a/../../c", "c" * 300])
-async def test_a_clusters_name_does_not_lead_out_of_the_directory(
-    cluster: str, tmp_path: Path
-) -> None:
-    """It comes over the wire, and a kubeconfig elsewhere may run commands."""
+async def test_a_clusters_name_does_not_escape_the_directory(cluster: str, tmp_path: Path) -> None:
+    """It is untrusted, and a kubeconfig elsewhere may run commands."""
     (tmp_path / "hosts").mkdir()
     (tmp_path / "c.kubeconfig").write_text("{}")
     host = KwokHost(tmp_path / "hosts", "kwok")
@@ -141,10 +139,8 @@ async def test_a_clusters_name_does_not_lead_out_of_the_directory(
     ("field", "value"),
     [("token", "a\nb"), ("apiServer", "//"), ("apiServer", "https://h:1x"), ("caPem", "pem")],
 )
-async def test_no_content_of_a_blob_is_more_than_a_host_that_fails(
-    field: str, value: str, tmp_path: Path
-) -> None:
-    """The blob is written in a cluster; the process that reads it serves all clusters."""
+async def test_any_invalid_blob_is_a_host_failure(field: str, value: str, tmp_path: Path) -> None:
+    """The blob is untrusted, and the process that reads it serves all clusters."""
     odd = boot(**{"caPem": "", field: value})
     with pytest.raises(HostFailure):
         await KwokHost(tmp_path, "kwok")._register(odd, bootstrap.decode(odd))

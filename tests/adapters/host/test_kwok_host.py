@@ -1,4 +1,4 @@
-"""The life of a kwok-backed host in a real cluster, with the rights that a real one would have."""
+"""A kwok host in a real cluster, with the permissions of a real host."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ USUAL = ControlPlaneConfig()
 
 
 @dataclass
-class HostUnderTest:
-    """A cluster, its administrator, and the directory that a KwokHost is given."""
+class HostRig:
+    """A cluster, its administrator, and the KwokHost's kubeconfig directory."""
 
     cluster: Cluster
     admin: KubeClient
@@ -108,7 +108,7 @@ def binaries() -> Binaries:
 @asynccontextmanager
 async def started_testbed(
     folder: Path, settings: ControlPlaneConfig = USUAL
-) -> AsyncIterator[HostUnderTest]:
+) -> AsyncIterator[HostRig]:
     """A control plane with BigFleet's policy installed."""
     run_id = f"host-{uuid.uuid4().hex[:8]}"
     real = binaries()
@@ -122,15 +122,15 @@ async def started_testbed(
             await install(admin)
             kubeconfig = cluster.kubeconfigs["fake-host"].read_text()
             (folder / "c.kubeconfig").write_text(kubeconfig)
-            yield HostUnderTest(cluster, admin, folder)
+            yield HostRig(cluster, admin, folder)
     finally:
         await substrate.stop()
         await scope.close()
 
 
 @pytest.mark.cluster
-async def test_a_host_lives_as_its_machine_does(tmp_path: Path) -> None:
-    """Booted by its blob, adopted by the next process, switched off, booted anew, and gone."""
+async def test_a_host_follows_its_machine(tmp_path: Path) -> None:
+    """Booted, adopted by the next process, powered off, booted again, and deleted."""
     slow = Taint("example.com/slow", "yes", "NoSchedule")
     machine = replace(MACHINE, host="m-1", taints=(slow,))
     async with started_testbed(tmp_path) as here:
@@ -181,7 +181,7 @@ PODS = "/api/v1/namespaces/default/pods"
 
 
 @pytest.mark.cluster
-async def test_no_pod_is_bound_to_a_node_that_still_boots(tmp_path: Path) -> None:
+async def test_no_pod_is_bound_to_a_booting_node(tmp_path: Path) -> None:
     """First its DaemonSets' pods come. The node controller has looked at the Node once it adds
     NoExecute; from a Node that says nothing of itself it has taken NoSchedule by then.
     """

@@ -1,4 +1,4 @@
-"""What every provider adapter promises, held against the one in memory and the real one."""
+"""The contract of provider adapters, tested in memory and over gRPC."""
 
 from __future__ import annotations
 
@@ -85,8 +85,8 @@ async def becomes(provider: CapacityProvider, state: MachineState) -> Machine:
             await asyncio.sleep(0.01)
 
 
-async def test_a_machine_goes_through_its_whole_life(provider: CapacityProvider) -> None:
-    """Create, configure, drain, delete: each answers at once and its end shows in the listing."""
+async def test_a_machine_passes_through_its_lifecycle(provider: CapacityProvider) -> None:
+    """Create, configure, drain, delete return at once, and the listing shows their completion."""
     purpose = {"bigfleet.lucy.sh/assigned-cluster": "east"}
     ordered = (await provider.create("m-1", purpose, fence(1))).machine
     assert (ordered.id, ordered.shard_metadata) == ("m-1", purpose)
@@ -105,8 +105,8 @@ async def test_a_machine_goes_through_its_whole_life(provider: CapacityProvider)
     assert (await becomes(provider, _S.SPECULATIVE)).host == ""
 
 
-async def test_a_repeated_order_is_the_same_operation(provider: CapacityProvider) -> None:
-    """Ordering again what is under way or done answers with the operation that it started."""
+async def test_a_repeated_call_returns_the_same_operation(provider: CapacityProvider) -> None:
+    """Also if the operation is in progress or done."""
     await provider.create("m-1", {}, fence(1))
     await becomes(provider, _S.IDLE)
     first = await provider.configure("m-1", "east", b"blob", {}, fence(2))
@@ -114,8 +114,8 @@ async def test_a_repeated_order_is_the_same_operation(provider: CapacityProvider
     assert again.id == first.id
 
 
-async def test_an_order_that_is_not_newer_is_fenced(provider: CapacityProvider) -> None:
-    """An equal or older sequence and an older epoch are refused; a newer epoch starts afresh."""
+async def test_a_call_that_is_not_newer_is_fenced(provider: CapacityProvider) -> None:
+    """An equal or older sequence and an older epoch are rejected; a new epoch restarts them."""
     await provider.create("m-1", {}, fence(5, epoch=2))
     for stale in (fence(5, epoch=2), fence(4, epoch=2), fence(9, epoch=1)):
         with pytest.raises(Fenced):
@@ -125,15 +125,15 @@ async def test_an_order_that_is_not_newer_is_fenced(provider: CapacityProvider) 
 
 
 async def test_an_unknown_machine_is_named(provider: CapacityProvider) -> None:
-    """Orders and questions about a machine that does not exist say so."""
+    """Calls for an unknown machine name it in the error."""
     with pytest.raises(UnknownObject, match="m-9"):
         await provider.create("m-9", {}, fence(1))
     with pytest.raises(UnknownObject, match="m-9"):
         await provider.get("m-9")
 
 
-async def test_an_impossible_order_changes_nothing(provider: CapacityProvider) -> None:
-    """A drain of a machine that serves nobody names machine and order, and leaves it as it is."""
+async def test_a_forbidden_call_changes_nothing(provider: CapacityProvider) -> None:
+    """A drain of an unbound machine names machine and operation and leaves it unchanged."""
     with pytest.raises(IllegalTransition, match="m-1") as error:
         await provider.drain("m-1", 0, fence(1))
     assert "drain" in str(error.value)
@@ -141,7 +141,7 @@ async def test_an_impossible_order_changes_nothing(provider: CapacityProvider) -
 
 
 async def test_a_listing_since_a_revision_has_only_changes(provider: CapacityProvider) -> None:
-    """What did not change after the revision is not in the listing."""
+    """Machines unchanged since the revision are omitted."""
     everything = await provider.list()
     assert sorted(m.id for m in everything.machines) == list(MACHINES)
     assert not (await provider.list(everything.revision)).machines
@@ -152,7 +152,7 @@ async def test_a_listing_since_a_revision_has_only_changes(provider: CapacityPro
 
 
 async def test_a_silent_provider_is_unavailable() -> None:
-    """No answer is no fact: neither success nor failure, and the address is named."""
+    """The outcome is unknown, and the address is named."""
     adapter = GrpcProvider("127.0.0.1:1")
     with pytest.raises(Unavailable, match=r"127\.0\.0\.1:1"):
         await adapter.list()

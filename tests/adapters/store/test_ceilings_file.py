@@ -1,4 +1,4 @@
-"""The file in which an administrator bounds clusters."""
+"""The file of cluster ceilings."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from bigfleet.model.errors import InvalidInput
 
 
 def read(directory: Path, text: str) -> Ceilings:
-    """What a file with this text says."""
+    """The ceilings of a file with this text."""
     path = directory / "ceilings.yaml"
     path.write_text(text)
     return CeilingsFile(path).current()
 
 
-def test_a_cluster_has_from_the_default_what_it_does_not_say_itself(tmp_path: Path) -> None:
-    """A cluster that is not named has all of the default."""
+def test_a_cluster_inherits_omitted_keys_from_the_default(tmp_path: Path) -> None:
+    """A cluster without an entry has the default."""
     found = read(
         tmp_path,
         "default: {priority: 10, machines: 5, dollarsPerHour: 2.5}\n"
@@ -31,7 +31,7 @@ def test_a_cluster_has_from_the_default_what_it_does_not_say_itself(tmp_path: Pa
     assert found.of("c") == found.of("unknown") == Ceiling(10, 5, 2.5)
 
 
-def test_what_nobody_says_is_unlimited(tmp_path: Path) -> None:
+def test_omitted_values_are_unlimited(tmp_path: Path) -> None:
     assert read(tmp_path, "{}").of("any") == Ceiling() == read(tmp_path, "clusters: {}").of("any")
 
 
@@ -40,11 +40,14 @@ def test_what_nobody_says_is_unlimited(tmp_path: Path) -> None:
     [
         ("", "None is not a mapping"),
         ("[1]", r"\[1\] is not a mapping"),
-        ("default: {machines: 1", "is no YAML"),
-        ("defaults: {}", "'defaults' is no key here; default, clusters are"),
-        ("default: {machine: 1}", "default: 'machine' is no key here; priority, machines"),
+        ("default: {machines: 1", "is not valid YAML"),
+        ("defaults: {}", "'defaults' is unknown; valid keys are default, clusters"),
+        (
+            "default: {machine: 1}",
+            "default: 'machine' is unknown; valid keys are priority, machines",
+        ),
         ("clusters: {7: {}}", "clusters: 7 is not a name; put quotes around numbers"),
-        ("clusters: {a: {machines: 1}, a: {}}", "'a' is there twice"),
+        ("clusters: {a: {machines: 1}, a: {}}", "duplicate key 'a'"),
         ("clusters: {a: 3}", "clusters: a: 3 is not a mapping"),
         ("clusters: {a: {priority: 1.5}}", "clusters: a: priority: 1.5 is neither a whole"),
         ("default: {priority: 2147483648}", "2147483648 is neither a whole number of 32 bits"),
@@ -56,7 +59,7 @@ def test_what_nobody_says_is_unlimited(tmp_path: Path) -> None:
         ("default: {dollarsPerHour: true}", "dollarsPerHour: True is neither"),
     ],
 )
-def test_what_makes_no_sense_is_refused_by_file_key_and_value(
+def test_an_invalid_file_is_rejected_with_path_key_and_value(
     tmp_path: Path, text: str, words: str
 ) -> None:
     with pytest.raises(InvalidInput, match=words) as refused:

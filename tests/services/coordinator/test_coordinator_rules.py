@@ -144,10 +144,7 @@ def test_shortfalls_that_a_report_left_out_are_shown_as_a_number() -> None:
     report.shortfalls.extend(many_shortfalls(1))
     report.shortfalls_omitted = 30
     received = Reports(0.0).record(report, 1.0, 1)
-    assert (
-        fleet_views.shortfalls([received.snapshot])[-1]
-        == "and 30 more that did not fit into reports"
-    )
+    assert fleet_views.shortfalls([received.snapshot])[-1] == "and 30 more, omitted from reports"
 
 
 def test_machines_at_work_outside_their_shards_domains_are_listed() -> None:
@@ -162,7 +159,7 @@ def test_machines_at_work_outside_their_shards_domains_are_listed() -> None:
     head, row, more = fleet_views.out_of_domain_machines([received])
     assert head.split() == ["MACHINE", "CLUSTER", "SHARD", "DOMAIN"]
     assert row.split() == ["m-1", "east", "s1", "r1"]
-    assert more == "and 4 more that did not fit into reports"
+    assert more == "and 4 more, omitted from reports"
     lists = fleet_views.Lists([], [received], [], [])
     assert any("5 in domains of other shards" in line for line in fleet_views.status("a", 1, lists))
 

@@ -66,5 +66,5 @@ def test_a_shard_that_died_while_leaving_shows_how_to_end_it() -> None:
 async def test_a_leader_that_must_wait_is_not_called_absent() -> None:
     """Its own reason is told, instead of that nobody leads."""
     async with unavailable_leader("ask again in 9 s") as address, LeaderClient([address]) as asks:
-        with pytest.raises(Unavailable, match=r"leads, and cannot do that yet: ask again in 9 s"):
+        with pytest.raises(Unavailable, match=r"leads but cannot do that yet: ask again in 9 s"):
             await asks.call("RemoveShard", wire.RemoveShardRequest(shard_id="s"), 0.0)

@@ -113,7 +113,7 @@ async def test_a_removed_cluster_is_forgotten_by_shard_and_coordinator(fleet: Fl
     for each in fleet.shards:
         await cycles(each, 3)
     said = await fleet.remove("east")
-    assert said.startswith("accepted: cluster east is being removed: 2 machines at work drained")
+    assert said.startswith("accepted: cluster east is being removed: 2 machines in use drained")
     await fleet.forgets("east")
     assert len(fleet.drained()) == 2
     with pytest.raises(UnknownObject, match="cluster east"):
@@ -129,7 +129,7 @@ async def test_machines_of_a_cluster_that_no_shard_serves_are_got_back(fleet: Fl
     """Its shard was removed, say, and nobody ever came again: some shard is given it, to end it."""
     assert "ghost" not in await fleet.clusters()
     said = await fleet.remove("ghost")
-    assert said.startswith("accepted: cluster ghost is being removed: 1 machine at work drained")
+    assert said.startswith("accepted: cluster ghost is being removed: 1 machine in use drained")
     await fleet.forgets("ghost")
     assert fleet.drained() == ["m-lost"]
 

@@ -63,12 +63,12 @@ async def test_the_machines_of_a_cluster_that_is_gone_serve_others(tmp_path: Pat
         await east.leave()
         await cycles(rig, 2)
         plan = await removes(rig.address, dry_run=True)
-        assert plan.startswith("would remove cluster east: 2 machines at work drained without")
+        assert plan.startswith("would remove cluster east: 2 machines in use drained without")
         await cycles(rig, 2)
         assert drained(provider) == []
         said = await removes(rig.address)
-        assert "accepted: cluster east is being removed: 2 machines at work" in said
-        assert "1 need forgotten" in said
+        assert "accepted: cluster east is being removed: 2 machines in use" in said
+        assert "1 need deleted" in said
         west = await rig.operator("west")
         await west.roll_up(need(2))
         for name in ("m-1", "m-2"):
@@ -96,7 +96,7 @@ async def test_a_cluster_whose_operator_may_live_is_removed_by_force_only(tmp_pa
         await cycles(rig, 2)
         assert drained(provider) == []
         east = await rig.operator()
-        assert "2 machines at work" in await removes(rig.address, force=True)
+        assert "2 machines in use" in await removes(rig.address, force=True)
         await east.ends()
         await eventually(lambda: drained(provider) == ["m-1", "m-2"])
         assert not any(m.reclaim_instruction.instruction_id for m in east.received)
@@ -114,7 +114,7 @@ async def test_a_cluster_that_is_being_removed_is_served_only_once_that_has_ende
         await removes(rig.address)
         await eventually(lambda: drained(provider) == ["m-1", "m-2"])
         assert await refused_as_removed(rig)
-        assert "2 more on the way" in await removes(rig.address)
+        assert "2 more in transition" in await removes(rig.address)
         provider.finish("m-1")
         await cycles(rig, 3)
         assert await refused_as_removed(rig)
@@ -139,7 +139,7 @@ async def test_what_is_bought_for_a_cluster_that_is_gone_is_given_to_others(
         await eventually(lambda: len(provider.orders) == 1)
         await east.leave()
         await cycles(rig, 2)
-        assert "1 promised to it" in await removes(rig.address)
+        assert "1 reserved ones released" in await removes(rig.address)
         assert await refused_as_removed(rig)
         (_, bought), *more = states(provider.orders)
         assert more == []
@@ -245,7 +245,7 @@ async def test_a_removal_is_carried_through_though_the_shard_is_killed(tmp_path:
             await decides(first)
             await _operator(first, "east")
             await decides(first, 5)
-            assert "3 machines at work" in await removes(first.address)
+            assert "3 machines in use" in await removes(first.address)
             await first.kill()
         async with shard_process(address, state, *more) as second:
             await decides(second)

@@ -13,9 +13,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from io import FileIO
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
 
+from bigfleet.flags import Flag
 from bigfleet.model.errors import BigFleetError
 from bigfleet.model.machine import MachineState
 from bigfleet.observe import metrics
@@ -29,14 +31,24 @@ _MAX_UNWRITTEN = 10_000
 _LOG = logging.getLogger(__name__)
 
 
+_MEGABYTE = 2**20
+_MEGABYTES = Flag(
+    "--journal-megabytes",
+    "size at which the journal is rotated",
+    "N",
+    parse=lambda text: int(text) * _MEGABYTE,
+    show=lambda size: str(size // _MEGABYTE),
+)
+
+
 @dataclass(frozen=True)
 class JournalLimits:
     """A journal is put aside as `.1` before it outgrows `max_bytes`; `.1` becomes `.2` then, and
     so on. So many files are `kept` beside the one that is written.
     """
 
-    max_bytes: int = 64 * 2**20
-    kept: int = 4
+    max_bytes: Annotated[int, _MEGABYTES] = 64 * _MEGABYTE
+    kept: Annotated[int, Flag("--journal-backups", "rotated journal files to keep", "N")] = 4
 
 
 class Journal:

@@ -132,7 +132,7 @@ async def test_who_may_not_call_is_told_so_at_once(tmp_path: Path) -> None:
         replica(servicer(FakeCoordinator()), made[leader]) as address,
         LeaderClient([address], made[looking]) as client,
     ):
-        refused = r"^refused by the coordinator: bigfleet://readonly may not call .*/SetQuota"
+        refused = r"^denied by the coordinator: bigfleet://readonly may not call .*/SetQuota"
         with pytest.raises(BigFleetError, match=refused):
             await client.call("SetQuota", wire.SetQuotaRequest())
 

@@ -62,7 +62,7 @@ async def test_the_highest_priority_from_a_cluster_with_ceiling_0_evicts_nobody_
         short = await told_short(greedy)
         assert f"its priority {_HIGHEST} counts as 0" in short.message
         said = await shard_queries.ask(rig.address, shard_queries.need_query("greedy"))
-        assert f"priority {_HIGHEST} (which counts as 0, the ceiling of" in said.as_text()
+        assert f"priority {_HIGHEST} (capped at 0 by its cluster's ceiling)" in said.as_text()
         await cycles(rig, 10)
         assert [order for order, *_ in provider.orders] == ["CONFIGURE"]
         assert not any(m.reclaim_instruction.instruction_id for m in victim.received)
@@ -185,16 +185,16 @@ async def test_what_ceilings_hold_back_is_listed_by_cluster(tmp_path: Path) -> N
         assert said.lines == [
             "Cluster dear:",
             "  It has 2 of at most 3 machines.",
-            "  It has machines for $0.40 of at most $0.50 an hour.",
-            "  1 need with 1 pod wait for it:",
+            "  Its machines cost $0.40 of at most $0.50 an hour.",
+            "  1 need with 1 pod short of machines because of it:",
             f"    1 pod of need dear/{need().key[0]}, priority 0",
             "Cluster east:",
             "  It has 3 of at most 3 machines.",
-            "  1 need with 3 pods wait for it:",
+            "  1 need with 3 pods short of machines because of it:",
             f"    3 pods of need east/{need().key[0]}/[1], priority 0",
             "Cluster lowly:",
-            "  Its priorities count as 5 at most; 1 of its needs ask for more.",
-            "1 other cluster with a ceiling is beneath it.",
+            "  Its priorities are capped at 5; 1 of its needs request more.",
+            "1 other cluster is below its ceiling.",
         ]
         assert [each["cluster_id"] for each in said.data["ceilings"]] == [
             "dear",

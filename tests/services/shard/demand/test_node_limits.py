@@ -172,9 +172,9 @@ async def test_what_limits_a_machine_is_said_of_it(tmp_path: Path) -> None:
         await cycles(rig, 2)
         held = await shard_queries.ask(rig.address, shard_queries.machine_query("m-1"))
         gone = await shard_queries.ask(rig.address, shard_queries.machine_query("m-2"))
-    text = "Its Node is Cordoned (kubectl cordon): it counts only for what runs there, cpu 3."
+    text = "Its Node is Cordoned (kubectl cordon): only what runs there is counted, cpu 3."
     assert text in held.as_text()
-    assert "Its Node is NotReady: nothing counts on it, it is to be given back." in gone.as_text()
+    assert "Its Node is NotReady: it is not counted and will be released." in gone.as_text()
 
 
 @pytest.mark.parametrize("reason", ["Cordoned", "Tainted", "NotReady", "Missing"])

@@ -49,7 +49,7 @@ async def test_a_served_need_shows_its_machines_and_their_cost(tmp_path: Path) -
     assert counted["cost_per_hour"] == 0.25 + 0.5 * 2.0
     assert counted["holds"] == {"resources": {"cpu": "4"}}
     assert "1 x m6i.xlarge in a" in said.as_text()
-    assert "Nothing is lacking" in said.as_text()
+    assert "Demand is satisfied" in said.as_text()
 
 
 async def test_a_short_need_shows_what_is_missing_and_why(tmp_path: Path) -> None:
@@ -70,7 +70,7 @@ async def test_a_short_need_shows_what_is_missing_and_why(tmp_path: Path) -> Non
     assert crowded["age_cycles_unmet"] >= 1
     assert [v["unmet_reason"] for v in about_one.data["needs"]] == ["NO_MATCHING_SUPPLY"]
     assert "topology.kubernetes.io/zone IN (nowhere): 0 machines." in about_one.as_text()
-    assert "1 pod of cpu 4: no machine of the fleet could ever hold one." in about_one.as_text()
+    assert "1 pod of cpu 4: no machine of the fleet can hold one." in about_one.as_text()
 
 
 async def test_a_gang_is_found_by_its_own_name(tmp_path: Path) -> None:
@@ -87,7 +87,7 @@ async def test_a_gang_is_found_by_its_own_name(tmp_path: Path) -> None:
     assert alone["unmet_reason"] == "TOPOLOGY_UNSATISFIABLE"
     assert [each["domain"] for each in alone["same_candidates"]] == ["rack-1"]
     assert folded["need"]["aggregate_resources"] == {"cpu": "4"}
-    assert "gangs each of which fits on one machine" in of_small.as_text()
+    assert "It folds gangs that fit on one machine each" in of_small.as_text()
 
 
 async def test_a_machine_tells_its_purpose_and_its_story(tmp_path: Path) -> None:
@@ -117,7 +117,7 @@ async def test_what_cannot_be_answered_is_a_sentence(tmp_path: Path) -> None:
         shard_queries.pod_query("web-1", None, "")
     async with shard(MemoryProvider(), tmp_path) as rig:
         await eventually(lambda: rig.shard.cycle.count > 0)
-        with pytest.raises(UnknownObject, match="knows no need west"):
+        with pytest.raises(UnknownObject, match="has no need west"):
             await shard_queries.ask(rig.address, shard_queries.need_query("west"))
 
 
@@ -136,7 +136,7 @@ async def test_a_pending_pod_leads_to_its_need(tmp_path: Path) -> None:
                     rig.address, shard_queries.query_behind_pod(facts, "")
                 )
                 assert said.data["needs"][0]["cluster_id"] == "east"
-        with pytest.raises(BigFleetError, match="say which with --cluster"):
+        with pytest.raises(BigFleetError, match="choose one with --cluster"):
             await shard_queries.ask(rig.address, shard_queries.query_behind_pod(facts, ""))
         said = await shard_queries.ask(rig.address, shard_queries.query_behind_pod(facts, "west"))
         assert said.data["needs"][0]["cluster_id"] == "west"

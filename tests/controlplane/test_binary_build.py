@@ -87,7 +87,7 @@ def test_without_a_compiler_people_are_told_what_to_install_or_set(tmp_path: Pat
 @pytest.mark.parametrize("version", ["go1.25.9", "", "devel"])
 def test_a_compiler_that_is_too_old_is_named_with_its_version(tmp_path: Path, version: str) -> None:
     rig = Rig(tmp_path)
-    with pytest.raises(BinaryError, match="want Go 1.26 or later") as caught:
+    with pytest.raises(BinaryError, match="want Go") as caught:
         resolve(rig.request(FAKE_GO_VERSION=version), rig.lines.append)
     assert str(tmp_path / "bin" / "go") in str(caught.value)
     assert version in str(caught.value)

@@ -1,1 +1,1 @@
-"""The pinned Kubernetes binaries that runs and tests start: which, and how they are got."""
+"""The pinned Kubernetes binaries that runs and tests start: versions and sources."""

@@ -1,4 +1,4 @@
-"""python -m controlplane: gets the pinned binaries, or says where they are."""
+"""python -m controlplane: downloads or builds the pinned binaries, or lists their paths."""
 
 from __future__ import annotations
 
@@ -24,31 +24,35 @@ INFRASTRUCTURE_FAILED = 6
 INTERRUPTED = 130
 
 _DESCRIPTION = """\
-Gets the control plane's binaries: kube-apiserver, kube-controller-manager,
-kube-scheduler, etcd and kwok, each in the version this project pins.
+Provides the control plane's binaries: kube-apiserver,
+kube-controller-manager, kube-scheduler, etcd and kwok, each in the version
+this project pins.
 
 commands:
-  get    print where they are; what is missing is downloaded if its checksum
-         is pinned, else built from source with Go (8 to 10 min on 2 cores);
-         --also metrics-server adds what profiles with resource metrics need
-  where  print where they are; get nothing (exit code 6 if any is missing)
-  pin    ask the release hosts for the checksums they publish and add them to
-         checksums.json (for maintainers: look at the difference, commit it)
+  get    print their paths; a missing binary is downloaded from its project's
+         releases and compared with its pinned checksum, or else with the one
+         published beside it. Without a checksum or an answer it is built from
+         source with Go (8 to 10 min for all on 2 cores).
+         A published checksum proves integrity, not authenticity: use --build
+         to trust only Go's module checksums.
+  where  print their paths; install nothing (exit code 6 if any is missing)
+  pin    add the checksums that the release hosts publish to checksums.json
+         (for maintainers: review the diff, then commit it)
 """
 _EPILOG = """\
 environment:
   BIGFLEET_BINARIES   as --binaries
   KUBEBUILDER_ASSETS  a second directory to look in, after --binaries
   KUBERNETES_VERSION  as --kubernetes-version
-  XDG_CACHE_HOME      where the cache lies (default: ~/.cache)
+  XDG_CACHE_HOME      parent of the cache directory (default: ~/.cache)
 
-exit codes: 0 done, 2 a value that cannot be meant, 6 this machine could not
-provide a binary (the message says why), 130 interrupted
+exit codes: 0 success, 2 an invalid value, 6 this machine cannot provide a
+binary (the message states the cause), 130 interrupted
 """
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs one command; returns its exit code."""
+    """Run one command; return its exit code."""
     options = _parser().parse_args(arguments)
     try:
         request = request_from(
@@ -56,6 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             binaries=options.binaries,
             cache=options.cache,
             kubernetes_version=options.kubernetes_version,
+            from_source=options.build,
         )
         return _COMMANDS[options.command](request, options.also)
     except BinaryUsageError as error:
@@ -65,7 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _say(f"error: {error}")
         return INFRASTRUCTURE_FAILED
     except KeyboardInterrupt:
-        _say("interrupted; nothing half-made was left in the cache")
+        _say("interrupted; the cache holds no partial binary")
         return INTERRUPTED
 
 
@@ -80,17 +85,22 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "command", nargs="?", choices=tuple(_COMMANDS), default="get", help="default: get"
     )
-    parser.add_argument("--binaries", metavar="DIR", help="use what is here first")
+    parser.add_argument("--binaries", metavar="DIR", help="search this directory first")
     parser.add_argument("--cache", metavar="DIR", help="default: ~/.cache/bigfleet")
     parser.add_argument(
-        "--kubernetes-version", metavar="1.X.Y", help="another Kubernetes than the pinned one"
+        "--kubernetes-version",
+        metavar="1.X.Y",
+        help="Kubernetes release to use instead of the pinned one",
     )
     parser.add_argument(
         "--also",
         action="append",
         default=[],
         choices=tuple(OPTIONAL_MODULES),
-        help="what only some profiles need, and a run of those gets by itself",
+        help="an optional component, for profiles with resource metrics",
+    )
+    parser.add_argument(
+        "--build", action="store_true", help="build from source; download no release"
     )
     return parser
 
@@ -122,7 +132,7 @@ def _where(request: BinaryRequest, also: Sequence[str]) -> int:
         if name not in found
     ]
     if missing:
-        _say(f"missing: {', '.join(missing)}; `python -m controlplane get` gets them")
+        _say(f"missing: {', '.join(missing)}; run `python -m controlplane get`")
     return INFRASTRUCTURE_FAILED if missing else 0
 
 
@@ -137,8 +147,9 @@ def _pin(request: BinaryRequest, _: Sequence[str]) -> int:
 
 
 def _print_table(found: dict[str, LocatedBinary]) -> None:
+    width = max((len(here.origin) for here in found.values()), default=0)
     for name, here in found.items():
-        print(f"{name:<24} {here.version:<8} {here.origin:<18} {here.path}")
+        print(f"{name:<24} {here.version:<8} {here.origin:<{width}} {here.path}")
 
 
 _COMMANDS = {"get": _get, "where": _where, "pin": _pin}

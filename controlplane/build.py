@@ -19,19 +19,19 @@ _GIBIBYTE = 1 << 30
 
 
 def _existing(path: Path) -> Path:
-    """The nearest folder that is there: a cache is often made by its first use."""
+    """The nearest existing ancestor: the first use creates a cache."""
     while not path.exists():
         path = path.parent
     return path
 
 
 def device_of(path: Path) -> int:
-    """The file system that `path` lies on, or will lie on once it is made."""
+    """The device of `path`'s file system; `path` need not exist yet."""
     return os.stat(_existing(path)).st_dev
 
 
 def free_bytes_at(path: Path) -> int:
-    """What that file system has free."""
+    """Free bytes of `path`'s file system."""
     return shutil.disk_usage(_existing(path)).free
 
 
@@ -41,9 +41,9 @@ def require_space(
     device: Callable[[Path], int] = device_of,
     free_bytes: Callable[[Path], int] = free_bytes_at,
 ) -> None:
-    """Raises BinaryError if some file system has less free than what falls to it.
+    """Raise BinaryError if a file system has less free space than its directories need.
 
-    needs_bytes is by directory; directories on one file system share its free space.
+    needs_bytes is keyed by directory; directories on one file system share its free space.
     """
     by_device: dict[int, list[Path]] = {}
     for directory in needs_bytes:
@@ -53,10 +53,9 @@ def require_space(
         free = free_bytes(directories[0])
         if free < needed:
             raise BinaryError(
-                f"too little disk space for {purpose}: it needs {needed / _GIBIBYTE:.1f} GiB, "
-                f"{free / _GIBIBYTE:.1f} GiB is free where {_listed(directories)} "
-                f"{'lies' if len(directories) == 1 else 'lie'}: free some, or give a directory "
-                "that already has the binaries"
+                f"not enough disk space for {purpose}: it needs {needed / _GIBIBYTE:.1f} GiB, and "
+                f"the file system of {_listed(directories)} has {free / _GIBIBYTE:.1f} GiB free: "
+                "free some space, or give a directory that has the binaries"
             )
 
 
@@ -69,9 +68,9 @@ _GO_LINE = re.compile(r"^go (\d+\.\d+(?:\.\d+)?)$", re.MULTILINE)
 
 
 def staging_modules(kubernetes_go_mod: str) -> tuple[str, ...]:
-    """The modules that a Kubernetes release develops in its own tree, from its go.mod.
+    """The staging modules of a Kubernetes release, from its go.mod.
 
-    They differ between releases. Raises BinaryError where none is found.
+    They differ between releases. Raises BinaryError if there are none.
     """
     modules = tuple(_STAGED.findall(kubernetes_go_mod))
     if not modules:
@@ -83,7 +82,7 @@ def staging_modules(kubernetes_go_mod: str) -> tuple[str, ...]:
 
 
 def go_release_of(go_mod: str) -> str:
-    """The Go release that a go.mod asks for."""
+    """The Go release that a go.mod requires."""
     match = _GO_LINE.search(go_mod)
     if match is None:
         raise BinaryError("this Kubernetes release's go.mod has no go line: it cannot be built")
@@ -91,12 +90,12 @@ def go_release_of(go_mod: str) -> str:
 
 
 def staging_version(kubernetes_version: str) -> str:
-    """Staging modules of Kubernetes 1.X.Y are published as v0.X.Y."""
+    """The version v0.X.Y under which staging modules of Kubernetes 1.X.Y are published."""
     return "v0." + kubernetes_version.removeprefix("1.")
 
 
 def generated_go_mod(module: Module, go_release: str, staging: Iterable[str]) -> str:
-    """A go.mod that builds module's components at its version, before `go mod tidy`."""
+    """A go.mod that builds the module's components at its version, before `go mod tidy`."""
     version = staging_version(module.version)
     tools = "\n".join(f"\t{package}" for package in module.packages.values())
     replaced = "\n".join(f"\t{name} => {name} {version}" for name in staging)
@@ -111,7 +110,7 @@ def generated_go_mod(module: Module, go_release: str, staging: Iterable[str]) ->
 
 @dataclass(frozen=True)
 class _Build:
-    """One build of some of a module's components."""
+    """One build of some components of a module."""
 
     module: Module
     components: tuple[str, ...]
@@ -123,9 +122,9 @@ class _Build:
     def title(self) -> str:
         return f"building {', '.join(self.components)} {self.module.version} from source"
 
-    def say_elapsed(self, seconds: float) -> None:
-        usual = f"about {self.module.usual_build_time} on 2 cores"
-        self.progress(f"{self.title}: {seconds:.0f} s so far, {usual}")
+    def report_elapsed(self, seconds: float) -> None:
+        usual = f"usually {self.module.usual_build_time} on 2 cores"
+        self.progress(f"{self.title}: {seconds:.0f} s elapsed, {usual}")
 
     def run(self, compiler: Compiler, directory: Path, *arguments: str, **changed: str) -> None:
         run_logged(
@@ -134,7 +133,7 @@ class _Build:
             directory,
             {**compiler.environment, **changed},
             self.log,
-            self.say_elapsed,
+            self.report_elapsed,
             self.request.progress_interval_seconds,
         )
 
@@ -146,9 +145,9 @@ def build(
     staging: Path,
     progress: Callable[[str], None],
 ) -> dict[str, Path]:
-    """Builds the components into the staging folder; their paths by name.
+    """Build the components in the staging directory; return their paths by name.
 
-    Raises BinaryError: no or an old compiler, too little space, or a failed command.
+    Raises BinaryError: no compiler or an old one, not enough disk space, or a failed command.
     """
     logs = request.directory / "logs"
     logs.mkdir(exist_ok=True)
@@ -157,7 +156,7 @@ def build(
     job = _Build(module, components, request, log, progress)
     compiler = find_compiler(request.environment, request.platform, job.title)
     require_space(job.title, _needs(module, compiler, request))
-    progress(f"{job.title}: about {module.usual_build_time} on 2 cores the first time, log: {log}")
+    progress(f"{job.title}: usually {module.usual_build_time} on 2 cores, log: {log}")
     source = _source_directory(job, compiler, staging)
     outputs = {name: staging / "bin" / name for name in components}
     job.run(compiler, source, *_build_arguments(module, outputs))
@@ -177,8 +176,10 @@ def _needs(module: Module, compiler: Compiler, request: BinaryRequest) -> dict[P
 
 
 def _build_arguments(module: Module, outputs: dict[str, Path]) -> list[str]:
-    """Several packages go into a folder under their own names; a single one is named by us,
-    because the last part of its path need not be the binary's name (etcd's is "server").
+    """The arguments of `go build`.
+
+    Several packages are written to a directory under their own names. A single one gets an
+    explicit name, since the last element of its path may not be the binary's (etcd's is "server").
     """
     first = next(iter(outputs.values()))
     output = str(first) if len(outputs) == 1 else f"{first.parent}/"
@@ -191,7 +192,9 @@ def _source_directory(job: _Build, compiler: Compiler, staging: Path) -> Path:
         return MODULES_DIRECTORY / job.module.name
     directory = staging / "module"
     directory.mkdir()
-    job.progress(f"Kubernetes {job.module.version} is not the pinned release: fetching its source")
+    job.progress(
+        f"Kubernetes {job.module.version} is not the pinned release: downloading its source"
+    )
     released = _released_go_mod(job, compiler)
     text = generated_go_mod(job.module, go_release_of(released), staging_modules(released))
     (directory / "go.mod").write_text(text, encoding="utf-8")
@@ -200,7 +203,7 @@ def _source_directory(job: _Build, compiler: Compiler, staging: Path) -> Path:
 
 
 def _released_go_mod(job: _Build, compiler: Compiler) -> str:
-    """The go.mod of the asked release, as Go fetched and verified it."""
+    """The go.mod of the requested release, downloaded and verified by Go."""
     job.run(compiler, Path("/"), "mod", "download", f"k8s.io/kubernetes@v{job.module.version}")
     fetched = compiler.module_cache / "cache" / "download" / "k8s.io" / "kubernetes" / "@v"
     return (fetched / f"v{job.module.version}.mod").read_text(encoding="utf-8")

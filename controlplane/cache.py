@@ -1,4 +1,4 @@
-"""The cache of binaries on disk: a binary in it is whole, and named by version and platform."""
+"""The on-disk cache of binaries by version and platform; installs are atomic."""
 
 from __future__ import annotations
 
@@ -14,31 +14,31 @@ from pathlib import Path
 from controlplane.errors import BinaryError
 from controlplane.pins import Module, Platform
 
-# Longer than the slowest build worth waiting for; a lock dies with its process.
+# Longer than the slowest build; a lock ends with its process.
 LOCK_DEADLINE_SECONDS = 3600.0
 
 _LOCK_POLL_SECONDS = 0.2
 
 
 def cached_path(root: Path, module: Module, component: str, platform: Platform) -> Path:
-    """Where a component lies once it is installed."""
+    """The path of an installed component."""
     return root / f"{component}-{module.version}-{platform}" / component
 
 
 @contextmanager
 def disk_errors_as_binary_errors(root: Path) -> Iterator[None]:
-    """Turns what the disk says (full, read-only, not ours) into one line for people."""
+    """Convert OSError (disk full, read-only, no permission) to a one-line BinaryError."""
     try:
         yield
     except OSError as error:
         raise BinaryError(
             f"the cache {root} cannot be used: {error.strerror or error} "
-            f"({error.filename or root}); put that right, or give another cache directory"
+            f"({error.filename or root}); fix it, or give another cache directory"
         ) from error
 
 
 def install(staged: Path, target: Path) -> None:
-    """Moves a staged binary of the same file system to its place, whole or not at all."""
+    """Move a staged binary of the same file system to its target atomically."""
     with staged.open("rb") as file:
         os.fsync(file.fileno())
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -47,9 +47,9 @@ def install(staged: Path, target: Path) -> None:
 
 @contextmanager
 def staging_directory(root: Path, module: Module) -> Iterator[Path]:
-    """A folder on the cache's file system that is gone afterwards.
+    """A temporary directory on the cache's file system.
 
-    Folders that a killed process left are removed first; the caller must hold the module's lock.
+    Removes those of killed processes first, so the caller must hold the module's lock.
     """
     prefix = f".staging-{module.name}-"
     for leftover in root.glob(f"{prefix}*"):
@@ -68,8 +68,8 @@ def module_lock(
     progress: Callable[[str], None],
     interval_seconds: float,
 ) -> Iterator[None]:
-    """Keeps other processes from getting the same module's binaries at the same time."""
-    activity = f"getting {', '.join(module.components)}"
+    """Hold the lock on a module's binaries across processes."""
+    activity = f"installing {', '.join(module.components)}"
     with file_lock(root / f"{module.name}.lock", activity, progress, interval_seconds):
         yield
 
@@ -81,10 +81,10 @@ def file_lock(
     progress: Callable[[str], None],
     interval_seconds: float,
 ) -> Iterator[None]:
-    """Keeps other processes from `activity` the same at the same time.
+    """Hold a lock file; `activity` ("installing etcd") describes the holder in messages.
 
-    While another process holds it, says so every interval_seconds. Raises BinaryError when that
-    takes longer than any build could.
+    Reports progress every interval_seconds while another process holds it. Raises BinaryError
+    after LOCK_DEADLINE_SECONDS.
     """
     with path.open("w", encoding="ascii") as file:
         _wait_for_lock(file.fileno(), activity, path, progress, interval_seconds)
@@ -105,11 +105,11 @@ def _wait_for_lock(
         if waited_seconds > LOCK_DEADLINE_SECONDS:
             raise BinaryError(
                 f"another process has held {path} for {waited_seconds / 60:.0f} min: "
-                "see what it is doing (`fuser` names it), end it, and try again"
+                "find it with `fuser`, end it, and try again"
             )
         if waited_seconds >= next_line_seconds:
             progress(
-                f"waiting for another process that is {activity}: {waited_seconds:.0f} s so far"
+                f"waiting for another process that is {activity}: {waited_seconds:.0f} s elapsed"
             )
             next_line_seconds += interval_seconds
         time.sleep(_LOCK_POLL_SECONDS)

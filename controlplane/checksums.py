@@ -1,11 +1,11 @@
-"""SHA-256 sums of released files: the pinned ones, and how a maintainer pins more.
+"""SHA-256 sums of released files: pinned in checksums.json, or published by the project.
 
 checksums.json maps a released file's name ("etcd-3.7.3-linux-amd64") to the sum of that file as it
-is published (for etcd: of the archive). A file without an entry is built from source instead.
-`python -m controlplane pin` fills it from the sums that the projects publish; look at its
-difference before committing it, because whoever controls those hosts at that moment is trusted
-from then on. kwok's releases come with no list of sums, so kwok is built unless somebody who has
-checked a file by other means adds its sum by hand.
+is published (for etcd: of the archive). A pinned sum takes precedence over a published one, which
+proves integrity but not authenticity: whoever controls the host controls both. `python -m
+controlplane pin` pins the sums that are published at that moment; review the diff before
+committing it. kwok and metrics-server publish no sums that we know of, so they are built unless a
+sum is pinned by hand.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from controlplane.download import Unavailable, read_text
+from controlplane.download import NotFound, Unavailable, read_text
 from controlplane.errors import BinaryError
 from controlplane.pins import Module, filled, release_name
 
@@ -27,7 +27,7 @@ _SUM = re.compile(r"[0-9a-f]{64}")
 
 
 def pinned_checksums(path: Path = CHECKSUMS_FILE) -> dict[str, str]:
-    """The pinned sums. Raises BinaryError for a file that is not a map of names to sums."""
+    """The pinned sums. Raises BinaryError if the file is not a map of names to sums."""
     try:
         entries = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
@@ -55,16 +55,14 @@ def fetch_published_sums(
     base_urls: Mapping[str, str],
     progress: Callable[[str], None],
 ) -> dict[str, str]:
-    """Asks the release hosts for every sum they publish for these modules, by file name.
+    """All sums that the release hosts publish for these modules, by file name.
 
-    Raises BinaryError where a host does not answer or its listing lacks the file.
+    Raises BinaryError if a host does not answer or its listing lacks the file.
     """
     sums: dict[str, str] = {}
     for module in modules:
         if module.release.checksum_path is None:
-            progress(
-                f"{module.name}: no checksums are published for it; it will be built from source"
-            )
+            progress(f"{module.name}: publishes no checksums; it is built from source")
             continue
         for architecture in PINNED_ARCHITECTURES:
             for component in module.components:
@@ -76,21 +74,29 @@ def fetch_published_sums(
 
 
 def _fetch_sum(module: Module, component: str, architecture: str, base_url: str) -> str:
-    template = module.release.checksum_path or ""
-    url = f"{base_url}/{filled(template, module, component, architecture)}"
     try:
-        listing = read_text(url)
+        return read_published_sum(module, component, architecture, base_url)
     except Unavailable as error:
         raise BinaryError(f"nothing was pinned: {error}") from error
+
+
+def read_published_sum(module: Module, component: str, architecture: str, base_url: str) -> str:
+    """The sum that a module's project publishes for a released file.
+
+    Raises NotFound if there is none, Unavailable if the host does not answer.
+    """
+    if module.release.checksum_path is None:
+        raise NotFound(f"{component} {module.version}: no checksum is pinned or published")
+    url = f"{base_url}/{filled(module.release.checksum_path, module, component, architecture)}"
     file_path = filled(module.release.file_path, module, component, architecture)
-    checksum = published_sum(listing, file_path.rpartition("/")[2])
+    checksum = published_sum(read_text(url), file_path.rpartition("/")[2])
     if checksum is None:
-        raise BinaryError(f"nothing was pinned: {url} lists no sum for {file_path}")
+        raise NotFound(f"{url} lists no sum for {file_path}")
     return checksum
 
 
 def add_checksums(sums: Mapping[str, str], path: Path = CHECKSUMS_FILE) -> None:
-    """Merges sums into the pinned ones; readers see the old file or the new one."""
+    """Merge sums into the pinned ones; the file is replaced atomically."""
     merged = {**pinned_checksums(path), **sums}
     draft = path.with_suffix(".draft")
     draft.write_text(json.dumps(merged, indent=2, sort_keys=True) + "\n", encoding="utf-8")

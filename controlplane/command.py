@@ -1,4 +1,4 @@
-"""Runs one long command: its output goes to a log, its progress to people."""
+"""Runs a long command: its output goes to a log, its progress to the caller."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 
 from controlplane.errors import BinaryError
 
-# Many times the slowest step measured: past it the step hangs, most likely on the network.
+# Many times the slowest step measured: a step that takes longer hangs, probably on the network.
 DEADLINE_SECONDS = 3600.0
 
 _LINES_SHOWN = 12
@@ -22,7 +22,7 @@ _KNOWN_CAUSES = (
     ("no space left on device", "the disk filled up while"),
     ("disk quota exceeded", "the disk quota was used up while"),
     ("cannot allocate memory", "memory ran out while"),
-    ("signal: killed", "the compiler was killed, most likely for lack of memory, while"),
+    ("signal: killed", "the compiler was killed, probably for lack of memory, while"),
 )
 
 
@@ -35,11 +35,10 @@ def run_logged(
     on_wait: Callable[[float], None],
     interval_seconds: float,
 ) -> None:
-    """Runs command in directory, appending its output to log.
+    """Run command in directory, appending its output to log.
 
-    on_wait is called with the seconds so far, every interval_seconds. Raises BinaryError that
-    says what the step was for, the command, its last lines and the log. The command and all its
-    children end with this call, however it ends.
+    Calls on_wait with the elapsed seconds every interval_seconds. Raises BinaryError with the
+    purpose, the command, its last lines and the log. Always ends the command's process group.
     """
     with log.open("a", encoding="utf-8") as output:
         output.write(f"$ cd {directory} && {shlex.join(command)}\n")
@@ -70,7 +69,7 @@ def _wait(
     on_wait: Callable[[float], None],
     interval_seconds: float,
 ) -> int | None:
-    """The exit code, or None when the deadline passed."""
+    """The exit code, or None if the deadline passed."""
     started = time.monotonic()
     while (elapsed_seconds := time.monotonic() - started) < DEADLINE_SECONDS:
         try:
@@ -94,14 +93,14 @@ def _end_group(process: subprocess.Popen[bytes]) -> None:
 def failure_message(
     purpose: str, command: Sequence[str], exit_code: int | None, output: str
 ) -> str:
-    """What to tell people: one line for a cause that needs no reading of compiler output."""
+    """The error message: one line for a known cause, else the last lines of the output."""
     lines = output.splitlines()
     for sign, cause in _KNOWN_CAUSES:
         if any(sign in line.lower() for line in lines):
             return f"{cause} {purpose} (`{shlex.join(command)}`)"
-    ending = "did not end in time" if exit_code is None else f"exit code {exit_code}"
+    ending = "timed out" if exit_code is None else f"exit code {exit_code}"
     shown = "\n".join(f"  {line}" for line in lines[-_LINES_SHOWN:])
     return (
-        f"{purpose} failed: `{shlex.join(command)}` ({ending}). Its last lines:\n"
-        f"{shown or '  (it printed nothing)'}"
+        f"{purpose} failed: `{shlex.join(command)}` ({ending}). Last lines:\n"
+        f"{shown or '  (no output)'}"
     )

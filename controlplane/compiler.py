@@ -1,4 +1,4 @@
-"""The Go compiler of this machine: found, new enough, and set up to build what was pinned."""
+"""The Go compiler of this machine, and the environment for reproducible builds."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _HINT = (
 
 @dataclass(frozen=True)
 class Compiler:
-    """A usable Go, with the folders it fills and the environment to run it in."""
+    """A usable Go compiler, its cache directories and its environment."""
 
     path: str
     build_cache: Path
@@ -33,7 +33,7 @@ class Compiler:
 
 
 def build_environment(inherited: Mapping[str, str], platform: Platform) -> dict[str, str]:
-    """The user's environment, less what would change the outcome of a pinned build."""
+    """The user's environment without settings that would change a pinned build."""
     return {
         **inherited,
         "CGO_ENABLED": "0",
@@ -46,10 +46,10 @@ def build_environment(inherited: Mapping[str, str], platform: Platform) -> dict[
 
 
 def find_compiler(inherited: Mapping[str, str], platform: Platform, purpose: str) -> Compiler:
-    """The go on the given PATH. Raises BinaryError if there is none or it is too old."""
+    """The `go` on the inherited PATH. Raises BinaryError if it is missing or too old."""
     path = shutil.which("go", path=inherited.get("PATH", ""))
     if path is None:
-        raise BinaryError(f"{purpose} needs the Go compiler, and PATH has none: {_HINT}")
+        raise BinaryError(f"{purpose} needs the Go compiler, which is not on PATH: {_HINT}")
     environment = build_environment(inherited, platform)
     settings = _settings(path, environment)
     _require_release(settings.get("GOVERSION", ""), path)
@@ -85,5 +85,5 @@ def _settings(path: str, environment: Mapping[str, str]) -> dict[str, str]:
 def _require_release(version: str, path: str) -> None:
     match = re.search(r"go(\d+)\.(\d+)", version)
     if match is None or (int(match[1]), int(match[2])) < GO_RELEASE_NEEDED:
-        found = version or "of unknown version"
-        raise BinaryError(f"{path} is {found}, which is too old to build with: {_HINT}")
+        found = version or "an unknown version"
+        raise BinaryError(f"{path} is {found}, want Go {_NEEDED} or later: {_HINT}")

@@ -1,4 +1,4 @@
-"""Downloads of released files: verified by a pinned SHA-256, and quick to give up on a host."""
+"""Downloads of released files: verified by SHA-256, with a short connect timeout."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Generator
 from contextlib import closing
+from dataclasses import dataclass
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
@@ -16,18 +18,30 @@ from controlplane.errors import BinaryError
 
 CONNECT_SECONDS = 3.0
 READ_SECONDS = 30.0
-# A build takes some 7 minutes, so a slower download is not worth waiting for.
+# A build takes about 7 minutes: a slower download saves nothing.
 TOTAL_SECONDS = 600.0
 
 _CHUNK_BYTES = 1 << 20
 
 
 class Unavailable(Exception):
-    """The host did not deliver the file; says which file and why."""
+    """The host did not deliver the file; states the URL and the cause."""
+
+
+class NotFound(Unavailable):
+    """The host answers, but does not have the file."""
+
+
+@dataclass(frozen=True)
+class Checksum:
+    """An expected SHA-256 sum in hexadecimal, and its source ("pinned checksum")."""
+
+    sha256: str
+    source: str
 
 
 class _QuickHttp(http.client.HTTPConnection):
-    """Gives up early on a host that does not answer, yet lets one that does take its time."""
+    """Limits the connect time separately from the read time."""
 
     def connect(self) -> None:
         self.timeout = CONNECT_SECONDS
@@ -36,7 +50,7 @@ class _QuickHttp(http.client.HTTPConnection):
 
 
 class _QuickHttps(http.client.HTTPSConnection):
-    """As _QuickHttp, with the TLS handshake inside the early limit."""
+    """As _QuickHttp; the TLS handshake counts as connect time."""
 
     def connect(self) -> None:
         self.timeout = CONNECT_SECONDS
@@ -55,7 +69,7 @@ class _HttpsHandler(urllib.request.HTTPSHandler):
 
 
 def _chunks(url: str) -> Generator[bytes, None, None]:
-    """The body of url. Raises Unavailable for every way in which a host can fail to send it."""
+    """The body of url in chunks. Raises Unavailable for every failure to receive it."""
     opener = urllib.request.build_opener(_HttpHandler, _HttpsHandler)
     deadline = time.monotonic() + TOTAL_SECONDS
     received_bytes = 0
@@ -65,19 +79,20 @@ def _chunks(url: str) -> Generator[bytes, None, None]:
                 received_bytes += len(chunk)
                 yield chunk
                 if time.monotonic() > deadline:
-                    raise Unavailable(f"{url} is slower than {TOTAL_SECONDS:.0f} s: given up")
+                    raise Unavailable(f"{url} took longer than {TOTAL_SECONDS:.0f} s")
             _require_whole_body(url, response, received_bytes)
     except urllib.error.HTTPError as error:
         error.close()
-        raise Unavailable(f"{url} cannot be fetched: {error}") from error
+        failure = NotFound if error.code == HTTPStatus.NOT_FOUND else Unavailable
+        raise failure(f"cannot download {url}: {error}") from error
     except (OSError, http.client.HTTPException) as error:
-        raise Unavailable(f"{url} cannot be fetched: {_reason(error)}") from error
+        raise Unavailable(f"cannot download {url}: {_reason(error)}") from error
 
 
 def _require_whole_body(url: str, response: Any, received_bytes: int) -> None:
     announced = response.headers.get("Content-Length")
     if announced is not None and int(announced) != received_bytes:
-        raise Unavailable(f"{url} broke off after {received_bytes} of {announced} bytes")
+        raise Unavailable(f"{url} was truncated after {received_bytes} of {announced} bytes")
 
 
 def _reason(error: Exception) -> str:
@@ -86,20 +101,20 @@ def _reason(error: Exception) -> str:
 
 
 def read_text(url: str) -> str:
-    """A small text file. Raises Unavailable."""
+    """The content of a small text file. Raises Unavailable."""
     return b"".join(_chunks(url)).decode("utf-8", errors="replace")
 
 
 def download(
     url: str,
     destination: Path,
-    expected_sha256: str,
+    expected: Checksum,
     on_bytes: Callable[[int], None],
 ) -> None:
-    """Writes url to destination, which is left only if its sum is the expected one.
+    """Write url to destination, which is removed again unless its sum is the expected one.
 
-    on_bytes is called with the bytes received so far. Raises Unavailable where the host does not
-    deliver, BinaryError where it delivers something else than was pinned.
+    Calls on_bytes with the bytes received so far. Raises Unavailable if the host does not deliver
+    the file, BinaryError on a checksum mismatch.
     """
     digest, received_bytes = hashlib.sha256(), 0
     try:
@@ -109,15 +124,16 @@ def download(
                 file.write(chunk)
                 received_bytes += len(chunk)
                 on_bytes(received_bytes)
-        _require_sum(url, digest.hexdigest(), expected_sha256)
+        _require_sum(url, digest.hexdigest(), expected)
     except BaseException:
         destination.unlink(missing_ok=True)
         raise
 
 
-def _require_sum(url: str, actual: str, expected: str) -> None:
-    if actual != expected:
+def _require_sum(url: str, actual: str, expected: Checksum) -> None:
+    if actual != expected.sha256:
         raise BinaryError(
-            f"{url} is not the file that was pinned: its SHA-256 is {actual}, expected {expected}. "
-            "Nothing was installed; if the release was really replaced, pin it anew"
+            f"{url} has SHA-256 {actual}, expected {expected.sha256} ({expected.source}); nothing "
+            "was installed. Try again later, or build from source: `python -m controlplane get "
+            "--build`"
         )

@@ -1,11 +1,11 @@
-"""What can go wrong while the binaries are got, told apart by whose fault it is."""
+"""Errors of locating, downloading and building the binaries."""
 
 from __future__ import annotations
 
 
 class BinaryError(Exception):
-    """This machine could not provide a binary (exit code 6): says which step failed and why."""
+    """This machine cannot provide a binary (exit code 6); states the failed step and the cause."""
 
 
 class BinaryUsageError(Exception):
-    """What the caller asked for cannot be meant (exit code 2): says which value and the fix."""
+    """The request has an invalid value (exit code 2); states the value and the hint."""

@@ -1,4 +1,4 @@
-"""Finds binaries that are already on this machine: in a given directory or in the cache."""
+"""Locates binaries on this machine: in a given directory or in the cache."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _VERSION_PATTERN = re.compile(r"\bv?(\d+\.\d+\.\d+[^\s,]*)")
 
 @dataclass(frozen=True)
 class LocatedBinary:
-    """A binary that is there, with the version it has and a phrase that says whence it came."""
+    """The path of a binary, its version, and a phrase for its origin."""
 
     path: Path
     version: str
@@ -28,13 +28,13 @@ class LocatedBinary:
 
 
 def parse_version(output: str) -> str | None:
-    """The version in what a binary prints when asked for it; each words it differently."""
+    """The first version number in the output of a binary's version command."""
     match = _VERSION_PATTERN.search(output)
     return match[1] if match else None
 
 
 def query_version(path: Path, arguments: Sequence[str] = ("--version",)) -> str:
-    """Asks a binary for its version. Raises BinaryError for one that does not run or say."""
+    """The version that a binary prints. Raises BinaryError if it prints none or does not run."""
     command = [str(path), *arguments]
     try:
         answer = subprocess.run(
@@ -44,7 +44,7 @@ def query_version(path: Path, arguments: Sequence[str] = ("--version",)) -> str:
         raise BinaryError(f"`{' '.join(command)}` does not run on this machine: {error}") from error
     version = parse_version(answer.stdout)
     if version is None:
-        raise BinaryError(f"`{' '.join(command)}` names no version: is it what its name says?")
+        raise BinaryError(f"`{' '.join(command)}` prints no version: is it the right binary?")
     return version
 
 
@@ -53,9 +53,9 @@ def locate(
     progress: Callable[[str], None],
     modules: Sequence[Module] | None = None,
 ) -> dict[str, LocatedBinary]:
-    """Every wanted binary that is there already, by component; modules None: a control plane's.
+    """The wanted binaries on this machine, by component; modules None: a control plane's.
 
-    Raises RequestError for a given path that is no directory or a version that cannot be meant,
+    Raises BinaryUsageError for a given path that is not a directory or an invalid version,
     BinaryError for a given binary that does not run.
     """
     if modules is None:
@@ -93,14 +93,14 @@ def _given(
         path = directory / component
         if not _is_binary(path):
             continue
-        version = query_version(path, module.version_question(component))
+        version = query_version(path, module.version_command(component))
         if version == module.version:
             return LocatedBinary(path, version, f"given in {directory}")
         asked = module.name == "kubernetes" and request.kubernetes_version is not None
         if asked or request.exact_versions:
-            progress(f"passed over {path}: it is {version}, and {module.version} was asked for")
+            progress(f"ignoring {path}: version {version}, want {module.version}")
             continue
-        progress(f"using {path}: it is {version}, not the pinned {module.version}")
+        progress(f"using {path}: version {version}, pinned is {module.version}")
         return LocatedBinary(path, version, f"given in {directory}")
     return None
 
@@ -110,16 +110,16 @@ def _is_binary(path: Path) -> bool:
 
 
 def cached(module: Module, component: str, request: BinaryRequest) -> LocatedBinary | None:
-    """A component that an earlier run installed; its version was checked then."""
+    """A component in the cache; its version was verified when it was installed."""
     path = cached_path(request.directory, module, component, request.platform)
     return LocatedBinary(path, module.version, "cache") if _is_binary(path) else None
 
 
 def require_compatible(versions: Sequence[tuple[str, str]]) -> None:
-    """Raises RequestError if Kubernetes parts are further apart than Kubernetes supports.
+    """Raise BinaryUsageError if the components violate Kubernetes' version skew policy.
 
-    versions are (component, version), kube-apiserver's first. The others may be as old as one
-    minor release before it and never newer (Kubernetes' version skew policy).
+    versions are (component, version), kube-apiserver's first. The others may be one minor release
+    older, never newer.
     """
     (server, server_version), *others = versions
     for component, version in others:

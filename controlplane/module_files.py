@@ -1,4 +1,4 @@
-"""A pinned module's own files, as Go fetched and verified them."""
+"""The files of a pinned module, downloaded and verified by Go."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _DOWNLOAD_SECONDS = 300.0
 
 
 def module_files(module: Module, path: str, request: BinaryRequest) -> Path:
-    """The folder in Go's cache that holds the Go module `path` at the version that module pins.
+    """The directory in Go's module cache of `path`, at the version that module pins.
 
-    Fetches it where it is not there yet. Raises BinaryError: no compiler, or it cannot be had.
+    Downloads it if necessary. Raises BinaryError: no compiler, or the download failed.
     """
     purpose = f"reading the files of {path} {module.version}"
     compiler = find_compiler(request.environment, request.platform, purpose)

@@ -1,7 +1,7 @@
-"""Which binaries are used, at which version, and where each comes from.
+"""The binaries in use: their versions, Go modules and release hosts.
 
-The versions of all but Kubernetes are the ones their modules under modules/ require. Kubernetes
-can be asked for in another version; its binaries always come from one release.
+All versions except that of Kubernetes are fixed by the modules under modules/. Another Kubernetes
+version can be requested; its binaries always come from one release.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _MEBIBYTE = 1 << 20
 
 @dataclass(frozen=True)
 class Platform:
-    """An operating system and an architecture in Go's words ("linux", "amd64")."""
+    """An operating system and an architecture, named as in Go ("linux", "amd64")."""
 
     operating_system: str
     architecture: str
@@ -35,7 +35,7 @@ class Platform:
 
 @dataclass(frozen=True)
 class BuildSpace:
-    """Bytes that a build from nothing adds, by the place they land in."""
+    """Bytes that a build with empty caches writes, by location."""
 
     module_cache_bytes: int
     build_cache_bytes: int
@@ -45,10 +45,10 @@ class BuildSpace:
 
 @dataclass(frozen=True)
 class Release:
-    """Where released Linux builds lie, as templates of {version}, {architecture}, {component}.
+    """URLs of released Linux builds, as templates of {version}, {architecture}, {component}.
 
-    checksum_path is None where the project publishes no list of checksums that we know of.
-    archive_member is None where the released file is the binary itself.
+    checksum_path is None if we know of no published checksums. archive_member is None if the
+    released file is the binary itself.
     """
 
     base_url: str
@@ -59,9 +59,9 @@ class Release:
 
 @dataclass(frozen=True)
 class Module:
-    """One Go module that pins binaries of one project, with what a build of it takes.
+    """A Go module that pins the binaries of a project, and what a build of it takes.
 
-    version_arguments is by component: how it is asked for its version, if not by --version.
+    version_arguments is keyed by component: its version command, if not --version.
     """
 
     name: str
@@ -77,13 +77,13 @@ class Module:
     def components(self) -> tuple[str, ...]:
         return tuple(self.packages)
 
-    def version_question(self, component: str) -> tuple[str, ...]:
-        """The arguments that make a component state its version."""
+    def version_command(self, component: str) -> tuple[str, ...]:
+        """The arguments that make a component print its version."""
         return self.version_arguments.get(component, ("--version",))
 
     @property
     def linker_flags(self) -> str:
-        """Strips symbols; states the version where the source tree holds a placeholder."""
+        """Strip symbols; set the version if the source tree has a placeholder."""
         if self.version_package is None:
             return "-s -w"
         major, minor = self.version.split(".")[:2]
@@ -216,9 +216,9 @@ KIND_MODULE = Module(
 )
 
 PINNED_MODULES = (_KUBERNETES, _ETCD, _KWOK)
-# What a kind node image holds besides a control plane.
+# Additional components of a kind node image.
 NODE_MODULES = (_NODE, _COREDNS, _PAUSE)
-# What only some runs need, by component: nobody gets it who does not ask for it.
+# Provided on request only, keyed by component.
 OPTIONAL_MODULES: Mapping[str, Module] = MappingProxyType({METRICS_SERVER: _METRICS_SERVER})
 ALL_MODULES = (*PINNED_MODULES, *OPTIONAL_MODULES.values(), *NODE_MODULES, KIND_MODULE)
 COMPONENTS = tuple(name for module in PINNED_MODULES for name in module.components)
@@ -228,9 +228,9 @@ RELEASE_BASE_URLS: Mapping[str, str] = MappingProxyType(
 
 
 def wanted_modules(kubernetes_version: str | None) -> tuple[Module, ...]:
-    """The pinned modules, with Kubernetes in the asked version (None: the pinned one).
+    """The pinned modules, with Kubernetes in the requested version (None: the pinned one).
 
-    Raises RequestError where that is no version of three numbers.
+    Raises BinaryUsageError if it is not a version of three numbers.
     """
     if kubernetes_version is None:
         return PINNED_MODULES
@@ -244,18 +244,18 @@ def wanted_modules(kubernetes_version: str | None) -> tuple[Module, ...]:
 
 
 def wanted_node_modules(kubernetes_version: str | None) -> tuple[Module, ...]:
-    """NODE_MODULES with Kubernetes in the asked version. Raises RequestError as wanted_modules."""
+    """NODE_MODULES with Kubernetes in the requested version. Raises as wanted_modules does."""
     [kubernetes, *_] = wanted_modules(kubernetes_version)
     return (replace(_NODE, version=kubernetes.version), _COREDNS, _PAUSE)
 
 
 def is_pinned(module: Module) -> bool:
-    """Whether the repository itself holds this module's go.mod and go.sum."""
+    """Whether the repository has a go.mod and go.sum for this module."""
     return module in ALL_MODULES
 
 
 def platform_named(system: str, machine: str) -> Platform:
-    """Go's name for a platform as the operating system reports it ("Linux", "x86_64")."""
+    """The platform of an operating system's own names for it ("Linux", "x86_64")."""
     architecture = _ARCHITECTURES.get(machine.lower())
     operating_system = system.lower()
     if architecture is None or operating_system not in ("linux", "darwin"):
@@ -272,5 +272,5 @@ def release_name(module: Module, component: str, architecture: str) -> str:
 
 
 def filled(template: str, module: Module, component: str, architecture: str) -> str:
-    """A Release template with its blanks filled in."""
+    """A Release template with its placeholders replaced."""
     return template.format(version=module.version, component=component, architecture=architecture)

@@ -1,4 +1,4 @@
-"""What a caller asks for, and what it gets back."""
+"""The request for binaries, and its result."""
 
 from __future__ import annotations
 
@@ -20,13 +20,14 @@ from controlplane.pins import (
 
 @dataclass(frozen=True)
 class BinaryRequest:
-    """Where binaries may come from.
+    """The sources of binaries.
 
     given_directories are searched first, in order. cache_directory is BigFleet's whole cache;
-    binaries use its folder controlplane/. environment is what the Go compiler inherits.
+    binaries use its subdirectory controlplane/. The Go compiler inherits environment.
     kubernetes_version None means the pinned one. checksums maps a released file's name to its
-    SHA-256; a file without an entry is never downloaded. release_base_urls is by module name.
-    exact_versions passes over given binaries of other versions than the wanted ones.
+    pinned SHA-256, which takes precedence over the published one. release_base_urls is keyed by
+    module name. from_source disables downloads of releases. exact_versions ignores given binaries
+    of other versions than the wanted ones.
     """
 
     cache_directory: Path
@@ -35,6 +36,7 @@ class BinaryRequest:
     given_directories: tuple[Path, ...] = ()
     kubernetes_version: str | None = None
     exact_versions: bool = False
+    from_source: bool = False
     checksums: Mapping[str, str] = field(default_factory=dict)
     release_base_urls: Mapping[str, str] = field(default_factory=lambda: RELEASE_BASE_URLS)
     progress_interval_seconds: float = 15.0
@@ -46,10 +48,11 @@ class BinaryRequest:
 
 @dataclass(frozen=True)
 class Binaries:
-    """A whole control plane, and the optional components that were asked for (else None).
-    versions and origin are keyed by component name.
+    """A complete control plane, and the optional components that were requested (else None).
 
-    An origin is a phrase for people: "cache", "built from source", "found in DIR", ...
+    versions and origin are keyed by component name. An origin is a phrase for people: "given in
+    DIR", "cache", "downloaded, pinned checksum", "downloaded, checksum published by HOST" or
+    "built from source".
     """
 
     kube_apiserver: Path
@@ -63,7 +66,7 @@ class Binaries:
 
     @property
     def paths(self) -> dict[str, Path]:
-        """By component name, in the order of COMPONENTS; then the optional ones."""
+        """Paths by component name, in the order of COMPONENTS; then the optional ones."""
         paths = (
             self.kube_apiserver,
             self.kube_controller_manager,
@@ -76,7 +79,7 @@ class Binaries:
 
 
 def default_cache_directory(environment: Mapping[str, str]) -> Path:
-    """The user's cache folder by the XDG base directory rules: relative values count as unset."""
+    """The user's cache directory by the XDG rules: a relative XDG_CACHE_HOME is ignored."""
     configured = Path(environment.get("XDG_CACHE_HOME", ""))
     if configured.is_absolute():
         return configured / "bigfleet"
@@ -93,12 +96,12 @@ def request_from(
     binaries: str | None = None,
     cache: str | None = None,
     kubernetes_version: str | None = None,
+    from_source: bool = False,
 ) -> BinaryRequest:
-    """The request that a command line and its environment make; what is given as a flag wins.
+    """The request of a command line and its environment; flags take precedence.
 
-    Read from the environment: BIGFLEET_BINARIES, KUBEBUILDER_ASSETS, KUBERNETES_VERSION,
-    XDG_CACHE_HOME, HOME. Raises RequestError for a value that cannot be meant, BinaryError for a
-    machine that has no binaries.
+    Reads BIGFLEET_BINARIES, KUBEBUILDER_ASSETS, KUBERNETES_VERSION, XDG_CACHE_HOME and HOME.
+    Raises BinaryUsageError for an invalid value, BinaryError on an unsupported platform.
     """
     first = binaries or environment.get("BIGFLEET_BINARIES")
     given = (first, environment.get("KUBEBUILDER_ASSETS"))
@@ -108,5 +111,6 @@ def request_from(
         platform=platform_named(platform.system(), platform.machine()),
         given_directories=tuple(Path(directory).absolute() for directory in given if directory),
         kubernetes_version=kubernetes_version or environment.get("KUBERNETES_VERSION") or None,
+        from_source=from_source,
         checksums=pinned_checksums(),
     )

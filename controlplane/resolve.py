@@ -1,4 +1,4 @@
-"""Gets binaries: given, cached, downloaded or built, whichever comes first."""
+"""Provides binaries: given, cached, downloaded or built, in that order."""
 
 from __future__ import annotations
 
@@ -23,10 +23,9 @@ from controlplane.request import Binaries, BinaryRequest
 def resolve(
     request: BinaryRequest, progress: Callable[[str], None], optional: Sequence[str] = ()
 ) -> Binaries:
-    """A control plane's five binaries and the named optional ones, fetched or built if they are
-    not there yet.
+    """A control plane's five binaries and the named optional ones.
 
-    Blocks and raises as `obtain` does; RequestError also for parts too far apart to work together.
+    Blocks and raises as `obtain` does; also raises BinaryUsageError for a version skew.
     """
     modules = wanted_modules(request.kubernetes_version)
     found = obtain([*modules, *(OPTIONAL_MODULES[name] for name in optional)], request, progress)
@@ -37,11 +36,11 @@ def resolve(
 def obtain(
     modules: Sequence[Module], request: BinaryRequest, progress: Callable[[str], None]
 ) -> dict[str, LocatedBinary]:
-    """Every component of the modules, by name.
+    """Every component of the modules, by name; missing ones are downloaded or built.
 
-    Blocks for minutes where something must be built; progress gets a line at least every
-    request.progress_interval_seconds. Raises RequestError for what cannot be meant (exit code 2)
-    and BinaryError for what this machine cannot do (exit code 6).
+    A build blocks for minutes; progress gets a line at least every
+    request.progress_interval_seconds. Raises BinaryUsageError for an invalid request (exit code
+    2) and BinaryError if this machine cannot provide a binary (exit code 6).
     """
     found = locate(request, progress, modules)
     releases = Releases(request, progress)
@@ -63,7 +62,7 @@ def _obtain(
     root = request.directory
     root.mkdir(parents=True, exist_ok=True)
     with module_lock(root, module, progress, request.progress_interval_seconds):
-        # Another process may have got them while this one waited.
+        # Another process may have installed them in the meantime.
         found = {name: here for name in missing if (here := cached(module, name, request))}
         with staging_directory(root, module) as staging:
             wanted = tuple(name for name in missing if name not in found)
@@ -83,11 +82,11 @@ def _staged(
     staging: Path,
     progress: Callable[[str], None],
 ) -> dict[str, tuple[Path, str]]:
-    """(file, origin) of each wanted component, in the staging folder."""
+    """(file, origin) of each wanted component, in the staging directory."""
     staged = {
-        name: (path, "downloaded")
+        name: fetched
         for name in wanted
-        if (path := releases.fetch(module, name, staging)) is not None
+        if (fetched := releases.fetch(module, name, staging)) is not None
     }
     rest = tuple(name for name in wanted if name not in staged)
     if rest:
@@ -99,12 +98,12 @@ def _staged(
 def _installed(
     module: Module, component: str, staged: Path, origin: str, request: BinaryRequest
 ) -> LocatedBinary:
-    """Puts a staged binary into the cache once it has shown its version."""
+    """Verify the version of a staged binary and move it to the cache."""
     staged.chmod(0o755)
-    version = query_version(staged, module.version_question(component))
+    version = query_version(staged, module.version_command(component))
     if version != module.version:
         raise BinaryError(
-            f"{component} was {origin} as {module.version}, but says that it is {version}: "
+            f"{component} ({origin}) reports version {version}, want {module.version}: "
             "nothing was installed"
         )
     target = cached_path(request.directory, module, component, request.platform)

@@ -1,1 +1,1 @@
-"""kind clusters with BigFleet's images, also where no image registry answers."""
+"""kind clusters with BigFleet's images, with or without an image registry."""

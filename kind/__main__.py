@@ -1,4 +1,4 @@
-"""python -m kind: clusters by hand, and the images that go into them."""
+"""python -m kind: creates kind clusters, and builds their images."""
 
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ INTERRUPTED = 130
 
 _DESCRIPTION = """\
 commands:
-  up          make a kind cluster, or say where it is
-  down        end it; after the last one, put the host's settings back
-  node-image  make a node image from pinned Go modules and Debian packages,
-              for where no registry answers (needs root)
-  images      build what changed of the images of bigfleet and its harness
+  up          create a kind cluster, or print its kubeconfig
+  down        delete it; after the last one, restore the host's settings
+  node-image  build a node image from pinned Go modules and Debian packages,
+              for hosts without a registry (needs root)
+  images      build changed images of bigfleet and its harness
 """
 _EPILOG = """\
 environment:
-  KIND_EXPERIMENTAL_PROVIDER  docker or podman (default: the first that answers)
+  KIND_EXPERIMENTAL_PROVIDER  docker or podman (default: the first that responds)
   KUBERNETES_VERSION          as --kubernetes-version
-  XDG_CACHE_HOME              where the cache lies (default: ~/.cache)
+  XDG_CACHE_HOME              parent of the cache directory (default: ~/.cache)
 
-exit codes: 0 done, 2 a value that cannot be meant, 6 this machine could not
-do it (the message says why), 130 interrupted
+exit codes: 0 success, 2 an invalid value, 6 this machine cannot do it (the
+message states the cause), 130 interrupted
 """
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs one command; returns its exit code."""
+    """Run one command; return its exit code."""
     options = _parser().parse_args(arguments)
     try:
         request = request_from(
@@ -56,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _say(f"error: {error}")
         return INFRASTRUCTURE_FAILED
     except KeyboardInterrupt:
-        _say("interrupted; `python -m kind down` ends what was started")
+        _say("interrupted; `python -m kind down` deletes what was started")
         return INTERRUPTED
     return 0
 
@@ -72,7 +72,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("command", choices=tuple(_COMMANDS), help=argparse.SUPPRESS)
     parser.add_argument("--name", default="bigfleet", help="the cluster's name (bigfleet)")
     parser.add_argument(
-        "--nodes", choices=tuple(_BASES), default="one", help="how many up makes (one)"
+        "--nodes", choices=tuple(_BASES), default="one", help="number of nodes for up (one)"
     )
     parser.add_argument("--cache", metavar="DIR", help="default: ~/.cache/bigfleet")
     parser.add_argument(
@@ -94,7 +94,7 @@ def _up(request: BinaryRequest, options: argparse.Namespace) -> None:
 
 
 def _make(setup: Setup, options: argparse.Namespace, kubeconfig: Path) -> None:
-    """A cluster that fails leaves its logs and nothing else."""
+    """Create a cluster; if it fails, keep only its logs."""
     config = cluster_config(setup.node_image, _BASES[options.nodes])
     log = kubeconfig.with_suffix(".log")
     try:
@@ -102,7 +102,7 @@ def _make(setup: Setup, options: argparse.Namespace, kubeconfig: Path) -> None:
     except KindError:
         bundle = kubeconfig.with_suffix(".failed")
         export_logs(setup.tools, options.name, bundle)
-        _say(f"its nodes' logs are in {bundle}")
+        _say(f"logs of its nodes: {bundle}")
         delete(setup.tools, options.name, kubeconfig)
         raise
 
@@ -111,8 +111,8 @@ def _down(request: BinaryRequest, options: argparse.Namespace) -> None:
     tools = find_tools(request, _say)
     was_up = options.name in clusters(tools)
     restored = delete(tools, options.name, _kubeconfig(request, options.name))
-    ended = f"{options.name} is gone" if was_up else f"no cluster {options.name} was up"
-    restore_host = f"; put back on this host: {', '.join(restored)}" if restored else ""
+    ended = f"{options.name} is deleted" if was_up else f"cluster {options.name} does not exist"
+    restore_host = f"; restored on this host: {', '.join(restored)}" if restored else ""
     print(f"kind-down: {ended}{restore_host}")
 
 

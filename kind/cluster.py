@@ -1,4 +1,4 @@
-"""kind clusters: made until they are Ready, filled with images, and ended without a trace."""
+"""Creates kind clusters, loads images into them, and deletes them without a trace."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ def create(
     log: Path,
     progress: Callable[[str], None],
 ) -> None:
-    """Makes a cluster and waits until its nodes are Ready; what kind says goes to the log.
+    """Create a cluster and wait until its nodes are Ready; kind's output goes to the log.
 
-    A node that fails stays, for export_logs to look at: the caller deletes the cluster then too.
-    Raises KindError with kind's own reason.
+    A failed node is kept for export_logs; the caller must delete the cluster in any case. Raises
+    KindError with kind's reason.
     """
     if len(yaml.safe_load(config)["nodes"]) > 1:
         require_name_service(setup.tools.engine)
@@ -59,7 +59,7 @@ def create(
         ensure_network(setup.tools.engine, setup.tools.host_state.with_name("network.lock"))
         _run_kind_logged(
             setup.tools,
-            f"making the kind cluster {name}",
+            f"creating the kind cluster {name}",
             [
                 *("create", "cluster", f"--name={name}", f"--config={file.name}"),
                 *(f"--image={setup.node_image.reference}", f"--kubeconfig={kubeconfig}"),
@@ -73,25 +73,25 @@ def create(
 
 
 def load(tools: Tools, name: str, archive: Path) -> None:
-    """Hands an image archive to every node of a cluster. Raises KindError."""
+    """Load an image archive into every node of a cluster. Raises KindError."""
     arguments = ("load", "image-archive", str(archive), f"--name={name}")
     _run_kind(tools, arguments, _LOAD_SECONDS)
 
 
 def clusters(tools: Tools) -> tuple[str, ...]:
-    """The names of all kind clusters on this engine, whoever made them."""
+    """The names of all kind clusters on this engine."""
     return tuple(_run_kind(tools, ("get", "clusters", "--quiet"), 60.0).split())
 
 
 def export_logs(tools: Tools, name: str, directory: Path) -> None:
-    """Collects a cluster's logs into a directory, for whoever looks into a failure."""
+    """Export a cluster's logs to a directory."""
     _run_kind(tools, ("export", "logs", str(directory), f"--name={name}"), _LOGS_SECONDS)
 
 
 def delete(tools: Tools, name: str, kubeconfig: Path) -> tuple[str, ...]:
-    """Ends a cluster, if it is there, and tidies up after the last one as `restore_host` does.
+    """Delete a cluster, if it exists, and call `restore_host`.
 
-    Raises KindError; OSError for a host setting that cannot be put back.
+    Raises KindError; OSError for a host setting that cannot be restored.
     """
     _kill_nodes(tools.engine, name)
     arguments = ("delete", "cluster", f"--name={name}", f"--kubeconfig={kubeconfig}")
@@ -101,21 +101,21 @@ def delete(tools: Tools, name: str, kubeconfig: Path) -> tuple[str, ...]:
 
 
 def restore_host(tools: Tools) -> tuple[str, ...]:
-    """Once no kind cluster is left and none is starting: removes kind's network and puts the
-    host's settings back. Returns the names of those that had changed.
+    """If no kind cluster exists or is starting, remove kind's network and restore the host's
+    settings. Returns the names of restored settings.
     """
     with exclusive_host_lock(tools.host_state) as alone:
         if not alone or clusters(tools):
             return ()
-        with suppress(KindError):  # something else uses it, or it never was
+        with suppress(KindError):  # in use, or never created
             tools.engine.run("network", "rm", NETWORK)
-        # Other containers would lose their way out.
+        # Other containers would lose connectivity.
         leave = FORWARDING if tools.engine.run("ps", "--quiet").strip() else ()
         return restore_host_settings(tools.host_state, leave=leave)
 
 
 def _kill_nodes(engine: Engine, name: str) -> None:
-    """There is nothing to save, and a node would take its whole grace period to shut down."""
+    """Kill the nodes: a graceful shutdown takes the whole grace period."""
     label = f"label=io.x-k8s.kind.cluster={name}"
     nodes = engine.run("ps", "--quiet", f"--filter={label}").split()
     if nodes:
@@ -141,7 +141,7 @@ def _run_kind_logged(
             Path("/"),
             tools.engine.environment,
             log,
-            lambda seconds: progress(f"{purpose}: {seconds:.0f} s so far"),
+            lambda seconds: progress(f"{purpose}: {seconds:.0f} s elapsed"),
             _PROGRESS_SECONDS,
         )
     except BinaryError as error:
@@ -150,7 +150,7 @@ def _run_kind_logged(
 
 
 def _errors_said(log: Path) -> str:
-    """kind's and kubeadm's own one-line reasons, out of hundreds of lines of trace."""
+    """kind's and kubeadm's one-line errors, from hundreds of lines of output."""
     lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
     return "; ".join(line for line in lines if line.startswith(("ERROR: ", "error: ")))
 
@@ -163,9 +163,9 @@ class _Node:
 
 
 def pod_routes(nodes: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, list[str]]]:
-    """(node, `ip` arguments) for each way from one node to another's pods.
+    """(node, `ip` arguments) for each route from a node to another node's pods.
 
-    nodes are Node objects as the API server gives them, with podCIDR and an InternalIP.
+    nodes are Node objects with podCIDR and an InternalIP.
     """
     known = [_node(node) for node in nodes]
     for here in known:
@@ -180,7 +180,7 @@ def _node(node: Mapping[str, Any]) -> _Node:
 
 
 def _route_pods(tools: Tools, name: str) -> None:
-    """What kind's own network plugin would do; without it nodes only know their own pods."""
+    """Add routes between the nodes' pods, in place of kind's network plugin."""
     admin = ("kubectl", "--kubeconfig=/etc/kubernetes/admin.conf")
     first = f"{name}-control-plane"
     nodes = json.loads(tools.engine.run("exec", first, *admin, "get", "nodes", "--output=json"))

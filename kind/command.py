@@ -1,4 +1,4 @@
-"""Runs one short command and turns its failure into one message."""
+"""Runs a short command; converts its failure to one message."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ def run(
     timeout_seconds: float = 60.0,
     input: IO[bytes] | None = None,
 ) -> bytes:
-    """What the command writes to standard output.
+    """The command's standard output.
 
-    Raises KindError with the command and its last lines where it cannot start, fails or takes too
-    long; it is not running any more then.
+    Raises KindError with the command and its last lines if it cannot start, fails or times out; it
+    has ended by then.
     """
     try:
         answer = subprocess.run(
@@ -33,7 +33,7 @@ def run(
             check=False,
         )
     except subprocess.TimeoutExpired as error:
-        raise KindError(f"{_shown(command)} did not end in {timeout_seconds:.0f} s") from error
+        raise KindError(f"{_shown(command)} timed out after {timeout_seconds:.0f} s") from error
     except OSError as error:
         raise KindError(f"{_shown(command)} cannot be run: {error.strerror}") from error
     if answer.returncode != 0:
@@ -48,5 +48,5 @@ def _shown(command: Sequence[str]) -> str:
 def _last_lines(output: bytes) -> str:
     lines = output.decode("utf-8", errors="replace").strip().splitlines()
     if len(lines) < 2:
-        return lines[0] if lines else "it said nothing"
-    return "its last lines:\n" + "\n".join(f"  {line}" for line in lines[-_LINES_SHOWN:])
+        return lines[0] if lines else "no output"
+    return "last lines:\n" + "\n".join(f"  {line}" for line in lines[-_LINES_SHOWN:])

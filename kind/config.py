@@ -1,4 +1,4 @@
-"""A cluster's config as kind reads it: a base under clusters/, and what an image asks for."""
+"""kind's cluster configuration: a base under clusters/, with an image's patches."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SEVERAL_NODES = CLUSTERS_DIRECTORY / "several-nodes.yaml"
 
 @dataclass(frozen=True)
 class Mount:
-    """A file or folder of the host that the control-plane node sees."""
+    """A host path mounted into the control-plane node."""
 
     host_path: Path
     container_path: str
@@ -37,7 +37,7 @@ def cluster_config(
     config: dict[str, Any] = yaml.safe_load(base.read_text(encoding="utf-8"))
     if node_image.air_gapped:
         config["networking"] = {
-            "disableDefaultCNI": True,  # kind's own is an image of its own; ours needs none
+            "disableDefaultCNI": True,  # kind's own plugin is an image; ours needs none
             "podSubnet": POD_SUBNET,
             "serviceSubnet": SERVICE_SUBNET,
         }
@@ -50,7 +50,7 @@ def cluster_config(
 
 
 def _air_gapped_patches(versions: Mapping[str, str]) -> list[str]:
-    """kubeadm would look for the images of its own release's choice; kubelet refuses cgroup v1."""
+    """Patches for the images of an air-gapped node, and to allow cgroup v1 for kubelet."""
     images = {
         "kind": "ClusterConfiguration",
         "etcd": {"local": {"imageTag": etcd_tag(versions["etcd"])}},
@@ -67,7 +67,7 @@ def _control_plane(config: dict[str, Any]) -> dict[str, Any]:
 
 def _mount(mount: Mount) -> dict[str, object]:
     return {
-        # kind runs in a directory of its own, where a relative path would mean another place.
+        # kind runs in another directory, so paths must be absolute.
         "hostPath": str(mount.host_path.absolute()),
         "containerPath": mount.container_path,
         "readOnly": mount.read_only,

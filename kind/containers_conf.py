@@ -1,4 +1,4 @@
-"""What podman must be told on this host so that privileged containers start."""
+"""podman's configuration for privileged containers on this host."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _CAP_SYS_RESOURCE = 24
 
 @dataclass(frozen=True)
 class HostFacts:
-    """What decides it. The limits are the highest that this process may hand on."""
+    """The facts it depends on. Limits are the highest that this process may pass on."""
 
     root: bool
     unified_cgroups: bool
@@ -22,7 +22,7 @@ class HostFacts:
 
     @classmethod
     def read(cls, root: Path = Path("/")) -> HostFacts:
-        """The facts of this host and this process."""
+        """Read the facts of this host and process."""
         status = (root / "proc/self/status").read_text(encoding="ascii", errors="replace")
         # podman lowers its own limit to the largest process id.
         largest_id = int((root / "proc/sys/kernel/pid_max").read_text(encoding="ascii"))
@@ -43,10 +43,10 @@ def _bounding_set(status: str) -> int:
 
 
 def containers_conf(facts: HostFacts) -> str | None:
-    """The text of a containers.conf, or None where podman's defaults work.
+    """The text of a containers.conf, or None if podman's defaults work.
 
-    crun refuses hosts with both cgroup versions mounted, and podman asks for limits that only a
-    process with CAP_SYS_RESOURCE may set. A rootless podman knows its own limits.
+    crun rejects hosts with both cgroup versions mounted, and podman sets limits that require
+    CAP_SYS_RESOURCE. Rootless podman determines its own limits.
     """
     if not facts.root:
         return None

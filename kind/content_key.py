@@ -1,4 +1,4 @@
-"""Keys by content: equal inputs, equal key, so that nothing is made again without a reason."""
+"""Content keys: equal inputs have equal keys, so that nothing is rebuilt without a change."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-# 48 bits: far more than the images that one machine ever holds.
+# 48 bits are enough for the images of one machine.
 _KEY_DIGITS = 12
 
 
 def content_key(*parts: str | bytes | Path) -> str:
     """Twelve hexadecimal digits of texts, bytes, and files or whole folders.
 
-    Of a folder it takes every file's relative path, executable bit and content.
+    For a folder it covers every file's relative path, executable bit and content.
     """
     digest = hashlib.sha256()
     for part in parts:
@@ -44,7 +44,7 @@ def _file_piece(file: Path) -> bytes:
 
 
 def source_files(folder: Path) -> list[Path]:
-    """A folder's files in a fixed order, without what Python leaves beside its sources."""
+    """A folder's files in a fixed order, without Python's caches."""
     return sorted(
         file for file in folder.rglob("*") if file.is_file() and "__pycache__" not in file.parts
     )

@@ -1,4 +1,4 @@
-"""The container engine of this machine: one that really answers, and how it must be run here."""
+"""The container engine of this machine, and its environment."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from kind.errors import KindError, KindUsageError
 from kind.host_tools import missing_tools
 
 ENGINES = ("docker", "podman")
-# kind's own switch; whoever has set it for kind means the same here.
+# kind's own variable, with the same meaning here.
 PROVIDER_VARIABLE = "KIND_EXPERIMENTAL_PROVIDER"
 
 _ANSWER_SECONDS = 20.0
 _PULL_SECONDS = 600.0
-# What an engine starts by name and cannot do without.
+# Tools that an engine requires on PATH.
 _HELPERS: Mapping[str, tuple[str, ...]] = {"docker": (), "podman": ("iptables", "runc")}
 _ADVICE = "install Docker and start it, or install podman (Debian: apt-get install podman runc)"
 
 
 @dataclass(frozen=True)
 class Engine:
-    """docker or podman. environment is complete: every child that talks to the engine needs it."""
+    """docker or podman; `environment` is complete, for every child process that uses it."""
 
     name: str
     path: Path
@@ -36,12 +36,12 @@ class Engine:
     def run(
         self, *arguments: str, timeout_seconds: float = 60.0, input: IO[bytes] | None = None
     ) -> str:
-        """Standard output of one engine command. Raises KindError with its last lines."""
+        """The output of an engine command. Raises KindError with its last lines."""
         command = [str(self.path), *arguments]
         return run(command, self.environment, timeout_seconds, input).decode("utf-8")
 
     def has_image(self, reference: str) -> bool:
-        """Whether the engine's own store holds the image."""
+        """Whether the engine's store has the image."""
         try:
             self.run("image", "inspect", "--format", "{{.Id}}", reference)
         except KindError:
@@ -49,23 +49,22 @@ class Engine:
         return True
 
     def can_pull(self, reference: str, progress: Callable[[str], None]) -> bool:
-        """Whether the image is there, or was fetched just now."""
+        """Whether the image exists or was pulled."""
         if self.has_image(reference):
             return True
         progress(f"pulling {reference}")
         try:
             self.run("pull", "--quiet", reference, timeout_seconds=_PULL_SECONDS)
         except KindError as error:
-            progress(f"no {reference} here, so one is made: {error}")
+            progress(f"cannot pull {reference}, building one: {error}")
             return False
         return True
 
 
 def find_engine(environment: Mapping[str, str], cache_directory: Path) -> Engine:
-    """The engine that KIND_EXPERIMENTAL_PROVIDER names, else the first that answers.
+    """The engine in KIND_EXPERIMENTAL_PROVIDER, else the first that responds.
 
-    Raises KindError where none does, with what to install or start; KindUsageError for a name
-    that is none of ENGINES.
+    Raises KindError with a hint if none responds; KindUsageError for a name not in ENGINES.
     """
     asked = environment.get(PROVIDER_VARIABLE)
     if asked and asked not in ENGINES:
@@ -80,11 +79,11 @@ def find_engine(environment: Mapping[str, str], cache_directory: Path) -> Engine
         if _answers(engine):
             return engine
         reasons += missing_tools(_HELPERS[name], environment) or [f"`{name} info` fails"]
-    raise KindError(f"no container engine answers ({', '.join(reasons)}): {_ADVICE}")
+    raise KindError(f"no container engine responds ({', '.join(reasons)}): {_ADVICE}")
 
 
 def _answers(engine: Engine) -> bool:
-    """A client alone states its version; only a working engine can describe itself."""
+    """Whether the engine responds to `info`, which a client without daemon cannot."""
     try:
         engine.run("info", "--format", "{{json .}}", timeout_seconds=_ANSWER_SECONDS)
     except KindError:
@@ -104,7 +103,7 @@ def _environment(
 
 
 def _written_config(directory: Path, text: str) -> Path:
-    """A containers.conf with this text; another process may be reading it at this moment."""
+    """Write a containers.conf atomically: another process may be reading it."""
     directory.mkdir(parents=True, exist_ok=True)
     file = directory / "containers.conf"
     draft = directory / f".containers.conf-{os.getpid()}"

@@ -1,11 +1,11 @@
-"""What can go wrong around kind, told apart by whose fault it is."""
+"""Errors of kind clusters and images."""
 
 from __future__ import annotations
 
 
 class KindError(Exception):
-    """This machine could not do it (exit code 6): says which step failed, why, and what to do."""
+    """This machine cannot do it (exit code 6); states the failed step, the cause and a hint."""
 
 
 class KindUsageError(Exception):
-    """What was asked for cannot be meant (exit code 2): says which value and the fix."""
+    """The request has an invalid value (exit code 2); states the value and a hint."""

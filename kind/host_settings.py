@@ -1,7 +1,7 @@
-"""Host settings that clusters change: kept before the first one starts, put back after the last.
+"""Host settings that clusters change: saved before the first one, restored after the last.
 
-The kernel has these once, not per container. kubelet sets the first five, systemd inside a node
-the fs ones, and the container engine turns forwarding on.
+These kernel settings are global, not per container. kubelet sets the first five, systemd inside a
+node the fs ones, and the container engine enables forwarding.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def shared_host_lock(state: Path, root: Path = Path("/")) -> Iterator[None]:
 
 @contextmanager
 def exclusive_host_lock(state: Path) -> Iterator[bool]:
-    """Whether nobody is starting anything, which then waits until the end of this block."""
+    """Whether the exclusive lock was acquired: nothing is starting, nor can it until released."""
     state.parent.mkdir(parents=True, exist_ok=True)
     with _lock_file(state).open("w", encoding="ascii") as lock:
         try:
@@ -68,12 +68,12 @@ def _lock_file(state: Path) -> Path:
 
 
 def save_host_settings(state: Path, root: Path = Path("/")) -> None:
-    """Writes the settings' present values to `state`, and makes the folder that kind mounts.
+    """Save the settings' current values to `state`, and create the folder that kind mounts.
 
-    What an earlier call of the same boot kept stays: it is older than any change.
+    Values saved earlier in the same boot are kept: they precede any change.
     """
     state.parent.mkdir(parents=True, exist_ok=True)
-    # One at a time: of two that begin together, one makes the folder and the other finds it there.
+    # Serialized: of two concurrent calls only one creates the folder.
     with state.with_suffix(".saving").open("w", encoding="ascii") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         _save(state, root)
@@ -98,11 +98,10 @@ def _save(state: Path, root: Path) -> None:
 def restore_host_settings(
     state: Path, root: Path = Path("/"), leave: tuple[str, ...] = ()
 ) -> tuple[str, ...]:
-    """Puts back what differs and forgets `state`; returns the names of what was put back.
+    """Restore changed settings and delete `state`; return the names of restored settings.
 
-    Settings in `leave` stay as they are for now, and `state` with them, for a later call. Nothing
-    happens where nothing was kept in this boot.
-    Raises OSError for a setting that was changed and cannot be put back.
+    Settings in `leave` are not restored yet, and `state` is kept for a later call. Does nothing
+    without values saved in this boot. Raises OSError for a setting that cannot be restored.
     """
     settings = root / "proc/sys"
     kept = _kept(state)
@@ -117,7 +116,7 @@ def restore_host_settings(
     for name, value in changed:
         (settings / name).write_text(value + "\n", encoding="ascii")
     if kept["madeModulesFolder"]:
-        with suppress(OSError):  # in use by something else by now, or already gone
+        with suppress(OSError):  # in use, or already removed
             (root / _MODULES_FOLDER).rmdir()
     if not leave:
         state.unlink()
@@ -133,7 +132,7 @@ def _kept(state: Path) -> dict[str, Any]:
 
 
 def _read(path: Path) -> str | None:
-    """None for what this kernel does not have."""
+    """The value, or None if this kernel does not have the setting."""
     try:
         return path.read_text(encoding="ascii").strip()
     except OSError:

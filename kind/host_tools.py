@@ -1,4 +1,4 @@
-"""Tools of this machine that are started by name, and what to install where one is missing."""
+"""Required host tools, and the packages that provide them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PACKAGES = {
 
 
 def missing_tools(tools: Sequence[str], environment: Mapping[str, str]) -> tuple[str, ...]:
-    """One line for each tool that PATH has not."""
+    """One line for each tool that is not on PATH."""
     path = environment.get("PATH", "")
     return tuple(
         f"{tool} is missing: install it (Debian: apt-get install {PACKAGES[tool]})"
@@ -26,7 +26,7 @@ def missing_tools(tools: Sequence[str], environment: Mapping[str, str]) -> tuple
 
 
 def require_tools(tools: Sequence[str], environment: Mapping[str, str]) -> None:
-    """Raises KindError with one line for each tool that PATH has not."""
+    """Raise KindError with one line for each tool that is not on PATH."""
     lines = missing_tools(tools, environment)
     if lines:
         raise KindError("\n".join(lines))

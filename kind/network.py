@@ -1,4 +1,4 @@
-"""The network that all kind clusters on an engine share."""
+"""The shared network of all kind clusters on an engine."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from kind.engine import Engine
 from kind.errors import KindError
 
-# Where podman looks for network plugins.
+# podman's directories of network plugins.
 PLUGIN_DIRECTORIES = tuple(
     Path(folder)
     for folder in (
@@ -22,7 +22,7 @@ PLUGIN_DIRECTORIES = tuple(
 
 
 def require_name_service(engine: Engine) -> None:
-    """Raises KindError for a podman whose containers cannot ask for each other's addresses."""
+    """Raise KindError if podman's containers cannot resolve each other's names."""
     if engine.name != "podman":
         return
     backend = engine.run("info", "--format", "{{.Host.NetworkBackend}}").strip()

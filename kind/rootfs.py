@@ -1,4 +1,4 @@
-"""Base images where no registry answers: a minimal Debian, straight from Debian's packages."""
+"""Base images without a registry: a minimal Debian, from Debian packages."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ _NOT_NEEDED = (
 )
 _IMPORT_SECONDS = 300.0
 _PROGRESS_SECONDS = 15.0
-# Raised when _trim takes out something else: part of an image's key.
+# Increment it when _trim changes: part of an image's key.
 _FORM = "2"
 
 
 @dataclass(frozen=True)
 class Base:
-    """A minimal Debian with these packages besides; `name` tells images apart in the engine."""
+    """A minimal Debian with additional packages; `name` is unique in the engine."""
 
     name: str
     packages: tuple[str, ...]
@@ -50,9 +50,9 @@ class Base:
 def resolve_base(
     base: Base, engine: Engine, work_directory: Path, progress: Callable[[str], None]
 ) -> str:
-    """The reference of the base image, made if the engine does not hold it yet.
+    """The reference of the base image, built if the engine does not have it.
 
-    Raises KindError: not root, a tool missing, or packages that cannot be had.
+    Raises KindError: not root, a missing tool, or unavailable packages.
     """
     work_directory.mkdir(parents=True, exist_ok=True)
     lock = work_directory / f"{base.name}.lock"
@@ -66,9 +66,9 @@ def _make(
     base: Base, engine: Engine, work_directory: Path, progress: Callable[[str], None]
 ) -> None:
     if os.geteuid() != 0:
-        raise KindError(f"making {base.reference} needs root: debootstrap sets up a system in it")
+        raise KindError(f"building {base.reference} needs root: debootstrap sets up a system in it")
     require_tools(("debootstrap", "tar"), engine.environment)
-    progress(f"making {base.reference} from Debian packages (half a minute to two minutes)")
+    progress(f"building {base.reference} from Debian packages (half a minute to two minutes)")
     with tempfile.TemporaryDirectory(prefix=f".{base.name}-", dir=work_directory) as scratch:
         tree = Path(scratch) / "tree"
         _debootstrap(base, tree, engine, work_directory / f"{base.name}.log", progress)
@@ -95,7 +95,7 @@ def _debootstrap(
             Path("/"),
             engine.environment,
             log,
-            lambda seconds: progress(f"installing Debian packages: {seconds:.0f} s so far"),
+            lambda seconds: progress(f"installing Debian packages: {seconds:.0f} s elapsed"),
             _PROGRESS_SECONDS,
         )
     except BinaryError as error:
@@ -103,14 +103,14 @@ def _debootstrap(
 
 
 def _trim(tree: Path) -> None:
-    """Takes out what only apt or a reader needs."""
+    """Remove apt data and documentation."""
     for folder in _NOT_NEEDED:
         shutil.rmtree(tree / folder, ignore_errors=True)
         (tree / folder).mkdir(parents=True)
 
 
 def _import(tree: Path, reference: str, engine: Engine) -> None:
-    """Streams the tree into the engine; device and process files belong to the running system."""
+    """Stream the tree into the engine, without /dev and /proc."""
     command = ["tar", "-C", str(tree), "--numeric-owner", "--sort=name"]
     command += [f"--exclude=./{folder}/*" for folder in ("proc", "sys", "dev")]
     with subprocess.Popen([*command, "-cf", "-", "."], stdout=subprocess.PIPE) as packing:

@@ -1,4 +1,4 @@
-"""What a kind cluster needs on this machine, found or made: engine, kind itself, node image."""
+"""The prerequisites of a kind cluster: engine, kind, node image."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from kind.nodeimage.node import NodeImage
 
 @dataclass(frozen=True)
 class Tools:
-    """An engine that answers and a kind that drives it. `cache_directory` is BigFleet's."""
+    """A working engine and kind. `cache_directory` is BigFleet's."""
 
     engine: Engine
     kind: Path
@@ -26,22 +26,22 @@ class Tools:
 
     @property
     def host_state(self) -> Path:
-        """Where host settings are kept while clusters are up."""
+        """The file of saved host settings."""
         return self.cache_directory / "kind" / "host-settings.json"
 
 
 @dataclass(frozen=True)
 class Setup:
-    """Tools, and the image that nodes run."""
+    """Tools and the node image."""
 
     tools: Tools
     node_image: NodeImage
 
 
 def prepare(request: BinaryRequest, progress: Callable[[str], None]) -> Setup:
-    """All that a cluster needs; blocks for minutes where something must be built first.
+    """Provide all prerequisites; a build blocks for minutes.
 
-    Raises KindError or controlplane's errors with what this machine lacks.
+    Raises KindError or controlplane's errors if a prerequisite is missing.
     """
     tools = find_tools(request, progress)
     return Setup(tools, resolve_node_image(request, tools.engine, progress))
@@ -59,5 +59,5 @@ def _kind(request: BinaryRequest, progress: Callable[[str], None]) -> Path:
         return obtain((KIND_MODULE,), request, progress)["kind"].path
     version = query_version(Path(on_path))
     if version != KIND_MODULE.version:
-        progress(f"using {on_path}: it is {version}, not the pinned {KIND_MODULE.version}")
+        progress(f"using {on_path}: version {version}, pinned is {KIND_MODULE.version}")
     return Path(on_path)

@@ -1,4 +1,4 @@
-"""Image archives as `docker load` and `ctr images import` read them: one layer, written by hand.
+"""Image archives as `docker load` and `ctr images import` read them: a single layer.
 
 Equal inputs give equal bytes: owners, times and order are fixed.
 """
@@ -18,7 +18,7 @@ _PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 @dataclass(frozen=True)
 class Contents:
-    """What an image holds: executables by their absolute path in it, and a tar of more files."""
+    """An image's content: executables by absolute path, and a tar of additional files."""
 
     executables: Mapping[str, Path]
     more: bytes | None = None
@@ -26,7 +26,7 @@ class Contents:
 
 
 def write_archive(destination: Path, reference: str, contents: Contents, architecture: str) -> None:
-    """Writes a docker-archive of one image that goes by `reference`."""
+    """Write a docker-archive of one image named `reference`."""
     layer = _layer(contents)
     config = _json(
         {

@@ -1,4 +1,4 @@
-"""The image that kind's nodes run: kind's own where it can be had, else one that is made here."""
+"""The node image: kind's own if it can be pulled, else one that is built here."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ from kind.nodeimage.kind_files import copy_kind_files, render_templates
 from kind.nodeimage.node import POD_SUBNET, SERVICE_SUBNET, NodeImage
 from kind.rootfs import Base, resolve_base
 
-# What the pinned kind would pull by itself, stated so that it can be asked for beforehand.
+# The default of the pinned kind release, stated so that it can be pulled beforehand. It is another
+# Kubernetes release than the pinned one of local runs: request a version to measure the same one.
 KIND_NODE_IMAGE = (
     "docker.io/kindest/node:v1.37.0"
     "@sha256:a1ed56cfb0e7b93589bdf97c8cd566405a265939e3620fc4f5de89adff580ae5"
@@ -46,10 +47,10 @@ _ON_NODES = ("kubeadm", "kubectl", "kubelet")
 def resolve_node_image(
     request: BinaryRequest, engine: Engine, progress: Callable[[str], None]
 ) -> NodeImage:
-    """The image made here if the engine holds it, else kind's own if it can be had, else one
-    that is made now. An asked Kubernetes version is always made here.
+    """The image built here if the engine has it, else kind's own if it can be pulled, else one
+    that is built now. An image of a requested Kubernetes version is always built.
 
-    Raises KindError or controlplane's errors with what this machine lacks.
+    Raises KindError or controlplane's errors if a prerequisite is missing.
     """
     made = local_node_image(request)
     if engine.has_image(made.reference):
@@ -60,7 +61,7 @@ def resolve_node_image(
 
 
 def local_node_image(request: BinaryRequest) -> NodeImage:
-    """What an image made here is called, whether it was made yet or not."""
+    """The identity of the image to build here; it may not exist yet."""
     modules = (
         *wanted_modules(request.kubernetes_version),
         *wanted_node_modules(request.kubernetes_version),
@@ -75,15 +76,15 @@ def local_node_image(request: BinaryRequest) -> NodeImage:
 def make_node_image(
     request: BinaryRequest, engine: Engine, progress: Callable[[str], None]
 ) -> NodeImage:
-    """Makes the air-gapped image from pinned Go modules and Debian packages, if it is not there.
+    """Build the air-gapped image from pinned Go modules and Debian packages, if it is missing.
 
-    Blocks for minutes where binaries must be built first. Raises as resolve_node_image does.
+    Building binaries blocks for minutes. Raises as resolve_node_image does.
     """
     image = local_node_image(request)
     work = request.cache_directory / "kind"
     work.mkdir(parents=True, exist_ok=True)
     interval_seconds = request.progress_interval_seconds
-    with file_lock(work / "node-image.lock", "making a node image", progress, interval_seconds):
+    with file_lock(work / "node-image.lock", "building a node image", progress, interval_seconds):
         if not engine.has_image(image.reference):
             _make(image, request, engine, work, progress)
     return image
@@ -98,7 +99,7 @@ def _make(
 ) -> None:
     binaries = _binaries(request, progress)
     base = resolve_base(NODE_BASE, engine, work, progress)
-    progress(f"making {image.reference} (about a minute)")
+    progress(f"building {image.reference} (about a minute)")
     with tempfile.TemporaryDirectory(prefix=".node-image-", dir=work) as scratch:
         context = Path(scratch)
         _gather(context, image, binaries, base, engine, request)
@@ -110,7 +111,7 @@ def _make(
 
 
 def _binaries(request: BinaryRequest, progress: Callable[[str], None]) -> dict[str, Path]:
-    """All by name. Inside an image only the stated versions will do."""
+    """All binaries by name, in exactly the pinned versions."""
     version = request.kubernetes_version
     modules = (*wanted_modules(version), *wanted_node_modules(version))
     found = obtain(modules, replace(request, exact_versions=True), progress)
@@ -125,7 +126,7 @@ def _gather(
     engine: Engine,
     request: BinaryRequest,
 ) -> None:
-    """Everything that the Containerfile copies."""
+    """Gather the inputs of the Containerfile."""
     contract = module_files(KIND_MODULE, "sigs.k8s.io/kind", request)
     copy_kind_files(contract, context / "contract")
     names = references(image.versions)

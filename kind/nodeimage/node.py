@@ -1,4 +1,4 @@
-"""What others need to know of a node image: its name, and what it was made for."""
+"""A node image: its name and its properties."""
 
 from __future__ import annotations
 

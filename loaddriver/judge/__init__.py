@@ -1,1 +1,1 @@
-"""From rows to a verdict: quantiles, gangs, time line, gates. Pure; it renders nothing."""
+"""From rows to a verdict: quantiles, gangs, timeline, gates. Pure; renders nothing."""

@@ -1,4 +1,4 @@
-"""Which pods ask for room at a moment, and which run: from their rows, and how long Jobs take."""
+"""Pods that demand capacity and pods that run, over time."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ Counts = NDArray[np.int64]
 
 
 def completed_micros(row: PodRow, run_seconds: Mapping[str, float]) -> int | None:
-    """When a Job's bound pod has done its work, if nobody removes it before; None for others.
+    """When a Job's bound pod completes unless it is removed before; None for other pods.
 
-    A log does not say when it is through; how long it runs is known.
+    Logs lack the completion; the run time is known.
     """
     seconds = run_seconds.get(row.archetype)
     if seconds is None or row.bound_micros is None:
@@ -27,13 +27,13 @@ def completed_micros(row: PodRow, run_seconds: Mapping[str, float]) -> int | Non
 
 
 def ends_micros(row: PodRow, run_seconds: Mapping[str, float]) -> int | None:
-    """When it stopped to need a node: it was removed, or had done its work. None if it did not."""
+    """When it stopped needing a node: it was removed or completed. None if neither."""
     ends = (row.deleted_micros, completed_micros(row, run_seconds))
     return min((at for at in ends if at is not None), default=None)
 
 
 def active_pods(rows: Iterable[PodRow], at_micros: int, fleet: FleetFacts) -> Iterator[PodRow]:
-    """The pods that asked for a node at that moment, whether they had one or not."""
+    """The pods that demanded a node at that time, bound or not."""
     for row in rows:
         ended = ends_micros(row, fleet.run_seconds)
         if row.created_micros <= at_micros and (ended is None or ended > at_micros):
@@ -43,7 +43,7 @@ def active_pods(rows: Iterable[PodRow], at_micros: int, fleet: FleetFacts) -> It
 def pods_by_cluster(
     rows: Iterable[PodRow], at_micros: int, fleet: FleetFacts
 ) -> dict[str, Counter[PodRequirements]]:
-    """What those pods ask for, by cluster."""
+    """The requirements of those pods, by cluster."""
     found: dict[str, Counter[PodRequirements]] = {}
     for row in active_pods(rows, at_micros, fleet):
         needs = fleet.needs.get((row.cluster, row.workload))
@@ -53,7 +53,7 @@ def pods_by_cluster(
 
 
 class DemandCurve:
-    """What the pods of each cluster asked for together, over time."""
+    """The total requests of each cluster's pods over time."""
 
     def __init__(self, rows: Iterable[PodRow], fleet: FleetFacts) -> None:
         self._names = sorted({name for needs in fleet.needs.values() for name, _ in needs.requests})
@@ -69,8 +69,8 @@ class DemandCurve:
         self._curves = {name: self._curve(own) for name, own in changes.items()}
 
     def decrease(self, cluster: str, begin_micros: int, end_micros: int) -> dict[str, int]:
-        """By how much less one cluster's pods ask for at the end of a time than at its height, by
-        resource name; "" stands for all clusters.
+        """The decrease of a cluster's requests from their peak in a period to its end, by resource
+        name; "" stands for all clusters.
         """
         total = np.zeros(len(self._names), dtype=np.int64)
         for name, (times, levels) in self._curves.items():
@@ -81,7 +81,7 @@ class DemandCurve:
         return dict(zip(self._names, total.tolist(), strict=True))
 
     def _curve(self, changes: list[tuple[int, int, PodRequirements]]) -> tuple[Counts, Counts]:
-        """Moments in order, and what was asked for from each of them on."""
+        """Times in order, and the requests from each of them on."""
         changes.sort(key=lambda change: change[0])
         amounts = [(sign, dict(needs.requests)) for _, sign, needs in changes]
         steps = [[sign * own.get(name, 0) for name in self._names] for sign, own in amounts]
@@ -92,7 +92,7 @@ class DemandCurve:
 def mean_running(
     rows: Sequence[PodRow], begin_micros: int, end_micros: int, fleet: FleetFacts
 ) -> float:
-    """How many pods had a node, on average from one moment to another."""
+    """The mean number of pods with a node in a period."""
     if end_micros <= begin_micros:
         return 0.0
     total = 0

@@ -1,4 +1,4 @@
-"""What the recorders read, missed and could not read."""
+"""The summary's audit section: what the recorders read and missed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def audit_section(
     journal: Journal | None,
     losses: LoadLosses | None,
 ) -> Audit:
-    """The section of the summary; `losses` is None where nobody compared load and record."""
+    """The section; `losses` is None if load and recording were not compared."""
     logs = [each.audit for each in observed if each.audit is not None]
     logged = {each.cluster for each in observed if each.audit is not None}
     logged_rows = [row for row in rows if row.cluster in logged]
@@ -55,7 +55,7 @@ def audit_section(
 
 
 def _events_lost(observed: Sequence[Observations]) -> int | None:
-    """Over all logs; unknown as soon as one server did not say how much it wrote."""
+    """Lost events of all logs; None if the count of any server is unknown."""
     lost = [each.audit_events_lost for each in observed if each.audit is not None]
     known = [number for number in lost if number is not None]
     return sum(known) if len(known) == len(lost) else None

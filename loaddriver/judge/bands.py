@@ -1,7 +1,7 @@
-"""Where the wait of typical and of slow pods went: hops of bands of pods, not of single ones.
+"""Hops of bands: the mean wait of typical and of slow pods, by hop.
 
-The p99 of each hop tells nothing of the pods at the p99 of the whole: they may be slow in one hop
-and quick in the others. A band is pods of like wait, so its hops add up to its wait.
+The p99 of a hop is not the hop of the pods at the p99, which may be slow in one hop and fast in
+others. A band consists of pods with similar waits, so its hops add up to its wait.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ BANDS: Mapping[str, tuple[float, float]] = {
     "middle": (0.4, 0.6),
     "slowest": (0.99, 1.0),
 }
-"""From which to which share of the bound pods, in order of their waits."""
+"""Shares of the bound pods, in order of their waits."""
 
 
 def wait_bands(rows: Sequence[PodRow]) -> dict[str, Band]:
-    """The mean wait of each band, by hop; empty where no pod was bound."""
+    """The mean wait of each band, by hop; empty if no pod was bound."""
     bound = sorted(
         (row for row in rows if row.bound_micros is not None), key=lambda row: row.waited_seconds
     )
@@ -33,7 +33,7 @@ def wait_bands(rows: Sequence[PodRow]) -> dict[str, Band]:
 
 
 def _between(ordered: Sequence[PodRow], low: float, high: float) -> Sequence[PodRow]:
-    """At least one pod, and for the slowest the last ones."""
+    """The pods of a band, at least one."""
     end = max(1, math.ceil(high * len(ordered)))
     return ordered[min(math.floor(low * len(ordered)), end - 1) : end]
 

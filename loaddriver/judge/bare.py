@@ -1,4 +1,4 @@
-"""A run beside the bare one of the same plan: how many times the physical limit it needed."""
+"""Ratios of a run to its baseline without BigFleet (the bare run of the same plan)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Numbers = Mapping[str, Quantile]
 
 
 def bare_section(latency: Quantiles, hops: Mapping[str, Hop], bare: Summary | None) -> Bare | None:
-    """The ratios to `bare` for create -> bind and for every hop that both runs have."""
+    """The ratios to `bare` for creation to binding and for every hop of both runs."""
     if bare is None:
         return None
     common = [name for name in hops if name in bare.hops_seconds]

@@ -1,10 +1,9 @@
-"""Limits from measured runs: each with its spread and its origin, by one stated rule.
+"""Calibrates gates: limits from measured runs, by one rule.
 
-A limit on a time or a rate is set where a run of the same build should not fall by chance: beyond
-the worst of the runs by their spread (worst minus best), by a quarter of the worst at least, and
-not within what any of them calls its own interval, rounded outwards to two digits. Everything else
-is a contract (a count, a share, an exact value): what must hold is not for measurements to say, so
-it stays as it is.
+A limit on a time or a rate is beyond what a run of the same build reaches by chance: beyond the
+worst run by the spread of the runs (worst minus best), by at least a quarter of the worst, and
+outside the confidence interval of every run, rounded outwards to two digits. Other limits (a
+count, a share, an exact value) are contracts and stay as they are.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ _DIGITS = 2
 
 @dataclass(frozen=True)
 class Measured:
-    """A finished run and, where ratios are wanted, the bare run that belongs to it."""
+    """A finished run and, for ratios, its bare run."""
 
     summary: Summary
     bare: Summary | None = None
@@ -40,7 +39,7 @@ class Measured:
 
 @dataclass(frozen=True)
 class Calibrated:
-    """A gate with its limit and origin as they are to be; `kept` says why they stay the same."""
+    """A gate with its new limit and origin; `kept` is the reason if they stay the same."""
 
     gate: GateSpec
     limit: float
@@ -51,9 +50,9 @@ class Calibrated:
 def calibrate(
     profile: str, gates: Sequence[GateSpec], runs: Sequence[Measured]
 ) -> list[Calibrated]:
-    """Each gate of the profile, in order, with the limit that its runs give it.
+    """Each gate of the profile, in order, with its calibrated limit.
 
-    Raises ProfileError when runs are of another profile, void or too few.
+    Raises ProfileError if runs are of another profile, invalid or too few.
     """
     _check(profile, [run.summary for run in runs])
     results = [_read(gates, run) for run in runs]
@@ -64,7 +63,7 @@ def calibrate(
 
 
 def limit_of(values: Sequence[float], op: str, ends: Sequence[float] = ()) -> float:
-    """The limit that RULE gives for an `op` of <= or >=; `ends` are of the runs' intervals."""
+    """The limit by RULE for an `op` of <= or >=; `ends` are those of the runs' intervals."""
     worst = _worst(values, op)
     beyond = max(max(values) - min(values), _MARGIN * abs(worst))
     if op == "<=":
@@ -79,14 +78,12 @@ def _check(profile: str, runs: Sequence[Summary]) -> None:
         if each.run.profile != profile
     ]
     problems += [
-        f"{each.run.id}: void or broken off, so it teaches nothing; leave it out"
-        for each in runs
-        if _is_void(each)
+        f"{each.run.id}: invalid or aborted; exclude it" for each in runs if _is_void(each)
     ]
     ids = [each.run.id for each in runs]
-    problems += [f"{name} is named twice" for name in sorted(set(ids)) if ids.count(name) > 1]
+    problems += [f"{name} is given twice" for name in sorted(set(ids)) if ids.count(name) > 1]
     if len(runs) < FEWEST_RUNS:
-        problems.append(f"{len(runs)} runs show no spread: {FEWEST_RUNS} are the fewest")
+        problems.append(f"{len(runs)} runs are too few for a spread: at least {FEWEST_RUNS}")
     if problems:
         raise ProfileError(problems)
 
@@ -142,7 +139,7 @@ def _worst(values: Sequence[float], op: str) -> float:
 
 
 def _seeds(runs: Sequence[Summary]) -> str:
-    """`11-15` where they follow each other, else all of them."""
+    """Seeds as a range `11-15` if consecutive, else as a list."""
     seeds = sorted({summary.run.seed for summary in runs})
     if len(seeds) > 2 and seeds == list(range(seeds[0], seeds[-1] + 1)):
         return f"{seeds[0]}-{seeds[-1]}"
@@ -152,7 +149,7 @@ def _seeds(runs: Sequence[Summary]) -> str:
 def _machine(runs: Sequence[Summary]) -> str:
     def described(environment: Mapping[str, str]) -> str:
         cores = environment.get("cores", "?")
-        return f"{cores} cores ({environment.get('processor', 'processor not known')})"
+        return f"{cores} cores ({environment.get('processor', 'unknown processor')})"
 
     return " and ".join(sorted({described(summary.run.environment) for summary in runs}))
 

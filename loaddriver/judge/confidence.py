@@ -1,16 +1,15 @@
-"""Which of n ordered samples bracket a quantile: the binomial argument, free of any distribution.
+"""Distribution-free confidence intervals of quantiles by order statistics.
 
 Of n independent samples, the number that lie below the quantile p is binomial (n, p), whatever the
-samples are. So the sample of rank l lies below the quantile with the probability that at least l of
-n do, and the sample of rank u above it with the probability that fewer than u do. Ranks are chosen
-so that each end errs in at most 2.5 % of cases: together an interval of 95 %. If even the largest
-of n samples is not surely above the quantile (p ** n > 2.5 %), n samples do not know it.
+distribution is. So the sample of rank l lies below the quantile with the probability that at least
+l of n do, and the sample of rank u above it with the probability that fewer than u do. Ranks are
+chosen so that each end errs with at most 2.5 %: together a 95 % interval. If even the largest of n
+samples is not above the quantile with that confidence (p ** n > 2.5 %), n samples are too few.
 
-Pods are not such samples. Those of one object (a Deployment, a Job, a gang) come together and wait
-for one machine: another run would draw another object, with all of its pods. So an object counts
-as one draw, however many pods it has, and objects of unequal size as fewer draws than they are.
-Pods of an object that come later, because one was churned or it was scaled, are a draw of their
-own: nothing that the first ones waited for is left for them.
+Pods are not independent samples. Those of one object (a Deployment, a Job, a gang) are created
+together and wait for one machine. So an object counts as one sample, however many pods it has, and
+objects of unequal size as fewer samples than their number. Pods that an object creates later, by
+churn or scaling, are a sample of their own.
 """
 
 from __future__ import annotations
@@ -23,26 +22,25 @@ from functools import lru_cache
 import numpy as np
 
 ERROR_PER_END = 0.025
-# A controller creates an object's pods one after the other; a busy API server makes it pause.
+# A controller creates an object's pods one by one and pauses on a busy API server.
 BATCH_GAP_SECONDS = 5.0
 _SPAN_DEVIATIONS = 10
 
 
 def effective_sample_size(objects: Iterable[Hashable]) -> int:
-    """How many independent samples the pods are worth that belong to these objects.
+    """The effective sample size (Kish) of the pods of these objects.
 
-    The square of the sum over the sum of squares (Kish's effective size, with pods of an object
-    taken as copies of each other): n objects of any one size are n draws, n pods that are an
-    object each are n draws.
+    The square of the sum over the sum of squares of the object sizes, since the pods of an object
+    count as copies of each other: n objects of equal size are n samples.
     """
     sizes = Counter(objects).values()
     return sum(sizes) ** 2 // sum(size * size for size in sizes) if sizes else 0
 
 
 def arrival_batches(pods: Sequence[tuple[Hashable, int]]) -> list[tuple[Hashable, int]]:
-    """For each pod, given by its object and its creation in microseconds, whom it came with.
+    """The arrival batch of each pod, given by its object and its creation in microseconds.
 
-    Pods of one object that follow each other by no more than `BATCH_GAP_SECONDS` came together.
+    Pods of one object that follow each other within `BATCH_GAP_SECONDS` are one batch.
     """
     batches: list[tuple[Hashable, int]] = [("", 0)] * len(pods)
     latest: dict[Hashable, int] = {}
@@ -57,15 +55,15 @@ def arrival_batches(pods: Sequence[tuple[Hashable, int]]) -> list[tuple[Hashable
 
 
 def required_sample_size(level: float) -> int:
-    """The fewest samples whose largest is surely above the quantile: 368 for p99, 36 for p90."""
+    """The smallest sample size with a closed interval: 368 for p99, 36 for p90."""
     return math.ceil(math.log(ERROR_PER_END) / math.log(level))
 
 
 @lru_cache(maxsize=4096)
 def bracket(samples: int, level: float) -> tuple[int | None, int | None]:
-    """The ranks, from 1, of the samples at both ends of the 95 % interval of a quantile.
+    """The ranks, from 1, of the samples at both ends of a quantile's 95 % interval.
 
-    None where no sample is surely below it, or above it.
+    None for an open end.
     """
     if samples == 0:
         return None, None
@@ -86,5 +84,5 @@ def bracket(samples: int, level: float) -> tuple[int | None, int | None]:
     return (int(lower[-1]) + 1 if len(lower) else None), (int(upper[0]) if len(upper) else None)
 
 
-# A hair above, so that rounding does not turn down what holds exactly.
+# Slightly above, so that rounding does not reject exact equality.
 _MAX_TAIL_PROBABILITY = ERROR_PER_END * (1 + 1e-9)

@@ -1,4 +1,4 @@
-"""Machines and money: what a run held, over time and against the least that its pods need."""
+"""Machines and cost: what a run held over time, against lower bounds for its pods."""
 
 from __future__ import annotations
 
@@ -22,13 +22,12 @@ _UNPAID = ("SPECULATIVE", "GONE")
 
 
 class CostSnapshot(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What was held at a moment, beside lower bounds for the pods of that moment.
+    """What was held at a point in time, and lower bounds for the pods at that time.
 
-    `machines` are Nodes, `dollars_per_hour` is the price of all machines paid for, idle ones too.
-    `least_machines` and `least_dollars_per_hour` are of any machines of the fleet, `least_of_held`
-    and `least_dollars_of_held` of those that were held. Bounds know sizes, node labels, taints and
-    DaemonSets, and neither racks nor what pods ask of each other. A ratio is null where its bound
-    is 0.
+    `machines` are Nodes, `dollars_per_hour` is the price of all machines paid for, including idle
+    ones. `least_machines` and `least_dollars_per_hour` are bounds over all machines of the fleet,
+    `least_of_held` and `least_dollars_of_held` over those held. Bounds consider sizes, node labels,
+    taints and DaemonSets, but neither racks nor pod affinity. A ratio is null if its bound is 0.
     """
 
     machines: int
@@ -44,8 +43,8 @@ class CostSnapshot(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class FleetCost(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Means are over the soak. `ramp_end` is null in a run without a soak. `source` says where
-    the machines paid for were read: in the shards' journals, or from the Nodes alone.
+    """Machines and cost of a run. Means are over the soak; `ramp_end` is null without a soak.
+    `source` of the machines paid for: the shards' journals, or the Nodes alone.
     """
 
     mean_machines: float | None
@@ -57,7 +56,7 @@ class FleetCost(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 @dataclass(frozen=True)
 class HeldSpan:
-    """From when to when a machine was held; None as its end is never. Clusters count for Nodes."""
+    """A period in which a machine was held; an end of None is open. Only Nodes have a cluster."""
 
     machine: InventoryMachine
     begin_micros: int
@@ -65,19 +64,19 @@ class HeldSpan:
     cluster: str = ""
 
     def covers(self, at_micros: int) -> bool:
-        """Whether it was held at that moment."""
+        """Whether it was held at that time."""
         return self.begin_micros <= at_micros and (
             self.end_micros is None or at_micros < self.end_micros
         )
 
     def overlap_micros(self, begin_micros: int, end_micros: int) -> int:
-        """For how long of that time it was held."""
+        """The overlap with a period, in microseconds."""
         end = end_micros if self.end_micros is None else min(self.end_micros, end_micros)
         return max(0, end - max(self.begin_micros, begin_micros))
 
 
 def node_spans(observed: Sequence[Observations], fleet: FleetFacts) -> list[HeldSpan]:
-    """When each machine was a Node, of those that are the fleet's."""
+    """The periods in which machines of the fleet were Nodes."""
     return [
         HeldSpan(
             fleet.machines[name], lifetime.created_micros, lifetime.deleted_micros, each.cluster
@@ -90,7 +89,7 @@ def node_spans(observed: Sequence[Observations], fleet: FleetFacts) -> list[Held
 
 
 def paid_spans(journal: Journal, fleet: FleetFacts, started_micros: int) -> list[HeldSpan]:
-    """When each machine was paid for: from its creation until it was given back."""
+    """The periods in which machines were paid for: from creation to deletion."""
     return [
         span
         for machine in fleet.machines.values()
@@ -104,7 +103,7 @@ def cost_section(
     rows: Sequence[PodRow],
     journal: Journal | None,
 ) -> FleetCost | None:
-    """None where nobody says what the fleet is."""
+    """The section; None if the fleet is unknown."""
     fleet = facts.fleet
     if fleet is None:
         return None
@@ -171,7 +170,7 @@ def _held(
         held = [span.machine for span in there if span.cluster == cluster]
         all_of_them = sum(machine.price_per_hour for machine in held)
         offers_held = group_offerings(own, held, fleet.daemon_sets)
-        # Pods that do not fit, as some may still wait, would take more machines than there are.
+        # Pods that still wait may need more machines than there are.
         of_held += min(len(held), least_machines(own, offers_held))
         dollars_of_held += min(all_of_them, least_dollars_per_hour(own, offers_held))
     least_dollars = least_dollars_per_hour(everyone, offerings)

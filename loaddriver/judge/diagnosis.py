@@ -1,4 +1,4 @@
-"""What pods waited for, in words: which archetype, which hop, what was missing. Pure."""
+"""The diagnosis: sentences on what pods waited for, by archetype and hop. Pure."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ _WRITES = ("create", "update", "patch", "delete")
 _SLOW_SHARE = 0.01
 _FEWEST_FOR_TAIL = 100
 _REFUSALS: Mapping[str, str] = {
-    "401": "its credential is not valid (any more)",
-    "403": "a right or a quota is missing; the API server's answer names which",
+    "401": "the credential is invalid or expired",
+    "403": "RBAC or a quota denies it; the response states which",
     "413": "the request is too large",
-    "422": "the object is not valid, or admission refused it",
-    "429": "the API server's own limits hold its clients back",
+    "422": "the object is invalid, or admission denied it",
+    "429": "the API server throttles its clients",
     "500": "the API server or its etcd failed",
-    "503": "the API server or its etcd was not available",
-    "504": "the API server or its etcd did not answer in time",
+    "503": "the API server or its etcd was unavailable",
+    "504": "the API server or its etcd timed out",
 }
 
-# What a disruption budget answers: it is asked again until others have found a place.
+# The response for a disruption budget, which clients retry.
 _REFUSED_BY_BUDGET = "create pods/eviction 429"
 
 
@@ -51,9 +51,9 @@ def diagnose(
     refused: Mapping[str, int],
     journal: Journal | None = None,
 ) -> list[str]:
-    """At most a handful of sentences, the most telling first; none for a run without pods.
+    """A few sentences, most important first; none for a run without pods.
 
-    `refused` counts requests by verb, resource and status, such as `create pods 403`.
+    `refused` counts rejected requests by verb, resource and status, such as `create pods 403`.
     """
     soak = facts.soak_started_micros
     soaked = [row for row in rows if soak is not None and row.created_micros >= soak]
@@ -69,12 +69,12 @@ def diagnose(
 
 
 def _refused(refused: Mapping[str, int]) -> Iterator[str]:
-    """Refusals that more of the same request will not heal; conflicts and the like heal."""
+    """Rejections that a retry does not resolve, unlike conflicts."""
     for request, count in sorted(refused.items(), key=lambda each: (-each[1], each[0])):
         what, _, status = request.rpartition(" ")
         if status in _REFUSALS and what.startswith(_WRITES) and request != _REFUSED_BY_BUDGET:
             yield (
-                f"API servers refused {format_number(count)} x {what} ({status}): "
+                f"API servers rejected {format_number(count)} x {what} ({status}): "
                 f"{_REFUSALS[status]}."
             )
 
@@ -90,11 +90,11 @@ def _waiting(
     if rest:
         pods = sum(len(each.pods) for each in rest)
         names = ", ".join(sorted({each.archetype for each in rest}))
-        yield f"{format_number(pods)} more pods wait, of {names}."
+        yield f"{format_number(pods)} more pods wait: {names}."
 
 
 def _machines(journal: Journal, now_micros: int) -> Iterator[str]:
-    """Machines that came to nothing, and those that have been on their way for a while."""
+    """Machines that failed, and those in transition."""
     last = [
         events[-1]
         for story in journal.stories.values()
@@ -104,16 +104,12 @@ def _machines(journal: Journal, now_micros: int) -> Iterator[str]:
     under_way = [event.at_micros for event in last if event.state in _UNDER_WAY]
     if failed or under_way:
         longest = (now_micros - min(under_way, default=now_micros)) / 1e6
-        since = (
-            f", the longest in its state for {format_number(round(longest, 1))} s"
-            if under_way
-            else ""
-        )
-        yield f"Of the machines, {failed} failed and {len(under_way)} are on their way{since}."
+        since = f", the longest for {format_number(round(longest, 1))} s" if under_way else ""
+        yield f"Of the machines, {failed} failed and {len(under_way)} are in transition{since}."
 
 
 def _tail(whose: str, rows: Sequence[PodRow]) -> Iterator[str]:
-    """Where the slowest hundredth of the bound pods spent its time."""
+    """The main hop of the slowest 1 % of the bound pods."""
     bound = [row for row in rows if row.bound_micros is not None]
     if len(bound) < _FEWEST_FOR_TAIL:
         return

@@ -1,4 +1,4 @@
-"""Pods that lost their place, by whom and within whose budget; machines that were preempted."""
+"""Pods removed from their nodes, by cause and disruption budget; preempted machines."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ BudgetKey = tuple[str, str]
 class Budgets(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """PodDisruptionBudgets of the load whose workloads keep their size.
 
-    `breached` are those of whose pods fewer stayed bound than the budget asks for, once a
-    disruption took one; `min_surplus` is how many more there were than that at the worst moment
-    of any, null where none was touched. Bound pods are at least as many as healthy ones, so a
-    breach is certain; that pods were healthy in time is what the API server saw to.
+    `breached` counts budgets with fewer bound pods than required right after a disruption;
+    `min_surplus` is the smallest surplus of bound pods over any budget, null without a disruption.
+    Bound pods are at least as many as healthy ones, so a breach is certain; the API server
+    enforces budgets by healthy pods.
     """
 
     count: int
@@ -32,13 +32,13 @@ class Budgets(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Disruptions(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What happened to bound pods that somebody removed, from the audit logs.
+    """Removals of bound pods, from the audit logs.
 
-    `evictions` were granted, `refused` told to come again later by a disruption budget.
-    `evicted_twice` are pods of which more than one eviction was granted. `removed` counts pods by
-    who asked first, `archetypes` does so for each archetype. `preemptions` counts decisions to
-    take a machine from a need of lower priority, by the grace (such as `grace30s`), null without
-    a journal; `machines_preempted` how many machines that were.
+    `evictions` succeeded, `refused` were rejected by a disruption budget. `evicted_twice` counts
+    pods with more than one successful eviction. `removed` counts pods by cause, `archetypes` by
+    archetype and cause. `preemptions` counts decisions to take a machine from a need of lower
+    priority, by grace period (such as `grace30s`), null without a journal; `machines_preempted`
+    counts those machines.
     """
 
     evictions: int
@@ -57,7 +57,7 @@ def disruptions_section(
     journal: Journal | None,
     floors: Mapping[BudgetKey, int],
 ) -> Disruptions | None:
-    """None where an API server's log is not ours: then nobody knows who removed what."""
+    """The section; None if any API server has no audit log that the harness can read."""
     logs = [each.audit for each in observed if each.audit is not None]
     if len(logs) < len(observed):
         return None

@@ -1,4 +1,4 @@
-"""Gates as the text of an expect.yaml, in the manner in which people write it."""
+"""Gates as the text of an expect.yaml, formatted as if written by hand."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _WIDTH = 96
 
 
 def expectations_text(calibrated: Sequence[Calibrated], runs: Sequence[Summary]) -> str:
-    """The whole file, with a comment that says which runs its measured limits come from."""
+    """The whole file, with a comment on the runs of its measured limits."""
     header = (
         f"Measured limits were set by `loaddriver calibrate`: {RULE}. "
         f"Runs: {', '.join(summary.run.id for summary in runs)}. "

@@ -1,4 +1,4 @@
-"""What only the runner knows of a run."""
+"""Facts about a run that only the runner knows."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from loaddriver.sizing.inventory import InventoryMachine
 
 @dataclass(frozen=True)
 class RunFailure:
-    """What ended the run before it was over, such as a component's death or an interruption."""
+    """The cause that ended a run early, such as a component's exit or an interruption."""
 
     exit_code: ExitCode
     sentence: str
@@ -24,14 +24,13 @@ class RunFailure:
 
 @dataclass(frozen=True)
 class HarnessHealth:
-    """How well the harness itself fared, sampled from the load's first request to its last.
+    """The health of the harness, sampled from the load's first request to its last.
 
-    `loop_stalls` counts the times the runner's event loop did not come back in time, and
-    `loop_stall_max_seconds` is the longest of them. `clock_step_max_seconds` is the largest change
-    of wall clock minus monotonic clock from one sample to the next, without its sign. CPU seconds
-    are of runner and load together, and of everything that belongs to the run, those included.
-    `others_cpu_share` is what neither belonged to the run nor was idle, of all that the machine
-    has, 0 to 1; None where nobody could tell, for which `others_unknown` may give a good reason.
+    `loop_stalls` counts stalls of the runner's event loop, `loop_stall_max_seconds` is the longest.
+    `clock_step_max_seconds` is the largest absolute change of wall clock minus monotonic clock
+    between samples. CPU seconds are of runner and load together, and of the whole run including
+    those. `others_cpu_share` is the share of the machine's CPU used by other processes, 0 to 1;
+    None if unknown, for which `others_unknown` may give a legitimate reason.
     """
 
     loop_stall_max_seconds: float
@@ -44,17 +43,17 @@ class HarnessHealth:
 
     @property
     def harness_cpu_share(self) -> float | None:
-        """The harness's part of the run's CPU, 0 to 1; None where nothing was used."""
+        """The harness's share of the run's CPU, 0 to 1; None if none was used."""
         return self.harness_cpu_seconds / self.run_cpu_seconds if self.run_cpu_seconds else None
 
 
 @dataclass(frozen=True)
 class ArchetypeFacts:
-    """What a diagnosis must know of an archetype.
+    """The facts about an archetype for the diagnosis.
 
-    `topology` is sameRack, sameZone or ""; one machine of any of `instance_types` holds
-    `pods_per_machine` of its pods and of no other's; `fleet_machines` is how many of them the fleet
-    has or can create, over all clusters. Archetypes that share machines have no such types.
+    `topology` is sameRack, sameZone or ""; a machine of any of `instance_types` holds
+    `pods_per_machine` of its pods and no others; `fleet_machines` is the number of them that the
+    fleet has or can create, over all clusters. Archetypes that share machines have no types.
     """
 
     pods_per_machine: int
@@ -65,11 +64,11 @@ class ArchetypeFacts:
 
 @dataclass(frozen=True)
 class FleetFacts:
-    """The machines that there were to have, by name, and what the load's pods ask of them.
+    """The fleet's machines by name, and the requirements of the load's pods.
 
-    `daemon_sets` are every cluster's DaemonSets; `needs` are by cluster and workload; `run_seconds`
-    says how long pods run that end by themselves, by archetype. `shrinks_at_micros` is when the
-    plan first asks for less than before, None if it never does.
+    `daemon_sets` are every cluster's DaemonSets; `needs` are keyed by cluster and workload;
+    `run_seconds` is the run time of pods that complete, by archetype. `shrinks_at_micros` is when
+    the plan first reduces its demand, None if it never does.
     """
 
     machines: Mapping[str, InventoryMachine]
@@ -82,10 +81,10 @@ class FleetFacts:
 
 @dataclass(frozen=True)
 class Shortfall:
-    """A need that all supply does not cover, as a shard says at the end of the run.
+    """A need that the supply does not cover, reported by a shard at the end of the run.
 
-    `instance_types` are those the need asks for; `missing` gives Kubernetes quantities by resource
-    name; `reason` is the shard's own words, "" where it gives none, and `kind` the sort of reason.
+    `instance_types` are those the need accepts; `missing` has Kubernetes quantities by resource
+    name; `reason` is the shard's message or "", `kind` its category.
     """
 
     cluster: str
@@ -97,19 +96,20 @@ class Shortfall:
 
 @dataclass(frozen=True)
 class RunFacts:
-    """The run's identity, its plan and what the runner noticed.
+    """The run's identity, its plan and the runner's findings.
 
-    `planned_groups` gives the number of pods by cluster and group. `failures` are sentences that
-    blame the system under test, such as a ramp that did not get through in its budget;
-    `invalid_reasons` blame the harness or the machine and void the run. `load` and `components` go
-    into the summary as they are: numbers under camelCase keys with units, None for what could not
-    be read. Of `load`, the self-audit reads `maxLatenessSeconds` and `p99LatenessSeconds`.
+    `planned_groups` has the number of pods by cluster and group. `failures` are sentences on the
+    system under test, such as a ramp that exceeded its time budget; `invalid_reasons` are those on
+    the harness or the machine that make the run invalid. `load` and `components` are copied to
+    the summary: numbers under camelCase keys with units, None if unknown. The self-checks read
+    `maxLatenessSeconds` and `p99LatenessSeconds` of `load`.
 
-    `budget_floors` gives the pods that a disruption budget protects, by cluster and workload.
+    `budget_floors` has the number of pods that a disruption budget protects, by cluster and
+    workload.
 
-    `bare` marks a run without BigFleet, and `bare_of` is the id of the run whose nodes it has.
-    `knee` is where the ramp broke (camelCase keys with units), where it looked for that. None as
-    `harness_health` or `shortfalls` means that nobody could be asked.
+    `bare` marks a run without BigFleet; `bare_of` is the id of the run whose nodes it has. `knee`
+    is where binding fell behind the ramp (camelCase keys with units), if the profile searches it.
+    `harness_health` and `shortfalls` are None if unknown.
     """
 
     id: str

@@ -1,8 +1,8 @@
-"""Where there was room when observation ended: free places for pods on ready nodes, by rack.
+"""Free capacity when observation ended: places for pods on ready nodes, by rack.
 
-Nodes and pods are those of the rows and of `node_lifetimes`: the API server's log where it is ours.
-Only that a pod has finished is the watch's word: writes of pods' status are left out of the log,
-as they would double it, and a watch that lists again makes good what it missed.
+Nodes and pods are those of the rows and of `node_lifetimes`. Completion of a pod is known from the
+watch alone: the log omits writes of pods' status, which would double it, and a watch that lists
+again recovers missed changes.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ ClusterArchetype = tuple[str, str]
 class FreeCapacity:
     """Per cluster and archetype: ready nodes, nodes not ready yet, and free places by rack.
 
-    A machine that is cut for one archetype is counted for the one that names its type. One that all
-    share is counted for each archetype with pods that wait and may run there; its places are for
-    pods of the size of which most wait.
+    A dedicated machine counts for the archetype with its type. A shared one counts for each
+    archetype with waiting pods that may run there; its places are for the most frequent pod size
+    among them.
     """
 
     free: defaultdict[ClusterArchetype, Counter[str]] = field(
@@ -51,7 +51,7 @@ def free_capacity_at_end(
     archetypes: Mapping[str, ArchetypeFacts],
     fleet: FleetFacts | None = None,
 ) -> FreeCapacity:
-    """The room that was left; none for archetypes whose machines are not known."""
+    """The free capacity; none for archetypes with unknown machines."""
     if fleet is not None and fleet.shares_machines:
         return _shared_free_capacity(observed, rows, fleet)
     owner = {
@@ -109,7 +109,7 @@ def _count(
 
 
 def _free(observed: Observations, rows: Sequence[PodRow], fleet: FleetFacts) -> dict[str, Offering]:
-    """What pods and agents leave of each of the fleet's nodes."""
+    """The free resources of each of the fleet's nodes."""
     used: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for row in _running_pods(observed, rows):
         needs = fleet.needs.get((row.cluster, row.workload))
@@ -129,12 +129,12 @@ def _free(observed: Observations, rows: Sequence[PodRow], fleet: FleetFacts) -> 
 
 
 def _taken(observed: Observations, rows: Sequence[PodRow]) -> Counter[str]:
-    """Pods that hold a place, by node."""
+    """The number of running pods by node."""
     return Counter(row.node for row in _running_pods(observed, rows))
 
 
 def _running_pods(observed: Observations, rows: Sequence[PodRow]) -> Iterator[PodRow]:
-    """Bound pods that are there: a finished one has given its place back."""
+    """Bound pods that exist and have not finished."""
     pods = observed.watch.pods
     for row in rows:
         there = row.bound_micros is not None and row.deleted_micros is None

@@ -1,4 +1,4 @@
-"""Gangs: whether all of a group ran at once, in one rack, and who placed its first pod."""
+"""Gangs: whether all members ran at once, in one rack, and who placed the first pod."""
 
 from __future__ import annotations
 
@@ -17,15 +17,14 @@ GroupKey = tuple[str, str]
 
 
 class Gangs(msgspec.Struct, frozen=True, rename="camel"):
-    """All groups of a run. Every group is either anchored, scheduler-first or without room.
+    """All groups of a run. Every group is anchored, scheduler-first or unplaced.
 
-    `complete`: at some moment all planned members were bound. `rack_pure`: some were bound, and at
-    no moment in two racks or in a rack not known. `split`: at some moment bound members were in two
-    racks. The shares are of all groups.
-    `unplanned` groups are none of the plan's. `completion_seconds` is from a group's first
-    creation until it was complete, `partial_seconds` from its first binding; groups that never
-    were complete count as still waiting, in the latter those that began. `bind_latency_seconds` is
-    over the groups' pods, each from its own creation.
+    `complete`: all planned members were bound at some time. `rack_pure`: some were bound, and never
+    in two racks or an unknown one. `split`: bound members were in two racks at some time. Shares
+    are of all groups. `unplanned` groups are not in the plan. `completion_seconds` is from a
+    group's first creation until it was complete, `partial_seconds` from its first binding; groups
+    that were never complete are censored (in the latter only those with a binding).
+    `bind_latency_seconds` is over the groups' pods, each from its own creation.
     """
 
     count: int
@@ -45,7 +44,7 @@ class Gangs(msgspec.Struct, frozen=True, rename="camel"):
 
 @dataclass(frozen=True)
 class _GangOutcome:
-    """`complete` and `partial` last until the group was whole, or as long as it was observed."""
+    """`complete` and `partial` end when the group was complete, or with observation."""
 
     is_complete: bool
     complete_seconds: float
@@ -56,7 +55,7 @@ class _GangOutcome:
 
 
 def judge_gangs(rows: Sequence[PodRow], planned: Mapping[GroupKey, int]) -> Gangs:
-    """The groups of the plan (with their numbers of pods) as they fared, and any others."""
+    """Judge the groups of the plan (with their numbers of pods) and any others."""
     members: defaultdict[GroupKey, list[PodRow]] = defaultdict(list)
     for row in rows:
         if row.group:
@@ -106,8 +105,8 @@ def _outcome(members: Sequence[PodRow], size: int) -> _GangOutcome:
 
 
 def _complete_and_pure(members: Sequence[PodRow], size: int) -> tuple[int | None, bool, bool]:
-    """When all planned members were first bound at once, whether one known rack always held all,
-    and whether two ever did.
+    """When all planned members were first bound at once, whether one known rack always held all
+    bound members, and whether two racks ever did.
     """
     complete_at: int | None = None
     is_rack_pure, split = True, False
@@ -121,7 +120,7 @@ def _complete_and_pure(members: Sequence[PodRow], size: int) -> tuple[int | None
 
 
 def _moments(members: Sequence[PodRow]) -> Iterator[tuple[int, Counter[str]]]:
-    """Bound members by rack, after each change; at one moment, those who leave leave first."""
+    """Bound members by rack after each change; at equal times, removals come first."""
     changes: list[tuple[int, int, str]] = []
     for row in members:
         if row.bound_micros is not None:

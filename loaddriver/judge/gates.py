@@ -1,8 +1,7 @@
-"""Gates: limits on numbers of the summary. What cannot be read has failed.
+"""Gates: limits on numbers of the summary. A gate without a number fails.
 
-A `*` in a metric's path stands for every name at that place: `archetypes.*.bindLatencySeconds.p99`
-is one gate that must hold for each archetype. A gate with `ratioTo: bare` limits how many times the
-bare run's number this run's is.
+A `*` in a metric's path matches every name: `archetypes.*.bindLatencySeconds.p99` is one gate that
+must hold for each archetype. A gate with `ratioTo: bare` limits the ratio to the bare run's number.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ _EACH = "*"
 
 
 class GateSpec(Protocol):
-    """A gate as a profile's expectations give it; `metric` is a dotted path into the summary."""
+    """A gate of a profile's expectations; `metric` is a dotted path into the summary."""
 
     @property
     def name(self) -> str: ...
@@ -49,14 +48,14 @@ class GateSpec(Protocol):
 
 
 Ends = tuple[float | None, float | None]
-"""Both ends of a 95 % interval; None for one that is open."""
+"""Both ends of a 95 % interval; None for an open one."""
 
 
 class Reading(msgspec.Struct, frozen=True):
-    """What one place of the summary gave; `value` is None where it is no number, see `note`.
+    """One number of the summary; `value` is None if it is not a number, see `note`.
 
-    `interval` is what the summary says of that value: None where it says nothing. That of a ratio
-    has the ends of both runs against each other, so it is no narrower than it should be.
+    `interval` is its confidence interval, if the summary has one. That of a ratio combines the
+    opposite ends of both runs, which is conservative.
     """
 
     name: str
@@ -67,10 +66,10 @@ class Reading(msgspec.Struct, frozen=True):
 
 
 class GateResult(msgspec.Struct, frozen=True):
-    """A gate and how it went; `value` is None where there is no such number, see `note`.
+    """The result of a gate; `value` is None if there is no such number, see `note`.
 
-    A gate for each of several names has a reading for every one of them; it holds if all do, and
-    its `value`, `note` and `interval` are those of the worst.
+    A gate with a wildcard has a reading for every match; it holds if all do, and its `value`,
+    `note` and `interval` are those of the worst.
     """
 
     name: str
@@ -92,7 +91,7 @@ class GateResult(msgspec.Struct, frozen=True):
 
     @property
     def sentence(self) -> str:
-        """What came out against what was asked, for people."""
+        """The outcome and the limit as a sentence."""
         asked = f"{_OPERATOR_WORDS[self.op]} {format_number(self.limit)} {self.unit}"
         return (
             f"{self.name[:1].upper()}{self.name[1:]}: {self._outcome_text()}; the limit is {asked}."
@@ -111,15 +110,15 @@ class GateResult(msgspec.Struct, frozen=True):
 
 
 def judge_gates(summary: Any, limits: Sequence[GateSpec], bare: Any = None) -> list[GateResult]:
-    """Each limit against the summary (as plain dicts and lists), in the given order.
+    """Judge each gate by the summary (as plain dicts and lists), in the given order.
 
-    `bare` is the summary of the paired bare run in the same form, None where there is none.
+    `bare` is the summary of the paired bare run in the same form, or None.
     """
     return [_judge(summary, bare, limit) for limit in limits]
 
 
 def format_number(value: float) -> str:
-    """A number as people write it: thousands apart, and no more decimals than its size needs."""
+    """A number with thousands separators, and no more decimals than its size needs."""
     size = abs(value)
     text = f"{value:,.{4 if size < 1 else 3 if size < 10 else 2 if size < 1000 else 1}f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
@@ -145,7 +144,7 @@ def _judge(summary: Any, bare: Any, limit: GateSpec) -> GateResult:
 
 
 def _expanded(found: Any, keys: Sequence[str]) -> Iterator[list[str]]:
-    """The paths that a metric stands for: itself, or one for each name where it has a star."""
+    """The paths that match a metric."""
     if not keys:
         yield []
         return
@@ -168,7 +167,7 @@ def _reading(summary: Any, bare: Any, limit: GateSpec, path: Sequence[str]) -> R
 
 def _ratio(value: float, bare: Any, path: Sequence[str]) -> tuple[float | None, str]:
     if bare is None:
-        return None, "no bare run belongs to this run, so there is no ratio"
+        return None, "this run has no bare run, so there is no ratio"
     if bare["verdict"] in ("error", "invalid"):
         return None, f"the bare run is {bare['verdict']}, so there is no ratio"
     base, note = _read(bare, path, "")
@@ -185,13 +184,13 @@ def _ratio_interval(ours: Ends | None, theirs: Ends | None) -> Ends | None:
 
 
 def _place(path: Sequence[str], metric: str) -> str:
-    """The names that the metric's stars stand for in this path."""
+    """The names that the metric's wildcards match in this path."""
     pairs = zip(path, metric.split("."), strict=True)
     return " ".join(key or "unnamed" for key, asked in pairs if asked == _EACH)
 
 
 def _worst(readings: Sequence[Reading], op: str) -> Reading:
-    """An unreadable one, else a missed one, else the one nearest to its limit."""
+    """The worst reading: without a number, else missed, else nearest to the limit."""
     sign = -1 if op == ">=" else 1
     return max(
         readings,
@@ -212,7 +211,7 @@ def _no_reading(limit: GateSpec) -> Reading:
 
 
 def _read(summary: Any, path: Sequence[str], unit: str) -> tuple[float | None, str]:
-    """The number at a path without stars, or None and why there is none."""
+    """The number at a path without wildcards, or None and the reason."""
     found, named = summary, ".".join(path)
     for key in path:
         if not isinstance(found, Mapping) or key not in found:
@@ -228,7 +227,7 @@ def _read(summary: Any, path: Sequence[str], unit: str) -> tuple[float | None, s
 
 
 def _interval(summary: Any, path: Sequence[str]) -> Ends | None:
-    """What stands beside the number at a path as its interval."""
+    """The interval of the number at a path."""
     *parents, last = path
     found = summary
     for key in [*parents, f"{last}Interval"]:
@@ -242,8 +241,5 @@ def _bound(found: Mapping[str, Any], unit: str) -> str:
     least = f"at least {format_number(found['atLeast'])} {unit}".rstrip()
     if found.get("requiredSampleSize"):
         has = f"effective sample size {format_number(found.get('effectiveSampleSize', 0))}"
-        return (
-            f"{least}; {has}, too few to say more: it takes "
-            f"{format_number(found['requiredSampleSize'])}"
-        )
-    return f"{least}; too many were still waiting to say more"
+        return f"{least}; {has}, required {format_number(found['requiredSampleSize'])}"
+    return f"{least}; too many waits are censored"

@@ -1,4 +1,4 @@
-"""The waits of pods from creation to binding, and which of them are one draw."""
+"""The waits of pods from creation to binding, and their grouping into samples."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from loaddriver.record.rows import PodRow
 
 
 def bind_latency(rows: Sequence[PodRow]) -> Quantiles:
-    """Over all of them: those bound, and those that were never."""
+    """Quantiles over all pods, bound or not."""
     ended, censored = observed_and_censored(rows)
     batches = bound_batches(rows)
     return quantiles(ended, censored, batches, bound_wait_groups(rows, batches))
 
 
 def observed_and_censored(rows: Iterable[PodRow]) -> tuple[list[float], list[float]]:
-    """Waits of bound pods, and of pods never bound."""
+    """Waits of bound pods, and censored waits of pods never bound."""
     ended: list[float] = []
     censored: list[float] = []
     for row in rows:
@@ -26,14 +26,14 @@ def observed_and_censored(rows: Iterable[PodRow]) -> tuple[list[float], list[flo
 
 
 def bound_batches(rows: Sequence[PodRow]) -> list[Hashable]:
-    """Of each bound pod, in the rows' order, the draw that it is a part of."""
+    """The arrival batch of each bound pod, in the rows' order."""
     groups = arrival_batches([(row.object_key, row.created_micros) for row in rows])
     return [of for of, row in zip(groups, rows, strict=True) if row.bound_micros is not None]
 
 
 def bound_wait_groups(rows: Sequence[PodRow], batches: Sequence[Hashable]) -> list[Hashable]:
-    """Of each bound pod, in the rows' order, the node that it waited for; of one that did not wait
-    for any, the draw that it came with, of which `bound_batches` has `batches`.
+    """The node that each bound pod waited for, in the rows' order; if none, its arrival batch, from
+    the `batches` of `bound_batches`.
     """
     bound = (row for row in rows if row.bound_micros is not None)
     return [

@@ -1,12 +1,11 @@
-"""Quantiles of waits of which some never ended.
+"""Quantiles of right-censored waits.
 
-A pod that was not bound has waited at least as long as it was observed: a right-censored sample.
-Left out, it would flatter the result; the product-limit estimate (Kaplan and Meier, 1958) keeps it.
+A pod that was not bound has waited at least as long as it was observed. Excluding it would bias
+the result; the product-limit estimate (Kaplan and Meier, 1958) includes it.
 
-A quantile is a number only where its 95 % interval is closed, which takes enough draws of objects
-(368 for a p99, see `confidence`) and few enough waits that did not end; otherwise it is a bound and
-says so. Draws are counted among the waits that ended: one without an end can widen an interval but
-never narrow it.
+A quantile is a number only if its 95 % interval is closed, which takes a sufficient effective
+sample size (368 for a p99, see `confidence`) and few censored waits; otherwise it is a lower bound.
+The sample size counts uncensored waits only: a censored one can widen an interval, not narrow it.
 """
 
 from __future__ import annotations
@@ -25,10 +24,10 @@ _CURVE_POINTS = 160
 
 
 class AtLeast(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """A quantile that lies somewhere above: at least so many seconds.
+    """A lower bound of a quantile, in seconds.
 
-    `required_sample_size` is the number of draws that would be enough and `effective_sample_size`
-    how many there were, where those were too few; both are 0 where too many waits did not end.
+    `required_sample_size` and `effective_sample_size` are set if the sample is too small; both are
+    0 if too many waits are censored.
     """
 
     at_least: float
@@ -37,14 +36,14 @@ class AtLeast(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 
 
 Quantile = float | AtLeast | None
-"""A number; a lower bound where the data support no number; None where there is no data."""
+"""A number; a lower bound if the data support no number; None without data."""
 
 Interval = tuple[Quantile, Quantile]
-"""Both ends of a 95 % interval; an end is a bound where it lies beyond what was observed."""
+"""Both ends of a 95 % interval; an end beyond the observed waits is a bound."""
 
 
 class Quantiles(msgspec.Struct, frozen=True, rename="camel"):
-    """The usual quantiles, in seconds. `max` is a bound as soon as one wait did not end."""
+    """The usual quantiles, in seconds. `max` is a bound if any wait is censored."""
 
     p50: Quantile
     p90: Quantile
@@ -61,11 +60,10 @@ def quantiles(
     objects: Sequence[Hashable] | None = None,
     machines: Sequence[Hashable] | None = None,
 ) -> Quantiles:
-    """Quantiles over all waits: those that ended and those that were observed without an end.
+    """Quantiles over all waits, ended and censored.
 
-    `objects` says whose wait each of the ended is, `machines` with whom it had a machine's coming
-    in common; they are worth as many draws as the fewer of the two. Without either, each is a draw
-    of its own.
+    `objects` and `machines` group the ended waits by object and by the machine they waited for; the
+    effective sample size is the smaller of the two. Without either, each wait is a sample.
     """
     effective_size = [
         effective_sample_size(each) for each in (objects, machines) if each is not None
@@ -88,31 +86,31 @@ def quantiles(
 def some_quantiles(
     ended: Sequence[float], censored: Sequence[float], *levels: float
 ) -> list[Quantile]:
-    """The quantiles of these portions alone, each wait a draw: for whoever looks often."""
+    """The quantiles at these levels only, with each wait a sample: for frequent use."""
     waits = _Waits.of(ended, censored, len(ended))
     return [None if waits.longest is None else waits.quantile(level) for level in levels]
 
 
 def estimate(ended: Sequence[float], censored: Sequence[float], level: float) -> float | None:
-    """The best guess of a quantile, however few the data: for steering, never for a result.
+    """A point estimate of a quantile, however few the data: for control, not for results.
 
-    The longest wait so far where the quantile lies beyond all that ended; None without data.
+    The longest wait so far if the quantile lies beyond all ended waits; None without data.
     """
     waits = _Waits.of(ended, censored, len(ended))
     return waits.longest if (found := waits.at(level)) is None else found
 
 
 def lower_bound(quantile: Quantile) -> float | None:
-    """The smallest value that the quantile can have: itself, or its bound."""
+    """The quantile, or its lower bound."""
     return quantile.at_least if isinstance(quantile, AtLeast) else quantile
 
 
 def kaplan_meier_cdf(
     ended: Sequence[float], censored: Sequence[float] = ()
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Distinct times at which waits ended, and the estimated share that has ended by each.
+    """Distinct times of ended waits, and the estimated cumulative share at each.
 
-    A wait whose observation stopped at the very moment another ended still counts as waiting then.
+    A wait censored at the time another ended still counts as waiting then.
     """
     times, ends = np.unique(np.asarray(ended, dtype=np.float64), return_counts=True)
     ended_before = np.cumsum(ends) - ends
@@ -123,7 +121,7 @@ def kaplan_meier_cdf(
 
 
 def curve(ended: Sequence[float], censored: Sequence[float] = ()) -> list[tuple[float, float]]:
-    """Points (seconds, share ended) of the distribution, thinned out evenly in share."""
+    """Points (seconds, share ended) of the distribution, thinned evenly by share."""
     times, cdf = kaplan_meier_cdf(ended, censored)
     if len(times) > _CURVE_POINTS:
         wanted = np.linspace(cdf[0], cdf[-1], _CURVE_POINTS)
@@ -134,8 +132,8 @@ def curve(ended: Sequence[float], censored: Sequence[float] = ()) -> list[tuple[
 
 @dataclass(frozen=True)
 class _Waits:
-    """The estimated distribution, how many waits ended, the draws they are worth, and the longest
-    of all.
+    """The estimated distribution, the number of ended waits, their effective sample size, and the
+    longest wait.
     """
 
     times: NDArray[np.float64]
@@ -162,9 +160,9 @@ class _Waits:
         return _tidy(found)
 
     def interval(self, level: float) -> Interval:
-        """The draws' ranks, as ranks among the waits: outwards, so that no end is too tight."""
+        """Map sample ranks to ranks among the waits, rounded outwards."""
         lower, upper = bracket(self.effective_sample_size, level)
-        low: Quantile = 0.0  # no wait is shorter than none
+        low: Quantile = 0.0  # waits are not negative
         high: Quantile = self._beyond(required_sample_size(level))
         if lower:
             low = self._at_rank((lower - 1) * self.ended // self.effective_sample_size + 1)
@@ -184,7 +182,7 @@ class _Waits:
         )
 
     def at(self, level: float) -> float | None:
-        """The estimate alone; None where it lies beyond the last wait that ended."""
+        """The estimate; None if it lies beyond the last ended wait."""
         position = int(np.searchsorted(self.cdf, level - _ROUNDING))
         return None if position == len(self.times) else float(self.times[position])
 

@@ -1,4 +1,4 @@
-"""Judging a finished run anew, by other limits."""
+"""Judges a finished run again, by other limits."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from loaddriver.judge.verdict import pass_sentence
 
 
 def rejudge(summary: Summary, limits: Sequence[GateSpec], bare: Summary | None = None) -> Summary:
-    """The summary with the verdict that `limits` give; `bare` is the paired bare run's, if any.
+    """The summary with the verdict by `limits`; `bare` is the paired bare run's, if any.
 
-    A run that broke off or voided itself keeps that verdict: no limit makes its numbers good.
+    An aborted or invalid run keeps its verdict.
     """
     gates = judge_gates(msgspec.to_builtins(summary), limits, bare and msgspec.to_builtins(bare))
     section = summary.bare

@@ -1,4 +1,4 @@
-"""CapacityRequests that the load made itself, without pods: how soon they were acknowledged."""
+"""CapacityRequests of a load without pods: their time to acknowledgement."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from loaddriver.record.requests import RequestRow
 
 
 def requests_section(planned: int, rows: Sequence[RequestRow]) -> Requests | None:
-    """None for a load of pods, whose requests are made by the pod controller."""
+    """The section; None for a load of pods, whose requests the pod controller creates."""
     if not planned and not rows:
         return None
     acknowledged = sum(row.acknowledged_micros is not None for row in rows)
@@ -42,6 +42,6 @@ def _waits(rows: Sequence[RequestRow]) -> Quantiles:
 
 
 def _waited(row: RequestRow) -> float:
-    """Until it was acknowledged, else as long as it was there to be seen waiting."""
+    """Seconds until it was acknowledged, else for as long as it was observed to wait."""
     until = row.acknowledged_micros or row.deleted_micros or row.observed_until_micros
     return max(0, until - row.created_micros) / 1e6

@@ -1,9 +1,8 @@
-"""summary.json: every number of a run that a gate, a report or a comparison may use.
+"""summary.json: the schema of a run's results, for gates, reports and comparisons.
 
-Keys are camelCase and keep their order. A quantile is a number; `{"atLeast": seconds}` where waits
-without an end leave it open, with `"needs": n, "has": m` where the waits are worth m draws and it
-takes n; or null without data. An interval is a pair of those. What was not measured is null or
-empty.
+Keys are camelCase and keep their order. A quantile is a number; `{"atLeast": seconds}` if it is a
+lower bound, with `requiredSampleSize` and `effectiveSampleSize` if the sample is too small; or
+null without data. An interval is a pair of those. What was not measured is null or empty.
 
 Version 2 added intervals, `needs`, `each` of gates, `anchors`, `bare`, `selfAudit`, `diagnosis`,
 `knee`, `requests`, `waitBands` and `sideBySide`, and quantiles of hops that may be bounds.
@@ -34,10 +33,10 @@ class Section(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Run(Section, frozen=True, kw_only=True):
-    """Which run this is; moments are seconds since 1970.
+    """The identity of the run; times are seconds since 1970.
 
-    `anchors` is on, off or "" where it does not apply. A `bare` run has no BigFleet but all nodes
-    of the run `bareOf` from the start.
+    `anchors` is on, off, or "" if it does not apply. A `bare` run has no BigFleet, but all nodes of
+    the run `bareOf` from the start.
     """
 
     id: str
@@ -65,7 +64,7 @@ class Pods(Section, frozen=True, kw_only=True):
 
 
 class Requests(Section, frozen=True, kw_only=True):
-    """CapacityRequests of a load without pods, and how long until the operator acknowledged them.
+    """CapacityRequests of a load without pods, and their time to acknowledgement.
 
     `created` is `acknowledged` plus `neverAcknowledged`; `withdrawn` of the latter were deleted.
     """
@@ -80,7 +79,7 @@ class Requests(Section, frozen=True, kw_only=True):
 
 
 class Slice(Section, frozen=True, kw_only=True):
-    """Some of the pods, such as one archetype's."""
+    """A subset of the pods, such as those of an archetype."""
 
     pods: int
     bound: int
@@ -96,7 +95,7 @@ class Phase(Slice, frozen=True, kw_only=True):
 
 
 class Hop(Section, frozen=True, kw_only=True):
-    """One part of the waits of bound pods, in seconds.
+    """One stage of the waits of bound pods, in seconds.
 
     Quantiles are over the `pods` that have it; `mean` is over all bound pods, so that the means of
     all hops add up to the mean wait.
@@ -111,7 +110,7 @@ class Hop(Section, frozen=True, kw_only=True):
 
 
 class Band(Section, frozen=True, kw_only=True):
-    """Pods of like wait; their mean wait in seconds, and its hops, which add up to it."""
+    """Pods with similar waits; their mean wait in seconds, and its hops, which add up to it."""
 
     pods: int
     wait_seconds: float
@@ -119,7 +118,7 @@ class Band(Section, frozen=True, kw_only=True):
 
 
 class Machines(Section, frozen=True, kw_only=True):
-    """How many machines joined, came into being and were given back; `source` says who counted."""
+    """Numbers of machines that joined, were created and were deleted, and the `source`."""
 
     configured: int
     created: int | None
@@ -144,9 +143,9 @@ class Backlog(Section, frozen=True, kw_only=True):
 
 
 class WatchHealth(Section, frozen=True, kw_only=True):
-    """The harness's own watches: events, full listings, cuts after which they went on without loss.
+    """The harness's watches: events, lists, and reconnections without loss.
 
-    `gaps` are cuts after which a server had forgotten where the watch was.
+    `gaps` counts watches that expired, so that changes may have been missed.
     """
 
     events: int
@@ -156,7 +155,7 @@ class WatchHealth(Section, frozen=True, kw_only=True):
 
 
 class Clock(Section, frozen=True, kw_only=True):
-    """Receipt by watch minus the audit log's stamp."""
+    """Receipt by watch minus the audit log's timestamp."""
 
     samples: int
     median_seconds: float | None
@@ -165,12 +164,12 @@ class Clock(Section, frozen=True, kw_only=True):
 
 
 class Audit(Section, frozen=True, kw_only=True):
-    """The measurement of itself.
+    """The completeness of the recording.
 
-    `events_lost` is how many lines fewer were read than the servers say they wrote, null where one
-    did not say. `missed_pods` and `missed_bindings` were seen by the watch and are not in the log.
-    `load_without_line` and `load_without_row` are requests of the load that a server granted and
-    that the log or the rows lack; null where nobody compared them.
+    `events_lost` is the number of events that the servers count and the harness did not read, null
+    if unknown. `missed_pods` and `missed_bindings` are in the watch and not in the log.
+    `load_without_line` and `load_without_row` are successful requests of the load that the log or
+    the rows lack; null if not compared.
     """
 
     available: bool
@@ -192,9 +191,9 @@ class Audit(Section, frozen=True, kw_only=True):
 
 
 class SelfCheck(Section, frozen=True, kw_only=True):
-    """A value of the self-audit, the most it may be (null: it is only shown), and why that.
+    """A self-check: its value, its limit (null: informational) and the reason for the limit.
 
-    A `value` of null was not measured, and is not within any bound.
+    A `value` of null was not measured, and is not within any limit.
     """
 
     value: float | None
@@ -206,10 +205,10 @@ class SelfCheck(Section, frozen=True, kw_only=True):
 
 
 class Bare(Section, frozen=True, kw_only=True):
-    """The paired run without BigFleet, and how many times its numbers this run's are.
+    """The paired run without BigFleet, and the ratios of this run's numbers to its.
 
-    `ratios` are by `bind` (create -> bind) and hop, then by p50, p90, p99 and mean; null where one
-    of both is no number.
+    `ratios` are keyed by `bind` (creation to binding) and hop, then by p50, p90, p99 and mean; null
+    if either is not a number.
     """
 
     id: str
@@ -220,9 +219,9 @@ class Bare(Section, frozen=True, kw_only=True):
 
 
 class GangSide(Section, frozen=True, kw_only=True):
-    """One of two runs of a plan: how its gangs fared. `stuck` gangs never were complete.
+    """The gangs of one of two runs of a plan. `stuck` gangs were never complete.
 
-    A run that is not `valid` voided itself or broke off: nothing can be compared with it.
+    A run that is not `valid` is invalid or aborted, and not comparable.
     """
 
     id: str
@@ -241,11 +240,11 @@ class GangSide(Section, frozen=True, kw_only=True):
 
 
 class Summary(Section, frozen=True, kw_only=True):
-    """The whole file. `failures` are what the runner found wrong beside the gates,
-    `invalid_reasons` why the measurement must not be believed.
+    """The whole file. `failures` are the runner's findings besides the gates, `invalid_reasons` why
+    the measurement is invalid.
 
-    `diagnosis` says in words what pods waited for, the most telling first, whatever the verdict.
-    `sideBySide` has this run and the other one of the same plan, with anchors and without.
+    `diagnosis` has sentences on what pods waited for, most important first, for any verdict.
+    `sideBySide` has this run and the other one of the same plan, with and without anchors.
     """
 
     schema: str
@@ -287,4 +286,4 @@ class Summary(Section, frozen=True, kw_only=True):
 
 
 OVERALL = "all"
-"""The name of the curve over all pods, beside those by archetype."""
+"""The name of the curve over all pods, besides those by archetype."""

@@ -1,4 +1,4 @@
-"""The parts of the summary, each from the rows or the recorders' counts."""
+"""Sections of the summary, from the rows or the recorders' counts."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _PLACEMENTS = {True: "nodeWasReady", False: "waitedForNode", None: "unknown"}
 
 
 def pods_section(planned: int, rows: Sequence[PodRow]) -> Pods:
-    """How many pods came to what."""
+    """Counts of pods by outcome."""
     bound = sum(row.bound_micros is not None for row in rows)
     return Pods(
         planned=planned,
@@ -45,7 +45,7 @@ def pods_section(planned: int, rows: Sequence[PodRow]) -> Pods:
 
 
 def slices(rows: Sequence[PodRow], key: Callable[[PodRow], str]) -> dict[str, Slice]:
-    """Rows by key, in the keys' order."""
+    """Slices by key, in the keys' order."""
     parts: defaultdict[str, list[PodRow]] = defaultdict(list)
     for row in rows:
         parts[key(row)].append(row)
@@ -53,13 +53,13 @@ def slices(rows: Sequence[PodRow], key: Callable[[PodRow], str]) -> dict[str, Sl
 
 
 def placement(rows: Sequence[PodRow]) -> dict[str, Slice]:
-    """Bound pods by whether their node was there before them."""
+    """Bound pods by whether their node was ready before them."""
     bound = [row for row in rows if row.bound_micros is not None]
     return slices(bound, lambda row: _PLACEMENTS[row.node_was_ready])
 
 
 def slice_of(rows: Sequence[PodRow]) -> Slice:
-    """Numbers and quantiles of any rows."""
+    """Counts and quantiles of rows."""
     bound = sum(row.bound_micros is not None for row in rows)
     return Slice(
         pods=len(rows),
@@ -70,7 +70,7 @@ def slice_of(rows: Sequence[PodRow]) -> Slice:
 
 
 def phase(rows: Sequence[PodRow], begin_micros: int, end_micros: int) -> Phase:
-    """The pods created from `begin` up to `end`, and the backlog of that time."""
+    """The pods created from `begin` up to `end`, and the backlog of that period."""
     own = [row for row in rows if begin_micros <= row.created_micros < end_micros]
     start = begin_micros // 1_000_000
     peaks = backlog_peaks(rows, start, max(1, (end_micros - 1) // 1_000_000 - start + 1))
@@ -86,7 +86,7 @@ def phase(rows: Sequence[PodRow], begin_micros: int, end_micros: int) -> Phase:
 
 
 def phases(rows: Sequence[PodRow], facts: RunFacts) -> tuple[Phase, Phase | None]:
-    """Ramp and soak; a run that never reached its soak has only the one."""
+    """Ramp and soak; a run that did not reach its soak has only the ramp."""
     soak_started = facts.soak_started_micros
     if soak_started is None:
         return phase(rows, facts.started_micros, facts.ended_micros), None
@@ -96,7 +96,7 @@ def phases(rows: Sequence[PodRow], facts: RunFacts) -> tuple[Phase, Phase | None
 
 
 def hops_section(rows: Sequence[PodRow]) -> dict[str, Hop]:
-    """Each hop that any pod has, in the order in which they happen."""
+    """Each hop of any pod, in order."""
     bound = [row for row in rows if row.bound_micros is not None]
     hops = [row.hops_micros() for row in bound]
     batches = bound_batches(rows)
@@ -120,7 +120,7 @@ def hops_section(rows: Sequence[PodRow]) -> dict[str, Hop]:
 
 
 def machines_section(journal: Journal | None, lifetimes: Sequence[NodeLifetime]) -> Machines:
-    """Counted by the shards where they keep a journal; otherwise what the Nodes show."""
+    """Counts of machines, from the shards' journals if there are any, else from the Nodes."""
     if journal is not None and journal.stories:
         counts = count_machines(journal)
         return Machines(
@@ -144,13 +144,13 @@ def nodes_section(lifetimes: Sequence[NodeLifetime], timeline: Timeline) -> Node
 
 
 def backlog_section(rows: Sequence[PodRow], timeline: Timeline) -> Backlog:
-    """The worst moment, and what was left."""
+    """The largest backlog, and that at the end."""
     left = sum(row.bound_micros is None and row.deleted_micros is None for row in rows)
     return Backlog(max=max(timeline.backlog), at_end=left)
 
 
 def curves(rows: Sequence[PodRow]) -> dict[str, list[tuple[float, float]]]:
-    """The share of pods bound over time since creation, over all pods and by archetype."""
+    """The share of bound pods by time since creation, over all pods and by archetype."""
     parts: defaultdict[str, list[PodRow]] = defaultdict(list)
     for row in rows:
         parts[row.archetype].append(row)

@@ -1,7 +1,6 @@
-"""Whether the harness can be believed: what it lost or suffered, against what it may.
+"""Self-checks of the harness: limits on what it may lose or delay, each with its reason.
 
-Every bound is here, once, with its reason. A value beyond its bound voids the run, and so does one
-that nobody measured: a harness that does not watch itself proves nothing.
+A value above its limit makes the run invalid, and so does a value that was not measured.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from loaddriver.judge.schema import Audit, Pods, Requests, SelfCheck
 
 @dataclass(frozen=True)
 class CheckLimit:
-    """The most that a value may be; `what` completes the sentence "<value> <unit> ... "."""
+    """The maximum of a value; `what` describes the value in messages."""
 
     maximum: float
     unit: str
@@ -28,85 +27,84 @@ class CheckLimit:
 LOOP_STALL = CheckLimit(
     1.0,
     "seconds",
-    "the longest time that the runner's event loop stood still",
-    "Steps of load are released 1.5 s ahead; a loop that stands still for longer than 1 s may "
-    "release them late.",
+    "the longest stall of the runner's event loop",
+    "Steps of load are released 1.5 s ahead; a stall of more than 1 s may release them late.",
 )
 LATENESS_MAX = CheckLimit(
     2.0,
     "seconds",
-    "the latest request of the load, after its due time",
-    "Beyond 2 s, a burst has become another load than the plan's.",
+    "the largest lateness of a request of the load",
+    "Beyond 2 s, a burst is no longer the plan's.",
 )
 LATENESS_P99 = CheckLimit(
     0.5,
     "seconds",
     "lateness of the load's requests, p99",
-    "A driver that is late as a rule is saturated: arrivals then follow its pace, not the plan's.",
+    "A driver that is usually late is saturated: arrivals follow its pace, not the plan's.",
 )
 CLOCK_STEP = CheckLimit(
     0.05,
     "seconds",
     "the largest step of this machine's clock",
-    "Every wait that spans a step is wrong by it; reading two clocks on a busy machine differs "
-    "by some milliseconds by itself.",
+    "Every wait that spans a step is wrong by it; two clock readings on a busy machine differ by "
+    "some milliseconds anyway.",
 )
 CPU_SHARE = CheckLimit(
     0.25,
     "share of the run's CPU",
     "CPU used by the harness itself",
-    "It runs on the cores that it measures: what it takes, the clusters lack. A tenth is what it "
-    "should need; beyond a quarter the result is the harness's own doing.",
+    "It runs on the cores that it measures and takes CPU from the clusters. It should need a "
+    "tenth; beyond a quarter it determines the result.",
 )
 OTHERS_SHARE = CheckLimit(
     0.25,
     "share of this machine's CPU",
-    "CPU taken by others while the load ran (other processes, or the hypervisor)",
-    "What others take, the clusters lack, and a slow release cannot be told from a busy neighbour. "
-    "An idle machine's own services need some hundredths; from a quarter on, waits are longer for "
-    "it by as much as a bad regression would make them.",
+    "CPU used by other processes or the hypervisor during the load",
+    "The clusters lack that CPU, and a slow release is indistinguishable from a busy neighbour. An "
+    "idle machine's services need some hundredths; above a quarter, waits increase as much as by a "
+    "bad regression.",
 )
 WATCH_GAPS = CheckLimit(
     0,
     "gaps",
-    "times a watch lost its place, where the watch is the clock",
-    "What came and went within a gap was never seen.",
+    "watches that expired, without an audit log",
+    "Changes within a gap may have been missed.",
 )
 AUDIT_LINES_LOST = CheckLimit(
     0,
     "lines",
-    "lines of the audit log lost, unreadable or without their pod",
-    "Any of them may be the slowest pod's.",
+    "lines of the audit log lost, undecodable or without their pod",
+    "Any of them may be that of the slowest pod.",
 )
 AUDIT_EVENTS_LOST = CheckLimit(
     0,
     "events",
-    "audit events that the API servers counted and the log does not have",
-    "A log that is short is no clock, however well it reads.",
+    "audit events that the API servers count and the log lacks",
+    "Timestamps from an incomplete log are incomplete.",
 )
 ROWS_LOST = CheckLimit(
     0,
     "pods",
-    "pods or bindings that the audit log lacks although a watch saw them",
-    "A pod without stamps of its own clock would be measured by another one.",
+    "pods or bindings that a watch has and the audit log lacks",
+    "Their timestamps would be from another clock.",
 )
 LOAD_LOST = CheckLimit(
     0,
     "requests",
-    "requests of the load that were granted and left no line or no row",
-    "The driver knows what it was promised; what is missing from the record was lost.",
+    "successful requests of the load without a line or row",
+    "The driver records all responses; what the recording lacks was lost.",
 )
 
 
 _FEWEST_FOR_P99 = 100
-# From here on a run was not alone, and its report says so.
+# Above this share the report mentions other processes.
 _SHARED_MACHINE_SHARE = 0.05
 
 
 def self_checks(
     facts: RunFacts, pods: Pods, requests: Requests | None, audit: Audit
 ) -> dict[str, SelfCheck]:
-    """Every value beside its bound, by the names under which gates can read them."""
+    """All self-checks, keyed by their names for gates."""
     own, load = facts.harness_health, facts.load
     made = pods.created + (requests.created if requests else 0)
     return {
@@ -119,37 +117,37 @@ def self_checks(
         "harnessCpuSecondsPerPod": SelfCheck(
             value=own.harness_cpu_seconds / made if own and made else None,
             unit="seconds",
-            what="CPU of the harness per pod created and observed",
+            what="CPU of the harness per created pod",
         ),
         "loopStalls": SelfCheck(
             value=own.loop_stalls if own else None,
             unit="stalls",
-            what="times the runner's event loop came back late",
+            what="stalls of the runner's event loop",
         ),
         **_losses(audit),
     }
 
 
 def _others(own: HarnessHealth | None) -> SelfCheck:
-    """Where nobody can tell, for a good reason, that is no reason to doubt the run."""
+    """CPU used by others; a legitimate reason for an unknown value keeps the run valid."""
     if own is not None and own.others_unknown:
-        what = f"{OTHERS_SHARE.what}: not known, because {own.others_unknown}"
+        what = f"{OTHERS_SHARE.what}: unknown, because {own.others_unknown}"
         return SelfCheck(value=None, unit=OTHERS_SHARE.unit, what=what)
     return _check(OTHERS_SHARE, own.others_cpu_share if own else None)
 
 
 def disclosures(checks: Mapping[str, SelfCheck]) -> Iterator[str]:
-    """What a reader must know of a run that is valid all the same."""
+    """Remarks on a valid run."""
     others = checks.get("othersCpuShare")
     if others is not None and others.value is not None and others.value > _SHARED_MACHINE_SHARE:
         yield (
-            f"This machine was not the run's alone: others took {100 * others.value:.0f} % of its "
-            "CPU, so waits may be longer than on an idle one."
+            f"Other processes used {100 * others.value:.0f} % of this machine's CPU, so waits may "
+            "be longer than on an idle machine."
         )
 
 
 def _lateness_p99(load: Mapping[str, Any]) -> SelfCheck:
-    """Of fewer than a hundred requests the p99 is their maximum, which has a bound of its own."""
+    """Lateness, p99; of fewer than 100 requests it is the maximum, which has its own limit."""
     value = load.get("p99LatenessSeconds")
     if value is None or load.get("requestsSent", _FEWEST_FOR_P99) >= _FEWEST_FOR_P99:
         return _check(LATENESS_P99, value)
@@ -158,15 +156,15 @@ def _lateness_p99(load: Mapping[str, Any]) -> SelfCheck:
 
 
 def _losses(audit: Audit) -> dict[str, SelfCheck]:
-    """Where the audit log is the clock, gaps of the watches change no number: they are only shown;
-    where it is not, there is no log to be short.
+    """Losses of the recording. With an audit log, gaps of watches are informational; without one,
+    there is no log to be incomplete.
     """
     unreadable = audit.undecodable + audit.without_uid + audit.restarts
     of_load = (audit.load_without_line, audit.load_without_row)
     known = [number for number in of_load if number is not None]
     gaps = _check(WATCH_GAPS, audit.watch.gaps)
     if audit.available:
-        gaps = SelfCheck(value=gaps.value, unit=gaps.unit, what="times a watch lost its place")
+        gaps = SelfCheck(value=gaps.value, unit=gaps.unit, what="watches that expired")
     return {
         "watchGaps": gaps,
         "auditLinesLost": _check(AUDIT_LINES_LOST, unreadable),
@@ -177,23 +175,21 @@ def _losses(audit: Audit) -> dict[str, SelfCheck]:
 
 
 def exceeded_limits(checks: Mapping[str, SelfCheck]) -> Iterator[str]:
-    """A sentence for each value that is beyond its bound."""
+    """A sentence for each value above its limit."""
     for check in checks.values():
         if check.value is not None and check.limit is not None and not check.within:
             unit = check.unit.removesuffix("s") if check.value == 1 else check.unit
-            excess = (
-                f"{format_number(check.value)} {unit}, at most {format_number(check.limit)} may be"
-            )
+            excess = f"{format_number(check.value)} {unit}, limit {format_number(check.limit)}"
             yield f"{check.what[:1].upper()}{check.what[1:]}: {excess}. {check.reason}"
 
 
 def unmeasured(checks: Mapping[str, SelfCheck]) -> Iterator[str]:
-    """One sentence, if there are values with a bound that nobody measured."""
+    """One sentence if values with a limit were not measured."""
     missing = [
         check.what for check in checks.values() if check.value is None and check.limit is not None
     ]
     if missing:
-        yield f"The harness did not watch itself; not measured: {'; '.join(missing)}."
+        yield f"Not measured by the harness: {'; '.join(missing)}."
 
 
 def _check(limit: CheckLimit, value: float | None) -> SelfCheck:

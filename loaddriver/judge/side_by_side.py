@@ -1,4 +1,4 @@
-"""One plan played twice, with anchors and without: what they change for gangs."""
+"""Compares the gangs of two runs of one plan, with and without anchors."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from loaddriver.judge.schema import GangSide, Summary
 def side_by_side(first: Summary, second: Summary) -> tuple[Summary, Summary]:
     """Both summaries, each with both sides in the given order.
 
-    Raises LoaddriverError unless both played the same plan.
+    Raises LoaddriverError unless both ran the same plan.
     """
     plans = [(s.run.profile, s.run.seed, s.pods.planned) for s in (first, second)]
     if plans[0] != plans[1]:
         raise LoaddriverError(
-            f"{first.run.id} and {second.run.id} did not play the same plan, so they cannot stand "
+            f"{first.run.id} and {second.run.id} did not run the same plan, so they cannot stand "
             "side by side: profile, seed and planned pods are "
             f"{plans[0]} and {plans[1]}"
         )

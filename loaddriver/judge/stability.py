@@ -1,4 +1,4 @@
-"""Whether what runs was left alone, and whether machines come and go for a reason."""
+"""Stability: disturbed pods and unexplained machine changes."""
 
 from __future__ import annotations
 
@@ -18,31 +18,30 @@ from loaddriver.record.rows import PodRow
 from loaddriver.sizing.fit import offering_of
 
 _YOUNG_MICROS = 600 * 1_000_000
-# A pod that waits for less may still be on its way to a machine.
+# A pod that has waited for less may still get a machine.
 _STAYED_MICROS = 30 * 1_000_000
-# Demand that falls by this part of a machine explains that a whole one goes.
+# A decrease in demand by this part of a machine explains the release of one.
 _EXPLAINS = 0.5
 _OWNERS = (Cause.LOAD, Cause.CONTROLLER)
 _FREE = ("SPECULATIVE", "IDLE")
 
 
 class Stability(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Disturbed are bound pods that were evicted or lost with their Node, or that an unknown client
-    removed. Those that kube-scheduler removed for others of higher priority count as `preempted`.
+    """Disturbed pods are bound pods that were evicted, lost with their Node or removed by an
+    unknown client. Those that kube-scheduler preempted are counted as `preempted`.
 
-    Demand only grows until the first bound pod is removed by its owner or has done its work, for
-    `growing_seconds`; `reclaimed_while_growing` are decisions in that time to take a machine from
-    its cluster. The soak is steady until the plan asks for less than before, for `steady_seconds`;
-    `disrupted_per_minute_percent` is of the pods that ran in that time. `job_pods_interrupted` are
-    disturbed ones that had not done their work yet.
+    Demand only grows for `growing_seconds`, until the first bound pod is removed by its owner or
+    completes; `reclaimed_while_growing` counts decisions in that time to take a machine from its
+    cluster. The soak is steady for `steady_seconds`, until the plan reduces its demand;
+    `disrupted_per_minute_percent` is of the pods that ran in that time. `job_pods_interrupted`
+    counts disturbed pods that had not completed.
 
     Machines are bought when they are created; the rate is that of the steady time.
-    `released_within10_minutes` were given back so soon after they were bought;
-    `released_unexplained` are those of them for which what their cluster's pods ask for had fallen,
-    since it was at its height in that time, by less than half of the machine. `additional_requests`
-    are CapacityRequests for a machine beyond those that are there. `unschedulable_despite_supply`
-    pods never had a node, had waited for half a minute, and a machine that could hold one was
-    available in the end. Null is what only shards' journals could say.
+    `released_within10_minutes` counts machines deleted so soon after they were bought;
+    `released_unexplained` those of them whose cluster's requests had decreased from their peak in
+    that time by less than half of the machine. `additional_requests` counts CapacityRequests for an
+    additional machine. `unschedulable_despite_supply` pods never had a node and had waited for half
+    a minute, and a machine that fits was available in the end. Null without the shards' journals.
     """
 
     growing_seconds: float
@@ -69,7 +68,7 @@ def stability_section(
     rows: Sequence[PodRow],
     journal: Journal | None,
 ) -> Stability | None:
-    """None where nobody says what the fleet is, or an API server's log is not ours."""
+    """The section; None if the fleet is unknown or an API server's audit log is missing."""
     logs = [each.audit for each in observed if each.audit is not None]
     if facts.fleet is None or len(logs) < len(observed):
         return None
@@ -110,7 +109,7 @@ def stability_section(
 
 
 Time = tuple[int, int]
-"""From one moment to another."""
+"""A period (begin, end), in microseconds."""
 
 
 @dataclass(frozen=True)
@@ -135,7 +134,7 @@ class _Times:
 
 
 class _MachineChanges:
-    """Machines that were bought and given back, by the shards' journals."""
+    """Bought and released machines, from the shards' journals."""
 
     def __init__(
         self, facts: RunFacts, fleet: FleetFacts, rows: Sequence[PodRow], journal: Journal
@@ -151,7 +150,7 @@ class _MachineChanges:
         ]
 
     def taken(self, time: Time) -> int:
-        """Decisions to take a machine from the cluster that it served."""
+        """The number of decisions to take a machine from its cluster."""
         return sum(
             event.event == "decided" and event.takes and _within(event.at_micros, time)
             for story in self._journal.stories.values()
@@ -159,18 +158,18 @@ class _MachineChanges:
         )
 
     def per_minute(self, time: Time | None) -> float | None:
-        """Machines bought a minute."""
+        """Machines bought per minute."""
         if time is None or time[1] <= time[0]:
             return None
         number = sum(_within(span.begin_micros, time) for span in self.bought)
         return round(number / (_seconds(time) / 60), 3)
 
     def unexplained(self) -> int:
-        """Machines given back young although demand had hardly fallen."""
+        """The number of machines released early although demand had hardly decreased."""
         return sum(not self._explained(span) for span in self.released)
 
     def unschedulable(self) -> int:
-        """Pods that waited to the end, or until they went, though a machine was available."""
+        """Pods that were never bound although a machine was available."""
         waited = Counter(
             needs
             for row in self._rows
@@ -191,8 +190,8 @@ class _MachineChanges:
         return next((e.state for e in reversed(story) if e.event == "state" and e.state), at_first)
 
     def _explained(self, span: HeldSpan) -> bool:
-        """Whether the cluster that it served asked for so much less than it had in that time."""
-        assert span.end_micros is not None  # it was given back
+        """Whether its cluster's requests decreased enough in that time."""
+        assert span.end_micros is not None  # it was released
         cluster = self._served(span)
         decrease = self._demand.decrease(cluster, span.begin_micros, span.end_micros)
         return any(

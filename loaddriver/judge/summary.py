@@ -1,4 +1,4 @@
-"""The summary of a run, from everything that was recorded."""
+"""Makes the summary of a run from its recording."""
 
 from __future__ import annotations
 
@@ -68,10 +68,10 @@ def make_summary(
     bare: Summary | None = None,
     federation: FederationSection | None = None,
 ) -> Summary:
-    """Measure, judge and decide. Pure: the same input gives the same summary.
+    """Measure, judge and decide. Pure.
 
-    `requests` are those of a load without pods, `losses` those of the load that left no trace;
-    `bare` is the summary of the bare run with the same plan and nodes.
+    `requests` are those of a load without pods, `losses` those missing from the recording; `bare`
+    is the summary of the bare run with the same plan and nodes.
     """
     measured = _measure(facts, observed, rows, journal, losses)
     measured = msgspec.structs.replace(
@@ -107,7 +107,7 @@ def _measure(
     journal: Journal | None,
     losses: LoadLosses | None,
 ) -> Summary:
-    """What rows and recorders tell; the verdict is "error" until it has been decided."""
+    """Measure; the verdict is "error" until it is decided."""
     lifetimes = [
         lifetime
         for each in observed

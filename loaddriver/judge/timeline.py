@@ -1,4 +1,4 @@
-"""Demand and fleet second by second."""
+"""Demand and fleet per second."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ Counts = NDArray[np.int64]
 
 
 class Timeline(msgspec.Struct, frozen=True, rename="camel"):
-    """Counts at the end of each second since the start; created and bound add up over the run.
+    """Counts at the end of each second since the start; created and bound are cumulative.
 
-    The backlog is the largest within its second, so that no peak falls between two readings.
+    The backlog is the maximum within its second, so that no peak is missed.
     """
 
     start_unix_seconds: int
@@ -30,7 +30,7 @@ class Timeline(msgspec.Struct, frozen=True, rename="camel"):
 def make_timeline(
     rows: Sequence[PodRow], lifetimes: Iterable[NodeLifetime], until_micros: int
 ) -> Timeline:
-    """From the first creation until `until_micros`."""
+    """The timeline from the first creation until `until_micros`."""
     start = min((row.created_micros for row in rows), default=until_micros) // 1_000_000
     seconds = max(1, until_micros // 1_000_000 - start + 1)
     known = list(lifetimes)
@@ -46,12 +46,12 @@ def make_timeline(
 
 
 def backlog_peaks(rows: Sequence[PodRow], start: int, seconds: int) -> Counts:
-    """The largest number of pods without a node within each second."""
+    """The maximum number of pods without a node within each second."""
     came = [row.created_micros for row in rows]
     went = [_left_backlog_micros(row) for row in rows]
     at = np.array([*came, *(moment for moment in went if moment is not None)], dtype=np.int64)
     step = np.array([1] * len(came) + [-1] * (len(at) - len(came)), dtype=np.int64)
-    order = np.lexsort((-step, at))  # at one moment the comers count before the leavers
+    order = np.lexsort((-step, at))  # at equal times, creations count before bindings and removals
     second, level = at[order] // 1_000_000 - start, np.cumsum(step[order])
     peaks = _at_start(second, level, seconds)
     within = (second >= 0) & (second < seconds)
@@ -65,7 +65,7 @@ def _left_backlog_micros(row: PodRow) -> int | None:
 
 
 def _at_start(second: Counts, level: Counts, seconds: int) -> Counts:
-    """The level with which each second begins: what the last change before it left."""
+    """The value at the start of each second."""
     padded = np.concatenate([[0], level])
     begun: Counts = padded[np.searchsorted(second, np.arange(seconds), side="left")]
     return begun

@@ -1,4 +1,4 @@
-"""The verdict: one word, an exit code, and sentences that say why."""
+"""The verdict: one word, an exit code, and the reasons as sentences."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ def decide(
     latency: Quantiles,
     disclosed: Sequence[str] = (),
 ) -> Verdict:
-    """The gravest first: an accident, then doubts about the measurement, then missed gates.
+    """Precedence: run failure, invalid measurement, missed gates.
 
-    What is `disclosed` goes with a verdict that rests on the measurement.
+    `disclosed` remarks accompany a verdict of a valid measurement.
     """
     missed = [*facts.failures, *(gate.sentence for gate in gates if not gate.passed)]
     if facts.run_failure is not None:
@@ -45,7 +45,9 @@ def decide(
     if invalid_reasons:
         return Verdict("invalid", ExitCode.INVALID_RUN, tuple(invalid_reasons))
     if not gates:
-        return Verdict("invalid", ExitCode.INVALID_RUN, ("No gate was given: nothing was judged.",))
+        return Verdict(
+            "invalid", ExitCode.INVALID_RUN, ("No gates were given: nothing was judged.",)
+        )
     if missed:
         return Verdict("fail", ExitCode.GATE_MISSED, (*missed, *disclosed))
     sentence = pass_sentence(len(gates), pods, requests, latency)
@@ -60,7 +62,7 @@ def invalid_reasons_of(
     checks: Mapping[str, SelfCheck],
     gangs: Gangs,
 ) -> tuple[str, ...]:
-    """Why this measurement must not be believed, in sentences; none for a sound one."""
+    """The reasons why the measurement is invalid, as sentences; empty if it is valid."""
     broke_off = facts.run_failure is not None
     return (
         *facts.invalid_reasons,
@@ -74,9 +76,9 @@ def invalid_reasons_of(
 def _unplanned_pods(rows: Sequence[PodRow], gangs: Gangs) -> Iterator[str]:
     without_archetype = sum(not row.archetype for row in rows)
     if without_archetype:
-        yield f"{format_number(without_archetype)} pods of the load carry no archetype."
+        yield f"{format_number(without_archetype)} pods of the load have no archetype."
     if gangs.unplanned:
-        yield f"{format_number(gangs.unplanned)} groups of pods are in no plan."
+        yield f"{format_number(gangs.unplanned)} groups of pods are not in the plan."
 
 
 def _never_created(pods: Pods, requests: Requests | None) -> Iterator[str]:
@@ -89,7 +91,7 @@ def _never_created(pods: Pods, requests: Requests | None) -> Iterator[str]:
 
 
 def pass_sentence(gates: int, pods: Pods, requests: Requests | None, latency: Quantiles) -> str:
-    """What it means, in figures, that all of so many gates hold."""
+    """The sentence for a run whose gates all hold, with its main numbers."""
     held = f"All {gates} gates hold" if gates > 1 else "The gate holds"
     done, of, what = pods.bound, pods.created, "pods were bound"
     if requests is not None and not pods.created:

@@ -1,4 +1,4 @@
-"""Pods that still waited when observation ended, and what stood in their way."""
+"""Pods that waited when observation ended, and the cause."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NAMED_RACKS = 3
 class Waiting:
     """The pods of one archetype that wait in one cluster; `rows` are all of that archetype there.
 
-    `messages` are kube-scheduler's last words by pod UID.
+    `messages` are kube-scheduler's last messages by pod UID.
     """
 
     cluster: str
@@ -31,7 +31,7 @@ class Waiting:
 
     @property
     def subject(self) -> str:
-        """Who waits, in words."""
+        """The waiting pods, as the subject of a sentence."""
         gangs = len({pod.group for pod in self.pods if pod.group})
         of = f" of {_counted(gangs, 'gang')}" if gangs else ""
         pods, waits = ("pods", "wait") if len(self.pods) > 1 else ("pod", "waits")
@@ -41,19 +41,19 @@ class Waiting:
 
     @property
     def scheduler(self) -> str:
-        """What kube-scheduler says of most of them, or an empty text."""
+        """kube-scheduler's most frequent message, or ""."""
         messages = Counter(self.messages[pod.uid] for pod in self.pods if pod.uid in self.messages)
         if not messages:
             return ""
         [(message, count)] = messages.most_common(1)
         of = "" if count == len(self.pods) else f" (of {format_number(count)})"
-        # Its first sentence counts the nodes by what they lack; then it speaks of preemption.
+        # The first sentence counts nodes by reason; the rest is about preemption.
         first, *_ = message.split(". ")
         return f"scheduler{of}: {shorten(first, _MOST_OF_MESSAGE, placeholder=' …').rstrip('.')}"
 
 
 def waiting_pods(rows: Sequence[PodRow], messages: Mapping[str, str]) -> list[Waiting]:
-    """All of them, most pods first."""
+    """Waiting pods by cluster and archetype, most pods first."""
     parts: defaultdict[tuple[str, str], list[PodRow]] = defaultdict(list)
     for row in rows:
         parts[row.cluster, row.archetype].append(row)
@@ -66,7 +66,7 @@ def waiting_pods(rows: Sequence[PodRow], messages: Mapping[str, str]) -> list[Wa
 
 
 def sentence(waiting: Waiting, facts: RunFacts, free_capacity: FreeCapacity) -> str:
-    """Who waits, what for, and what the scheduler says."""
+    """The waiting pods, the cause, and the scheduler's message."""
     parts = [waiting.subject, _cause(waiting, facts, free_capacity), waiting.scheduler]
     return f"{'; '.join(part for part in parts if part)}."
 
@@ -82,7 +82,7 @@ def _cause(waiting: Waiting, facts: RunFacts, free_capacity: FreeCapacity) -> st
         return _request_cause(waiting) or _shared_cause(waiting, facts, free_capacity)
     if free.total() >= len(waiting.pods):
         places = _counted(free.total(), "free place")
-        return f"ready nodes have {places} for them, so it is kube-scheduler that they wait for"
+        return f"ready nodes have {places} for them, so they wait for kube-scheduler"
     return (
         _request_cause(waiting)
         or _shortfall_cause(waiting, facts, archetype_facts)
@@ -91,7 +91,7 @@ def _cause(waiting: Waiting, facts: RunFacts, free_capacity: FreeCapacity) -> st
 
 
 def _rack_cause(waiting: Waiting, free: Counter[str]) -> str:
-    """Gangs that cannot end where they began, or have no rack with room for a whole one."""
+    """Gangs that cannot complete in their rack, or that fit in no rack."""
     wanted = Counter(pod.group for pod in waiting.pods)
     racks_by_gang = {
         r.group: r.rack for r in waiting.rows if r.group in wanted and _is_running(r) and r.rack
@@ -124,34 +124,34 @@ def _no_rack(free: Counter[str], smallest_gang: int) -> str:
 
 
 def _request_cause(waiting: Waiting) -> str:
-    """Demand that never reached a shard; silent where such stamps are not taken at all."""
+    """Demand that never reached a shard; "" if those timestamps are not recorded."""
     pods = waiting.pods
     unseen = sum(pod.seen_micros is None for pod in pods)
     if 2 * unseen > len(pods) and any(row.seen_micros for row in waiting.rows):
         return (
             f"{format_number(unseen)} have no CapacityRequest: the pod controller is "
-            "behind or refused"
+            "behind or its requests are rejected"
         )
     unacknowledged = sum(pod.acknowledged_micros is None for pod in pods)
     if 2 * unacknowledged > len(pods) and any(row.acknowledged_micros for row in waiting.rows):
         return (
             f"the requests of {format_number(unacknowledged)} were never "
-            "acknowledged: no shard knows of them"
+            "acknowledged: no shard has received them"
         )
     return ""
 
 
 def _shared_cause(waiting: Waiting, facts: RunFacts, free_capacity: FreeCapacity) -> str:
-    """Machines are everybody's, so no single need is theirs."""
+    """The cause if archetypes share machines, so that a shortfall belongs to no single one."""
     nodes = free_capacity.ready[waiting.cluster, waiting.archetype]
     short = [each for each in facts.shortfalls or () if each.cluster == waiting.cluster]
     shard_report = (
-        "no shard could be asked" if facts.shortfalls is None else "no shard says it is short"
+        "no shard responded" if facts.shortfalls is None else "no shard reports a shortfall"
     )
     if short:
         verb = "is" if len(short) == 1 else "are"
         shard_report = (
-            f"the shard says that {_counted(len(short), 'need')} of the cluster {verb} short"
+            f"the shard reports that {_counted(len(short), 'need')} of the cluster {verb} short"
         )
     places = free_capacity.free[waiting.cluster, waiting.archetype].total()
     capacity_there = f"{_counted(nodes, 'ready node')} may hold them"
@@ -214,7 +214,7 @@ def _machine_cause(
             "fleet has for it are in use"
         )
     shard_report = (
-        "no shard could be asked" if facts.shortfalls is None else "no shard says it is short"
+        "no shard responded" if facts.shortfalls is None else "no shard reports a shortfall"
     )
     if not free_capacity.ready[place]:
         return f"there is no node for it and {shard_report}"

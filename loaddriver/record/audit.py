@@ -1,4 +1,4 @@
-"""Stamps from the audit log of one API server: lossless, to the microsecond, by one clock."""
+"""Timestamps from the audit log of one API server: lossless, in microseconds, from one clock."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from loaddriver.record.audit_line import (
 )
 
 Name = tuple[str, str]
-"""Namespace and name; "" as the namespace of a cluster's own objects."""
+"""Namespace and name; the namespace of cluster-scoped objects is ""."""
 
 Write = tuple[str, Name]
 """Verb and resource, such as `create deployments`, and the object."""
@@ -36,7 +36,7 @@ Write = tuple[str, Name]
 
 @dataclass(frozen=True, slots=True)
 class PodCreation:
-    """A Pod as the server accepted it; the moment is when it received the request."""
+    """The creation of a Pod; the timestamp is when the server received the request."""
 
     pod: ObjectMetadata
     at_micros: int
@@ -45,7 +45,7 @@ class PodCreation:
 
 @dataclass(frozen=True, slots=True)
 class RequestCreation:
-    """A CapacityRequest that the load itself made; the moment is when the server received it."""
+    """The creation of a CapacityRequest by the load; the timestamp is of the request's receipt."""
 
     request: ObjectMetadata
     at_micros: int
@@ -53,9 +53,9 @@ class RequestCreation:
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """A Pod was given its node by `writer`; the moment is when the server had answered.
+    """The binding of a Pod by `writer`; the timestamp is when the server had responded.
 
-    `node` is "" where the log leaves bodies out.
+    `node` is "" if the log omits bodies.
     """
 
     name: Name
@@ -67,8 +67,10 @@ class Binding:
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """A request by `writer` to delete or evict a Pod, which was granted. It names no UID: names are
-    used again over time. The moment is when a deletion was received, when an eviction was answered.
+    """A successful request by `writer` to delete or evict a Pod.
+
+    It has no UID, and names are reused. The timestamp is when a deletion was received, or when
+    an eviction had been answered.
     """
 
     name: Name
@@ -78,10 +80,10 @@ class Removal:
 
 
 class PodListener(Protocol):
-    """Hears of pods as they come; the live view and the ramp gate live on it.
+    """Receives pod events as they are read, for the live view and the ramp's gate.
 
-    Where the load makes CapacityRequests instead of pods, it hears of those, and an
-    acknowledgement is their binding.
+    If the load creates CapacityRequests instead of pods, it receives those; an acknowledgement
+    counts as their binding.
     """
 
     def created(self, uid: str, at_micros: int, step: str) -> None: ...
@@ -93,15 +95,15 @@ class PodListener(Protocol):
 
 @dataclass
 class AuditTimestamps:
-    """Everything read so far.
+    """All timestamps read so far.
 
-    `requested`, `acknowledged` and `withdrawn` are of CapacityRequests, `requests` those that the
-    load itself made, by UID, `additional` those that ask for a machine beyond those that are there,
-    by when they first did. `nodes_ready` and `nodes_unready` have every write that said so, `racks`
-    and `instance_types` are by Node and its creation. `load_writes` counts what the load driver was
-    granted. `failed` counts by request and status, such as `create pods 409`; `undecodable` lines
-    said something that is now missing; `without_uid` are Pods logged without their body, so without
-    UID.
+    `requested`, `acknowledged` and `withdrawn` are of CapacityRequests; `requests` are those that
+    the load created, by UID; `additional` those for an additional machine, by the time they first
+    asked for it. `nodes_ready` and `nodes_unready` have every write of that condition; `racks` and
+    `instance_types` are keyed by Node and its creation. `load_writes` counts the load driver's
+    successful requests. `failed` counts by request and status, such as `create pods 409`.
+    `undecodable` counts lines whose information is lost, `without_uid` Pods logged without their
+    body.
     """
 
     pods: dict[str, PodCreation] = field(default_factory=dict)
@@ -127,7 +129,7 @@ class AuditTimestamps:
 
 
 class AuditReader:
-    """Decodes lines into `timestamps`; `listener` hears of what carries the load's step label."""
+    """Decodes lines into `timestamps`; `listener` receives objects with the load's step label."""
 
     def __init__(self, listener: PodListener) -> None:
         self.timestamps = AuditTimestamps()
@@ -153,7 +155,7 @@ class AuditReader:
         }
 
     def take(self, lines: Sequence[bytes]) -> None:
-        """Read lines; one that cannot be read is counted and the next one is taken."""
+        """Read lines; count and skip those that cannot be decoded."""
         self.timestamps.lines += len(lines)
         for raw in lines:
             try:
@@ -175,7 +177,7 @@ class AuditReader:
         self.timestamps.succeeded[line.what] += 1
 
     def _answer(self, line: AuditLine) -> ObjectMetadata:
-        """Who was created; nobody where the log leaves bodies out."""
+        """The created object; None if the log omits bodies."""
         if not line.response_object:
             return ObjectMetadata()
         return self._created.decode(line.response_object).metadata
@@ -201,7 +203,7 @@ class AuditReader:
 
     def _pod_removed(self, line: AuditLine, ref: ObjectRef) -> None:
         evicts = ref.subresource == "eviction"
-        # A budget makes an eviction wait inside the server, for seconds: the pod goes at its end.
+        # A disruption budget may delay an eviction inside the server for seconds.
         moment = line.stage_timestamp if evicts else line.request_received_timestamp
         name, at = (ref.namespace, ref.name), micros(moment)
         self.timestamps.removals.append(Removal(name, at, line.user.username, evicts))
@@ -239,7 +241,7 @@ class AuditReader:
     def _node_created(self, line: AuditLine, ref: ObjectRef) -> None:
         at, labels = micros(line.stage_timestamp), self._answer(line).labels
         if line.response_object and RACK_KEY not in labels:
-            return  # none of the fleet's, such as the one that a control plane runs on
+            return  # not a machine of the fleet, such as the control plane's Node
         self.timestamps.nodes_created[ref.name].append(at)
         if RACK_KEY in labels:
             self.timestamps.racks[ref.name, at] = labels[RACK_KEY]

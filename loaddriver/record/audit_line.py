@@ -1,4 +1,4 @@
-"""One line of an API server's audit log, as far as the harness reads it."""
+"""The fields of an API server's audit log lines that the harness reads."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class User(msgspec.Struct, frozen=True):
 
 
 class ObjectRef(msgspec.Struct, frozen=True):
-    """What the request was about. The server fills in name and UID from the body if need be."""
+    """The object of the request; the server takes name and UID from the body if necessary."""
 
     resource: str = ""
     namespace: str = ""
@@ -31,13 +31,13 @@ class ObjectRef(msgspec.Struct, frozen=True):
 
 
 class ResponseStatus(msgspec.Struct, frozen=True):
-    """The HTTP status of the answer."""
+    """The HTTP status of the response."""
 
     code: int = 0
 
 
 class AuditLine(msgspec.Struct, frozen=True, rename="camel"):
-    """A request that was answered."""
+    """A completed request."""
 
     stage: str
     verb: str
@@ -51,7 +51,7 @@ class AuditLine(msgspec.Struct, frozen=True, rename="camel"):
 
     @property
     def succeeded(self) -> bool:
-        """Whether the server did what it was asked."""
+        """Whether the request succeeded."""
         return 200 <= self.response_status.code < 300
 
     @property
@@ -62,7 +62,7 @@ class AuditLine(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class ObjectMetadata(msgspec.Struct, frozen=True):
-    """Identity of an object, and what was written on it."""
+    """An object's identity, labels and annotations."""
 
     name: str = ""
     namespace: str = ""
@@ -71,19 +71,19 @@ class ObjectMetadata(msgspec.Struct, frozen=True):
 
 
 class CreatedObject(msgspec.Struct, frozen=True):
-    """The answer to a creation."""
+    """The response to a creation."""
 
     metadata: ObjectMetadata = ObjectMetadata()
 
 
 class BindingRequest(msgspec.Struct, frozen=True):
-    """What a Binding asks for."""
+    """The body of a Binding."""
 
     target: ObjectRef = ObjectRef()
 
 
 class Condition(msgspec.Struct, frozen=True):
-    """One condition of an object's status; `message` is in its writer's words."""
+    """A condition of an object's status."""
 
     type: str = ""
     status: str = ""
@@ -92,12 +92,12 @@ class Condition(msgspec.Struct, frozen=True):
 
 
 def is_ready(conditions: Sequence[Condition]) -> bool:
-    """Whether a Node with these conditions can run Pods."""
+    """Whether the Ready condition is true."""
     return any(each.type == "Ready" and each.status == "True" for each in conditions)
 
 
 def is_unready(conditions: Sequence[Condition]) -> bool:
-    """Whether they say that it cannot; a write that leaves the condition out says neither."""
+    """Whether the Ready condition is present and not true."""
     return any(each.type == "Ready" and each.status != "True" for each in conditions)
 
 
@@ -106,15 +106,13 @@ class _CapacitySpec(msgspec.Struct, frozen=True):
 
 
 class CapacityRequestBody(msgspec.Struct, frozen=True):
-    """What a controller writes as a CapacityRequest; `additional` asks for a machine beyond those
-    that serve other pods.
-    """
+    """The body of a CapacityRequest; `additional` asks for a machine that serves no other pods."""
 
     spec: _CapacitySpec = _CapacitySpec()
 
 
 class NodeStatus(msgspec.Struct, frozen=True):
-    """A Node's status, or the part of it that was written."""
+    """A Node's status, or the written part of it."""
 
     conditions: list[Condition] = []
 
@@ -126,7 +124,7 @@ class NodeStatusRequest(msgspec.Struct, frozen=True):
 
 
 class AuditedRequest(Enum):
-    """The requests that stamp something, each with the ways to write it in a log."""
+    """The requests that provide timestamps, each with its spellings in a log."""
 
     POD_CREATED = ("create pods",)
     POD_BOUND = ("create pods/binding",)

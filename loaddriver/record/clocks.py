@@ -1,4 +1,4 @@
-"""How far the harness's own eyes are behind the API servers' logs."""
+"""The lag of the harness's watches behind the API servers' logs."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from loaddriver.record.recorder import Observations
 
 
 def receipt_lags_seconds(observed: Sequence[Observations]) -> list[float]:
-    """Receipt by watch minus the log's stamp, for every creation and binding that both have.
+    """Receipt by watch minus the log's timestamp, for every creation and binding in both.
 
-    Negative where a watch was faster than the log's last word on the request.
+    Negative if a watch was faster than the log's completion of the request.
     """
     return [lag / 1e6 for each in observed for lag in _lags_micros(each)]
 

@@ -1,7 +1,7 @@
-"""The one watch of Pods and the one of Nodes in a cluster, for whoever must know of them.
+"""A cluster's shared watches of Pods and Nodes.
 
-An API server writes each change once for every watch, and each of them is received, decrypted and
-decoded on the cores that are being measured: so all readers share one.
+Each watch costs CPU for encoding, decryption and decoding on the cores that are being measured,
+so all readers share one.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from bigfleet.kube.watch import Changed, Listed, Watch, WatchStats
 from loaddriver.record.watched import CapacityRequest, Node, Pod
 from loaddriver.record.watching import WatchTimestamps, now_micros
 
-# Beside an audit log, a watch need not be punctual. A change of its own costs four times the CPU of
-# one that comes with ten others; receipts are up to this much later for it.
+# With an audit log, a watch may be late. A change delivered alone costs four times the CPU of one
+# delivered with ten others; receipts are delayed by up to this much.
 GATHER_SECONDS = 1.0
 
 T = TypeVar("T")
@@ -26,9 +26,9 @@ Take = Callable[[Listed[T] | Changed[T], int], None]
 
 
 class Reader(Protocol):
-    """Hears all that watches say of all Pods and Nodes of a cluster, each change once, in order.
+    """Receives every watch event of a cluster's Pods and Nodes, once, in order.
 
-    Both are handed what was received and the moment of receipt.
+    The arguments are the events and the time of receipt.
     """
 
     def take_pods(self, change: Listed[Pod] | Changed[Pod], now_micros: int, /) -> None: ...
@@ -37,9 +37,9 @@ class Reader(Protocol):
 
 
 class ClusterWatch:
-    """Follows all Pods and Nodes of one cluster for its `readers`, of whom each hears everything.
+    """Watches all Pods and Nodes of one cluster; each of `readers` receives every event.
 
-    Changes are left to gather for `batch_seconds`.
+    Changes are batched for `batch_seconds`.
     """
 
     def __init__(
@@ -55,22 +55,22 @@ class ClusterWatch:
         ]
 
     def add_requests(self, timestamps: WatchTimestamps) -> None:
-        """Follow the CapacityRequests of the cluster, too; call it before anything is followed."""
+        """Also watch CapacityRequests; call it before `followers`."""
         requests = Watch(self._client, f"{GROUP_VERSION}/capacityrequests", CapacityRequest)
         self._follow.append(_SharedWatch(requests, [timestamps.take_requests]))
 
     def followers(self) -> list[Coroutine[Any, Any, None]]:
-        """What must run, each until cancelled."""
+        """The watches to run, each until cancelled."""
         return [each.follow() for each in self._follow]
 
     async def listed_once(self) -> None:
-        """Return once every collection has been listed, so that nothing new can be missed."""
+        """Wait until every collection has been listed: later changes are not missed."""
         for each in self._follow:
             await each.listed.wait()
 
     @property
     def stats(self) -> list[WatchStats]:
-        """How each watch fared."""
+        """Statistics of each watch."""
         return [each.watch.stats for each in self._follow]
 
 

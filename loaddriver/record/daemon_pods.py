@@ -1,4 +1,4 @@
-"""The pods of DaemonSets: no part of what is measured, but they take room on every node."""
+"""The pods of DaemonSets: not measured, but they use capacity on every node."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from loaddriver.record.audit import AuditTimestamps, Name
 from loaddriver.record.recorder import Observations
 
 DaemonPod = tuple[str, str]
-"""A node and the DaemonSet of which a pod was there."""
+"""A node and the DaemonSet of a pod on it."""
 
 
 def daemon_pods_at_end(observed: Observations) -> Counter[DaemonPod]:
-    """How many pods of each DaemonSet were bound to each node and had not been removed when
-    observation ended; none where the API server's log is not ours.
+    """The number of pods of each DaemonSet bound to each node when observation ended.
+
+    Empty without an audit log that the harness can read.
     """
     log = observed.audit or AuditTimestamps()
     daemon_sets_by_pod: dict[Name, str] = {

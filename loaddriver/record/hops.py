@@ -1,4 +1,4 @@
-"""Where a pod's wait went: parts in a fixed order that add up to the wait exactly.
+"""Hops: the stages of a pod's wait, in a fixed order; they add up to the wait exactly.
 
     seen         its CapacityRequest exists
     rolledUp     its need has reached a shard
@@ -7,7 +7,7 @@
     nodeReady    the machine is a ready Node
     scheduled    the scheduler (or the anchor) has bound the pod
 
-A milestone nobody observed is left out, and its time belongs to the next part.
+The time of an unobserved stage counts towards the next one.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ HOPS = ("seen", "rolledUp", "decided", "provisioned", "nodeReady", "scheduled")
 
 
 def split(created_micros: int, bound_micros: int, reached: Mapping[str, int]) -> dict[str, int]:
-    """Microseconds per hop. `reached` says when each but the last was reached, where known.
+    """Microseconds per hop. `reached` has the end of each hop but the last, if known.
 
-    Milestones are held between creation and binding and are never earlier than the one before: a
-    machine chosen before the pod came costs that pod nothing.
+    Ends are clamped between creation and binding, and to the hop before: a machine chosen before
+    the pod was created adds no wait.
     """
     parts: dict[str, int] = {}
     position = created_micros
@@ -35,12 +35,11 @@ def split(created_micros: int, bound_micros: int, reached: Mapping[str, int]) ->
 
 
 def plausible(reached: Mapping[str, int | None], bound_micros: int, waited: bool) -> dict[str, int]:
-    """The milestones that can have played a part in a pod's binding.
+    """The milestones that can have contributed to a pod's wait.
 
-    A pod that landed on a node which was there before it owes nothing to a machine, nor to the
-    request for one that was on its way meanwhile: all its wait is the scheduler's. For a pod that
-    waited for its node, the acknowledgement is written some time after the roll-up it speaks of:
-    the choice of the machine, or else the machine's joining, proves that the roll-up had arrived.
+    The wait of a pod whose node existed before it is the scheduler's alone. For a pod that waited
+    for its node, the acknowledgement is written some time after the roll-up: the choice of the
+    machine, or else its joining, proves that the roll-up had arrived.
     """
     if not waited:
         return {}

@@ -1,4 +1,4 @@
-"""What audit logs say of a federation: each write to a member's HPA, each status of the whole."""
+"""A federation in audit logs: writes to its members' HPAs and to the federated HPA's status."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _FEDERATION = "bigfleet-fedhpa"
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """The least and the most replicas that a cluster may have."""
+    """A cluster's minimum and maximum number of replicas."""
 
     min: int
     max: int
@@ -24,8 +24,9 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class HpaWrite:
-    """A granted write to a member's HPA, and what it then was; the moment is when the server had
-    answered. `share` is None where it is gone.
+    """A successful write to a member's HPA and its result; `share` is None after a deletion.
+
+    The timestamp is when the server had responded.
     """
 
     at_micros: int
@@ -38,7 +39,7 @@ class HpaWrite:
 
 @dataclass(frozen=True, slots=True)
 class FederatedStatus:
-    """A granted write of the federated HPA's status: how the federation sees each cluster."""
+    """A successful write of the federated HPA's status: its view of each cluster."""
 
     at_micros: int
     states: Mapping[str, str]
@@ -66,13 +67,13 @@ class _Hpa(msgspec.Struct):
 
 
 def hpa_writes(logs: Mapping[str, Path]) -> list[HpaWrite]:
-    """All of them in order of time, from audit logs by cluster."""
+    """All writes in order of time, from audit logs by cluster."""
     found = [_write(line, name) for name, log in logs.items() for line in _lines(log, _HPAS)]
     return sorted(found, key=lambda write: write.at_micros)
 
 
 def federated_statuses(log: Path) -> list[FederatedStatus]:
-    """All of them in order of time, from the audit log of the federation's own API server."""
+    """All statuses in order of time, from the audit log of the federation's API server."""
     return [
         FederatedStatus(
             micros(line.stage_timestamp),
@@ -100,7 +101,7 @@ def _body(line: AuditLine) -> _Hpa:
 
 
 def _lines(log: Path, resource: str) -> Iterator[AuditLine]:
-    """Granted writes to that kind; every other line is passed over without being decoded."""
+    """Successful writes to a resource; other lines are skipped without being decoded."""
     mark = f'"resource":"{resource}"'.encode()
     decoder = msgspec.json.Decoder(AuditLine)
     with log.open("rb") as lines:

@@ -1,4 +1,4 @@
-"""The stories of machines, as the shards write them: one JSON line per event."""
+"""The shards' journals of machine events: one JSON line per event."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _BOOTING = "CONFIGURING"
 class Event(msgspec.Struct, frozen=True):
     """A line of a journal; times are in seconds since 1970.
 
-    `decided` is when the order that the line speaks of was decided: together with the machine it
-    names one choice, because a machine has at most one order at a time. `cluster` is where the
-    machine goes or is taken from, `claimant` the one whose need it was chosen for. `grace` is how
-    many seconds the pods of a machine that is taken have to leave.
+    `decided` is when the action was decided: with the machine it identifies one choice, since a
+    machine has at most one action at a time. `cluster` is the machine's target or the cluster it
+    is taken from, `claimant` the one whose need it was chosen for. `grace` is the termination
+    grace period of the pods on a machine that is taken, in seconds.
     """
 
     at: float
@@ -39,25 +39,23 @@ class Event(msgspec.Struct, frozen=True):
 
     @property
     def at_micros(self) -> int:
-        """The moment in whole microseconds."""
+        """The time in whole microseconds."""
         return round(self.at * 1e6)
 
     def chooses_for(self, cluster: str) -> bool:
-        """Whether it says that the machine was chosen to serve `cluster`, be it by taking it from
-        another need.
-        """
+        """Whether the machine was chosen to serve `cluster`, possibly by preemption."""
         taken = self.takes and self.claimant == cluster
         acquired = self.action.casefold() in _ACQUIRING and self.cluster == cluster
         return self.event == "decided" and (taken or acquired)
 
     @property
     def takes(self) -> bool:
-        """Whether it speaks of a machine that is taken away from whom it serves."""
+        """Whether the machine is taken from the cluster that it serves."""
         return self.action.casefold() in _TAKING
 
     @property
     def preempts(self) -> bool:
-        """Whether it is the decision to take a machine from a need that still counts it."""
+        """Whether it is the decision to preempt the machine."""
         return self.event == "decided" and self.action.casefold() == _PREEMPTING
 
 
@@ -81,10 +79,9 @@ class Journal:
     ) -> Acquisition:
         """How the machine came to join `cluster` as a Node at `joined_micros`.
 
-        Only what happened after `after_micros` counts, which is when it last joined there before: a
-        machine that serves twice is chosen twice, and what another cluster chose it for is none of
-        this one's. The shard hears of states late; that a Node exists proves that its machine has
-        begun to boot.
+        Only events after `after_micros`, its previous joining of that cluster, count: a machine
+        that serves twice is chosen twice. The shard observes states late; the existence of a Node
+        proves that its machine has begun to boot.
         """
         story = [e for e in self.stories.get(machine, ()) if e.at_micros > after_micros]
         choice = _choice([e for e in story if e.at_micros <= joined_micros], cluster)
@@ -100,7 +97,7 @@ class Journal:
 
 @dataclass(frozen=True)
 class MachineCounts:
-    """How many machines joined a cluster, came into being and were given back, over a run."""
+    """Numbers of machines that joined a cluster, were created and were deleted in a run."""
 
     configured: int
     created: int
@@ -108,7 +105,7 @@ class MachineCounts:
 
 
 def count_machines(journal: Journal) -> MachineCounts:
-    """Counted by changes of state, each from what its machine was before."""
+    """Count state transitions."""
     ends = [
         (before, after) for story in journal.stories.values() for before, after in _changes(story)
     ]
@@ -120,7 +117,7 @@ def count_machines(journal: Journal) -> MachineCounts:
 
 
 def read_journals(paths: Sequence[Path]) -> Journal:
-    """The journals of all shards as one; a shard that never decided has left no file."""
+    """The merged journals of all shards; a shard without decisions has no file."""
     decoder = msgspec.json.Decoder(Event)
     stories: defaultdict[str, list[Event]] = defaultdict(list)
     undecodable = 0
@@ -145,8 +142,8 @@ def _lines(paths: Sequence[Path]) -> Iterable[bytes]:
 
 
 def _choice(story: Sequence[Event], cluster: str) -> Event | None:
-    """The first choice for the cluster, of those after the machine last left another service, that
-    stood; of choices that all failed, the last one.
+    """The first choice for the cluster since the machine last left another one that did not fail;
+    if all failed, the last one.
     """
     choices: list[Event] = []
     for event in story:
@@ -160,7 +157,7 @@ def _choice(story: Sequence[Event], cluster: str) -> Event | None:
 
 
 def _taken(choices: Sequence[Event]) -> bool:
-    """Whether the machine leaves because it was chosen, and is on its way all the same."""
+    """Whether the machine leaves its cluster for the one that chose it."""
     return bool(choices) and choices[-1].takes
 
 

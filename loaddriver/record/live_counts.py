@@ -1,4 +1,4 @@
-"""Running counts while a run goes on, for the live view and for the gate of the ramp."""
+"""Counts during a run, for the live view and the ramp's gate."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Waits:
-    """How long pods waited, in seconds: those that were bound, and those that were not (yet).
+    """Waits in seconds of bound pods and of pods not bound yet, as growing arrays.
 
-    Arrays, because they are looked at again and again while they grow.
+    They are read repeatedly during a run.
     """
 
     bound: array[float]
@@ -20,7 +20,7 @@ class Waits:
 
 
 class LiveCounts:
-    """Counts of one cluster, fed by its audit log, or by its watch where there is no log."""
+    """Counts of one cluster, from its audit log, or from its watch without a log."""
 
     def __init__(self) -> None:
         self.created_total = 0
@@ -37,11 +37,11 @@ class LiveCounts:
         return len(self._waiting)
 
     def waiting_since_before(self, micros: int) -> int:
-        """How many pods have come before that moment and have no node."""
+        """The number of pods without a node that were created before that time."""
         return sum(since < micros for since, _ in self._waiting.values())
 
     def created(self, uid: str, at_micros: int, step: str) -> None:
-        """A pod came."""
+        """Count a created pod."""
         self.created_total += 1
         self.last_created_micros = max(self.last_created_micros, at_micros)
         self._waiting[uid] = (at_micros, step)
@@ -49,7 +49,7 @@ class LiveCounts:
             self.bound(uid, self._bound_early.pop(uid))
 
     def bound(self, uid: str, at_micros: int) -> None:
-        """A pod got its node. A busy server may log this before the pod's creation."""
+        """Count a bound pod. A busy server may log this before the pod's creation."""
         waited = self._waiting.pop(uid, None)
         if waited is None:
             self._bound_early[uid] = at_micros
@@ -58,13 +58,13 @@ class LiveCounts:
         self._bound[waited[1]].append(max(0, at_micros - waited[0]) / 1e6)
 
     def removed(self, uid: str, at_micros: int) -> None:
-        """A pod was deleted; if it still waited, it waited in vain."""
+        """Count a deleted pod; it may have been deleted before it was bound."""
         waited = self._waiting.pop(uid, None)
         if waited is not None:
             self._withdrawn[waited[1]].append(max(0, at_micros - waited[0]) / 1e6)
 
     def bound_of(self, step: str) -> int:
-        """How many pods of a step are bound."""
+        """The number of bound pods of a step."""
         return len(self._bound.get(step, ()))
 
     def waits(self, now_micros: int, step: str | None = None) -> Waits:
@@ -79,22 +79,22 @@ class LiveCounts:
 
 
 class NullListener:
-    """Listens to nothing: the second source of stamps must not count pods again."""
+    """Ignores all events: a second source of timestamps must not count pods again."""
 
     def created(self, uid: str, at_micros: int, step: str) -> None:
-        """Not counted."""
+        """Do nothing."""
 
     def bound(self, uid: str, at_micros: int) -> None:
-        """Not counted."""
+        """Do nothing."""
 
     def removed(self, uid: str, at_micros: int) -> None:
-        """Not counted."""
+        """Do nothing."""
 
 
 def all_waits(
     live_counts_by_cluster: Iterable[LiveCounts], now_micros: int, step: str | None = None
 ) -> Waits:
-    """The waits of several clusters together."""
+    """The waits of several clusters combined."""
     whole = Waits(_seconds(), _seconds())
     for live_counts in live_counts_by_cluster:
         part = live_counts.waits(now_micros, step)
@@ -104,7 +104,7 @@ def all_waits(
 
 
 def _of_step(waits: Mapping[str, array[float]], step: str | None) -> array[float]:
-    """A copy; of all steps if none is named."""
+    """A copy; of all steps if `step` is None."""
     wanted = waits.values() if step is None else [waits.get(step, _seconds())]
     copy = _seconds()
     for each in wanted:

@@ -1,4 +1,4 @@
-"""How long an API server's audit log must be, as the server itself counts."""
+"""The number of audit events by an API server's own metrics."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from bigfleet.kube.client import CONNECTION_ERRORS, ApiError, KubeClient, is_tra
 _LOG = logging.getLogger(__name__)
 
 _COUNTER = re.compile(rb"^apiserver_audit_event_total (\S+)$", re.MULTILINE)
-# Its metrics are megabytes, and at the end of a large run a server may still be busy for a while.
+# Metrics are megabytes, and a server may still be busy at the end of a large run.
 _TIMEOUT_SECONDS = 60.0
 _RETRY_INTERVAL_SECONDS = 1.0
 
@@ -19,9 +19,9 @@ _RETRY_INTERVAL_SECONDS = 1.0
 async def events_written(
     client: KubeClient, timeout_seconds: float = _TIMEOUT_SECONDS
 ) -> int | None:
-    """Audit events since the server began, each of them a line; None if it does not say.
+    """Audit events, one line each, since the server started; None if it does not respond.
 
-    One that is busy is asked again until the patience is at its end; one that is gone is not.
+    Retries a busy server until a timeout, but not one that is gone.
     """
     try:
         async with asyncio.timeout(timeout_seconds):
@@ -38,5 +38,5 @@ async def _metrics(client: KubeClient) -> bytes:
         except (ApiError, TimeoutError) as error:
             if not is_transient(error):
                 raise
-            _LOG.info("the API server's metrics are not to be had: %s", str(error) or repr(error))
+            _LOG.info("cannot read the API server's metrics: %s", str(error) or repr(error))
         await asyncio.sleep(_RETRY_INTERVAL_SECONDS)

@@ -1,7 +1,7 @@
-"""Requests of the load that were acknowledged and left no trace: proof that something was lost.
+"""Successful requests of the load that the recording lacks: proof of lost data.
 
-The driver knows what the servers promised it, by a path of its own. Each such request must have a
-line in the audit log, where there is one, and whatever it made or removed must show in the rows.
+The driver records the responses independently. Each successful request must have a line in the
+audit log, if there is one, and the object it created or deleted must appear in the rows.
 """
 
 from __future__ import annotations
@@ -24,11 +24,10 @@ _LOGGED = frozenset({"deployments", "statefulsets", "daemonsets", "jobs", _REQUE
 
 @dataclass(frozen=True)
 class LoadLosses:
-    """Acknowledged requests that lack what must follow from them.
+    """Successful requests without their audit log line or row.
 
-    `without_line`: the audit log does not have it. `without_row`: no row shows the CapacityRequest
-    that was made, or the deletion of the one or the pod that was deleted. What follows from a
-    workload or its scaling is its controller's doing, so no row is promised for that.
+    `without_row` counts created CapacityRequests, and deleted CapacityRequests and pods. Workloads
+    and their scaling have no rows of their own: their pods are created by controllers.
     """
 
     without_line: int
@@ -36,7 +35,7 @@ class LoadLosses:
 
 
 class _GrantedRequest(NamedTuple):
-    """What a server told the load driver it had done."""
+    """A request of the load driver that succeeded."""
 
     cluster: str
     what: str
@@ -58,10 +57,10 @@ def load_losses(
     pods: Sequence[PodRow],
     requests: Sequence[RequestRow],
 ) -> LoadLosses:
-    """Hold what was promised to the load against what was recorded.
+    """Compare the load's successful requests with the recording.
 
-    `observed` is in the order of the plan's cluster numbers; a cluster without an audit log can
-    lack no line.
+    `observed` is in the order of the plan's cluster numbers; a cluster without an audit log lacks
+    no lines.
     """
     granted_requests = list(_granted_requests(events, results, [each.cluster for each in observed]))
     logs = {each.cluster: each.audit.load_writes for each in observed if each.audit is not None}
@@ -75,7 +74,7 @@ def load_losses(
 def _granted_requests(
     events: Iterable[LoadEvent], results: Sequence[EventResult], clusters: Sequence[str]
 ) -> Iterator[_GrantedRequest]:
-    """Only plain successes: after a retry nobody knows which attempt was the one that worked."""
+    """Requests that succeeded at the first attempt: of retries, the successful one is unknown."""
     planned = {event.id: event for event in events}
     for result in results:
         event = planned.get(result.id)
@@ -101,7 +100,7 @@ def _granted_request(event: LoadEvent, result: EventResult, cluster: str) -> _Gr
 
 
 def _resource_and_namespace(event: CreateEvent | ScaleEvent | DeleteEvent) -> tuple[str, str]:
-    """Resource and namespace of an object, from its path of the API."""
+    """Resource and namespace of an object, from its API path."""
     parts = event.path.strip("/").split("/")
     if "namespaces" not in parts[:-2]:
         return "", ""
@@ -119,7 +118,7 @@ def _missing(
 def _shown_by_rows(
     pods: Iterable[PodRow], requests: Iterable[RequestRow]
 ) -> Iterator[_GrantedRequest]:
-    """Every promise that the rows bear out."""
+    """The requests that the rows confirm."""
     for pod in pods:
         if pod.deleted_micros is not None:
             yield _GrantedRequest(pod.cluster, "delete pods", (pod.namespace, pod.name))

@@ -1,4 +1,4 @@
-"""Nodes as the story of one name: a machine may join, leave and join again under it."""
+"""Node lifetimes: a machine may join, leave and join again under one name."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from loaddriver.record.recorder import Observations
 from loaddriver.record.watching import NodeObservation
 
 _WATCH_AHEAD_MICROS = 1_000_000
-"""A watch may deliver a Node before the server has logged its answer to the creator."""
+"""A watch may deliver a Node before the server logs its response to the creation."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeLifetime:
-    """One joining of a machine. From the log where it says so, else as the watch saw it.
+    """One lifetime of a Node, from the log if it has it, else from the watch.
 
-    `ready_at_end`: it was there and ready when observation ended.
+    `ready_at_end`: it existed and was ready when observation ended.
     """
 
     name: str
@@ -33,7 +33,7 @@ class NodeLifetime:
 
 
 def node_lifetimes(observed: Observations) -> dict[str, list[NodeLifetime]]:
-    """Every life of every node name of a cluster, in order of time."""
+    """Every lifetime of every node name of a cluster, in order of time."""
     log = observed.audit or AuditTimestamps()
     seen: dict[str, list[NodeObservation]] = {}
     for observation in observed.watch.nodes.values():
@@ -44,7 +44,7 @@ def node_lifetimes(observed: Observations) -> dict[str, list[NodeLifetime]]:
 
 
 def lifetime_at(lifetimes: Sequence[NodeLifetime], moment_micros: int) -> NodeLifetime | None:
-    """The life that had begun by then."""
+    """The latest lifetime that had started by then."""
     position = bisect_right([lifetime.created_micros for lifetime in lifetimes], moment_micros)
     return lifetimes[position - 1] if position else None
 
@@ -86,7 +86,7 @@ def _lifetime(
 
 
 def _by_start(starts: Sequence[int], seen: Sequence[NodeObservation]) -> dict[int, NodeObservation]:
-    """The sighting of each life, by when that began."""
+    """The observation of each lifetime, by its start."""
     found: dict[int, NodeObservation] = {}
     for observation in sorted(seen, key=lambda each: each.created_micros):
         position = bisect_right(starts, observation.created_micros + _WATCH_AHEAD_MICROS)
@@ -115,7 +115,7 @@ def _ready_last(
 def _deleted(
     logged: Sequence[int], end: int | None, observation: NodeObservation | None
 ) -> int | None:
-    """A name that is used again was free before, whether or not anybody saw its deletion."""
+    """The end of a lifetime: a reused name was deleted before, even if that was not observed."""
     if logged:
         return min(logged)
     return (

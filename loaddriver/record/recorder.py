@@ -1,4 +1,4 @@
-"""One cluster's recorder: its audit log and its watches, from before the load until after it."""
+"""The recorder of a cluster: its audit log and watches, from before the load until after it."""
 
 from __future__ import annotations
 
@@ -18,16 +18,15 @@ from loaddriver.record.watching import WatchTimestamps, now_micros
 
 @dataclass(frozen=True)
 class Observations:
-    """What one cluster's recorder holds when observation has ended at `ended_micros`.
+    """The recording of a cluster; observation ended at `ended_micros`.
 
-    `audit` is None where the API server's log is not ours to read. Of the log, `audit_restarts`
-    counts how often it was cut back under our hands, and `audit_events_lost` is how many events the
-    server says it has written that were never read: None where it did not say. Of the watches,
-    `watch_gaps` counts how often a server had forgotten where one was, so that what came and went
-    meanwhile was never seen; `watches` is how many there are, `watch_listed` how often they listed,
-    `watch_resumed` how often they were cut and went on without loss.
+    `audit` is None without an audit log that the harness can read. `audit_restarts` counts
+    truncations of the log, `audit_events_lost` the events that the server counts and the harness
+    never read (None if unknown). `watch_gaps` counts expired watches, where changes may have been
+    missed; `watches` is their number, `watch_listed` counts lists, `watch_resumed` reconnections
+    without loss.
 
-    `pending` is what kube-scheduler said last, by UID, of pods that had no node in the end.
+    `pending` has kube-scheduler's last message on each pod without a node, by UID.
     """
 
     cluster: str
@@ -45,10 +44,10 @@ class Observations:
 
 
 class ClusterRecorder:
-    """Records from `run` on until it is cancelled; `finish` then reads what is left.
+    """Records until `run` is cancelled; `finish` then reads the rest of the log.
 
-    Without an audit log, watches are the clock: they take every change at once, and
-    CapacityRequests are watched as well. `beside` hear all that the watches of Pods and Nodes say.
+    Without an audit log, watches provide the timestamps: changes are not batched, and
+    CapacityRequests are watched as well. `beside` receive every event of Pods and Nodes.
     """
 
     def __init__(
@@ -76,7 +75,7 @@ class ClusterRecorder:
             self._watch.add_requests(self._timestamps)
 
     async def run(self) -> None:
-        """Follow everything until cancelled. Start it before the first request of the load."""
+        """Record until cancelled. Start it before the first request of the load."""
         async with asyncio.TaskGroup() as following:
             for follower in self._watch.followers():
                 following.create_task(follower)
@@ -84,28 +83,28 @@ class ClusterRecorder:
                 following.create_task(self._tail.follow())
 
     def nodes(self) -> tuple[int, int]:
-        """Nodes that exist now, and how many of them are ready."""
+        """The numbers of existing and of ready Nodes."""
         there = [n for n in self._timestamps.nodes.values() if n.deleted_micros is None]
         return len(there), sum(node.ready for node in there)
 
     async def started(self) -> None:
-        """Return once every watch has listed: only then may the load start."""
+        """Wait until every watch has listed; the load may start only then."""
         await self._watch.listed_once()
 
     async def caught_up(self) -> None:
-        """Return when what has happened so far is no longer held back in the watches' sockets."""
+        """Wait until the watches have received the changes that they batch."""
         await asyncio.sleep(self._watch.batch_seconds)
 
     async def ask_for_log_length(self) -> None:
-        """Ask the server how many audit events it has written, to hold its log against that.
+        """Read the server's count of audit events, to compare the log with.
 
-        Call it after the load and before `finish`; harmless where there is no answer.
+        Call it after the load and before `finish`; a server that does not respond is no error.
         """
         if self._audit is not None:
             self._events_written = await events_written(self._client)
 
     def finish(self) -> Observations:
-        """Read the log to its end and hand over everything. `run` must have ended before."""
+        """Read the log to its end and return the recording. `run` must have ended before."""
         ended_micros = now_micros()
         if self._tail is not None:
             self._tail.finish()

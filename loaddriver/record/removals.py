@@ -1,4 +1,4 @@
-"""How pods of the load lost their place: who asked first for the removal of each."""
+"""Removals of the load's pods, by the client that first requested each."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _KUBELETS = ("kwok", "system:node:")
 
 
 class Cause(Enum):
-    """Why a pod went. CONTROLLER is the one that it belongs to, or the collector of what that left;
-    LOST are those that went with their Node; KUBELET clears up what had ended by itself.
+    """The cause of a removal. CONTROLLER is the pod's own or the garbage collector; LOST pods were
+    deleted with their Node; KUBELET deletes pods that have finished.
     """
 
     EVICTED = "evicted"
@@ -36,13 +36,13 @@ class Cause(Enum):
 
     @property
     def is_disruption(self) -> bool:
-        """Whether its owner would call it a disruption: it neither asked for it nor expected it."""
+        """Whether the workload's owner neither requested nor expected it."""
         return self in (Cause.EVICTED, Cause.PREEMPTED, Cause.LOST, Cause.OTHER)
 
 
 @dataclass(frozen=True)
 class PodRemoval:
-    """The end of one pod, and how many evictions of it were granted."""
+    """The removal of a pod, and its number of successful evictions."""
 
     pod: PodRow
     at_micros: int
@@ -51,14 +51,14 @@ class PodRemoval:
 
 
 def pod_removals(observed: Sequence[Observations], rows: Sequence[PodRow]) -> list[PodRemoval]:
-    """One for each pod of the load that an audit log says was removed, in order of time."""
+    """The removals of the load's pods in the audit logs, in order of time."""
     found = [end for each in observed for end in _of_cluster(each, rows)]
     return sorted(found, key=lambda end: (end.at_micros, end.pod.uid))
 
 
 def _of_cluster(observed: Observations, rows: Sequence[PodRow]) -> Iterator[PodRemoval]:
     rows_by_name: defaultdict[Name, list[PodRow]] = defaultdict(list)
-    for row in rows:  # which are in order of creation
+    for row in rows:  # in order of creation
         if row.cluster == observed.cluster:
             rows_by_name[row.namespace, row.name].append(row)
     requests: defaultdict[str, list[Removal]] = defaultdict(list)

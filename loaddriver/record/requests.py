@@ -1,4 +1,4 @@
-"""One row per CapacityRequest that the load itself made, in a run without pods."""
+"""One row per CapacityRequest that the load created, in a run without pods."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from loaddriver.record.watching import RequestObservation
 
 @dataclass(frozen=True, slots=True)
 class RequestRow:
-    """A CapacityRequest of the load. Moments are microseconds since 1970, None for not observed.
+    """A CapacityRequest of the load. Times are microseconds since 1970, None if not observed.
 
-    `created` is when the API server received it, `acknowledged` when the operator's write was
-    answered; receipts by the watch where `source` is watch. One that was not acknowledged waited
+    `created` is when the API server received it, `acknowledged` when it had answered the
+    operator's write; both are receipts if `source` is watch. One that was not acknowledged waited
     until it was deleted or observation ended.
     """
 
@@ -36,7 +36,7 @@ class RequestRow:
 
 
 def build_request_rows(observed: Sequence[Observations]) -> list[RequestRow]:
-    """All rows of all clusters, in order of creation; none where the load made pods."""
+    """All rows of all clusters, in order of creation; empty if the load created pods."""
     rows = [row for each in observed for row in _rows(each)]
     return sorted(rows, key=lambda row: (row.created_micros, row.cluster, row.uid))
 

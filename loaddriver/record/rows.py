@@ -1,4 +1,4 @@
-"""One row per created pod: everything that is known of it, from whichever source knows best."""
+"""One row per created pod, joined from all sources."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ ObjectKey = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class PodRow:
-    """A pod of the load. Moments are microseconds since 1970, None where nothing was observed.
+    """A pod of the load. Times are microseconds since 1970, None if not observed.
 
-    `bound_by` is scheduler, anchor (by the scheduler, too, and to the node that the harness
-    nominated for the first pod of its gang), other, or "" where no log says so; `source` is audit,
-    watch or mixed (a stamp that the log lacks was taken from the watch). `node_was_ready` says that
-    its node was ready before the pod came; None if that is not known, or if it was not bound: then
-    it waited until it was deleted or observation ended.
+    `bound_by` is scheduler, anchor (by the scheduler, to the node that the harness nominated for
+    the first pod of its gang), other, or "" without a log; `source` is audit, watch or mixed (a
+    timestamp that the log lacks is from the watch). `node_was_ready`: its node was ready before
+    the pod was created; None if unknown or not bound. A pod that was never bound waited until it
+    was deleted or observation ended.
     """
 
     cluster: str
@@ -59,12 +59,12 @@ class PodRow:
 
     @property
     def object_key(self) -> ObjectKey:
-        """What came and waited together with it: its gang, else its workload."""
+        """The key of its gang, else of its workload."""
         return self.cluster, self.group or self.workload
 
     @property
     def waited_seconds(self) -> float:
-        """From creation to binding, or as long as it was observed to wait."""
+        """Seconds from creation to binding, or for as long as it was observed to wait."""
         return (self._waited_until_micros - self.created_micros) / 1e6
 
     @property
@@ -73,7 +73,7 @@ class PodRow:
         return max(until, self.created_micros)
 
     def hops_micros(self) -> dict[str, int]:
-        """The parts of its wait, adding up to it exactly; nothing for a pod never bound."""
+        """The hops of its wait, which add up to it exactly; empty for a pod never bound."""
         if self.bound_micros is None:
             return {}
         reached = {
@@ -97,13 +97,13 @@ class _Bound:
 
 
 def build_rows(observed: Sequence[Observations], journal: Journal | None = None) -> list[PodRow]:
-    """All rows of all clusters, in order of creation. Pure: the same stamps give the same rows."""
+    """All rows of all clusters, in order of creation. Pure."""
     rows = [row for each in observed for row in _RowJoin(each, journal).rows()]
     return sorted(rows, key=lambda row: (row.created_micros, row.cluster, row.uid))
 
 
 class _RowJoin:
-    """The lookups of one cluster's join."""
+    """The lookup tables to join one cluster's sources."""
 
     def __init__(self, observed: Observations, journal: Journal | None) -> None:
         self._observed, self._journal = observed, journal
@@ -164,7 +164,7 @@ class _RowJoin:
         )
 
     def _request(self, name: Name) -> tuple[int | None, int | None]:
-        """When the pod's CapacityRequest came to be, and when it was acknowledged."""
+        """When the pod's CapacityRequest was created and acknowledged."""
         audit = self._observed.audit
         if audit is not None:
             return audit.requested.get(name), audit.acknowledged.get(name)
@@ -174,7 +174,7 @@ class _RowJoin:
         return observation.created_micros, observation.acknowledged_micros
 
     def _bindings(self) -> dict[str, _Bound]:
-        """The log's first, and what only the watch has seen."""
+        """The log's bindings, and those that only the watch has."""
         bound: dict[str, _Bound] = {}
         watched = self._observed.watch.pods
         for binding in self._observed.audit.bindings if self._observed.audit else ():
@@ -195,7 +195,7 @@ class _RowJoin:
         return removed
 
     def _uid_at(self, name: Name, at_micros: int) -> str:
-        """The UID of the pod that bore the name at that moment: StatefulSets use names again."""
+        """The UID of the pod of that name at that time: StatefulSets reuse names."""
         pods_of_name = self._by_name.get(name, [])
         position = bisect_right(pods_of_name, at_micros, key=lambda pod: pod[0])
         return pods_of_name[position - 1][1] if position else ""
@@ -211,7 +211,7 @@ class _Pod:
 
 
 def _load_pods(observed: Observations) -> dict[str, _Pod]:
-    """Pods of the load only, by UID; `logged` is None where there is no log."""
+    """The load's pods by UID; `logged` is None without a log."""
     pods: dict[str, _Pod] = {}
     for uid, created in observed.audit.pods.items() if observed.audit else ():
         meta = created.pod
@@ -240,7 +240,7 @@ def _source(pod: _Pod, bound: _Bound | None) -> str:
 
 
 def _node_was_ready(created_micros: int, lifetime: NodeLifetime | None) -> bool | None:
-    """Unknown for a node of which nobody saw whether it was ready before the pod or after."""
+    """Whether the node was ready before the pod; None if that was not observed."""
     if lifetime is None:
         return None
     if lifetime.created_micros > created_micros:

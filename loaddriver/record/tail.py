@@ -1,4 +1,4 @@
-"""Reads a file that another process is writing, whole lines only."""
+"""Reads complete lines of a file that another process is writing."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _CHUNK_BYTES = 1 << 20
 class Tail:
     """Delivers each line of the file at `path` once, without its line end.
 
-    The file may not exist yet. Should it be replaced by a new one (a rotation), the old one is
-    read to its end first; should it shrink, it is read from its start again and counted in
-    `restarts`, because lines may then be lost.
+    The file may not exist yet. If it is replaced (rotated), the old one is read to its end first.
+    If it shrinks, it is read from its start again and counted in `restarts`, since lines may be
+    lost.
     """
 
     def __init__(self, path: Path, deliver: Callable[[Sequence[bytes]], None]) -> None:
@@ -27,13 +27,13 @@ class Tail:
         self.restarts = 0
 
     async def follow(self) -> None:
-        """Read what comes, twice a second, until cancelled."""
+        """Read new lines until cancelled; poll every `_POLL_SECONDS`."""
         while True:
             more = self.read()
             await asyncio.sleep(0 if more else _POLL_SECONDS)
 
     def read(self) -> bool:
-        """Deliver at most a chunk of new lines; False when there was nothing new."""
+        """Deliver at most a chunk of new lines; return False if there are none."""
         if self._file is None and not self._open():
             return False
         assert self._file is not None
@@ -46,7 +46,7 @@ class Tail:
         return self._replaced(self._file)
 
     def finish(self) -> None:
-        """Deliver all there is; a last line without its end was cut off and is delivered as is."""
+        """Deliver all remaining lines, including a truncated last one."""
         while self.read():
             pass
         self._deliver_rest()
@@ -67,14 +67,14 @@ class Tail:
             file.seek(0)
 
     def _replaced(self, file: BinaryIO) -> bool:
-        """Whether `path` now is another file than the one read to its end; opens it then."""
+        """Open the new file at `path` if the one being read was replaced; whether it was."""
         try:
             same = os.path.samestat(os.fstat(file.fileno()), self._path.stat())
         except FileNotFoundError:
             return False
         if same:
             return False
-        last = file.read()  # written between our last read and the change of files
+        last = file.read()  # written between the last read and the rotation
         *whole, self._rest = (self._rest + last).split(b"\n")
         self._deliver([line for line in whole if line])
         self._deliver_rest()

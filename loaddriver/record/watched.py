@@ -1,7 +1,6 @@
-"""Objects as the watches of a cluster deliver them: the fields that their readers use, and no more.
+"""Watched objects: only the fields that readers use.
 
-What is wanted once in a Pod's life, or not at all, stays undecoded: an event is decoded for every
-change of every Pod, and most of them are about something else.
+Rarely used fields stay undecoded, since every change of every Pod is decoded.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ class _Read(msgspec.Struct, rename="camel"):
 
 
 class Meta(_Read):
-    """Identity, and what was written on it.
+    """An object's identity, labels and annotations.
 
     `creation_timestamp` is in RFC 3339 with whole seconds, so it sorts as text.
     """
@@ -33,7 +32,7 @@ class Meta(_Read):
 
 
 class PodSpec(_Read):
-    """Where a Pod is, and what it asks of a node, the latter as it was written."""
+    """A Pod's node and scheduling constraints; the latter are undecoded."""
 
     node_name: str = ""
     containers: msgspec.Raw = msgspec.Raw()
@@ -57,17 +56,17 @@ class Pod(_Read):
 
     @property
     def ended(self) -> bool:
-        """Whether it runs no more, and its node's room is free again."""
+        """Whether it has finished and its node's capacity is free again."""
         return self.status.phase in ("Succeeded", "Failed")
 
     @property
     def unschedulable(self) -> bool:
-        """Whether the scheduler tried it and found no place."""
+        """Whether the scheduler has found no node for it."""
         return self._unschedulable_condition() is not None
 
     @property
     def unschedulable_message(self) -> str:
-        """Why the scheduler has not placed it, in its words; "" where it has not said."""
+        """The scheduler's message why it is unschedulable, or ""."""
         condition = self._unschedulable_condition()
         return condition.message or condition.reason if condition else ""
 
@@ -80,7 +79,7 @@ class Pod(_Read):
 
 
 class Taint(_Read):
-    """What keeps pods off a Node."""
+    """A taint of a Node."""
 
     effect: str = ""
 
@@ -104,7 +103,7 @@ class Node(_Read):
 
     @property
     def ready(self) -> bool:
-        """Whether its kubelet says that it can run Pods."""
+        """Whether its Ready condition is true."""
         return is_ready(self.status.conditions)
 
 
@@ -120,5 +119,5 @@ class CapacityRequest(msgspec.Struct):
 
     @property
     def acknowledged(self) -> bool:
-        """Whether the operator says that a shard knows of it."""
+        """Whether the operator reports that a shard has received it."""
         return self.status.phase == "Acknowledged"

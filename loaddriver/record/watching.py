@@ -1,8 +1,8 @@
-"""What the harness itself saw of Pods, Nodes and CapacityRequests: a second clock.
+"""Timestamps from the harness's watches of Pods, Nodes and CapacityRequests.
 
-Stamps are times of receipt, so they are late by however long the server, the connection and this
-process took, and a change that came and went during a gap is never seen. Where there is an audit
-log they are a check on it; where there is none they are all there is.
+They are times of receipt, so they include the delays of server, connection and this process, and
+changes during a gap may be missed. With an audit log they are a cross-check; without one they are
+the only source.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from loaddriver.plan.manifests import RACK_KEY, STEP_LABEL, WORKLOAD_LABEL
 from loaddriver.record.audit import Name, PodListener
 from loaddriver.record.watched import CapacityRequest, Node, Pod
 
-# A cluster's own control plane may be a Node too; no machine of the fleet has this label.
+# A control plane may be a Node too; machines of the fleet do not have this label.
 _CONTROL_PLANE_LABEL = "node-role.kubernetes.io/control-plane"
 
 
 @dataclass(slots=True)
 class PodObservation:
-    """What was seen of one Pod; moments are of receipt, None is not seen.
+    """The observed state of a Pod; times are of receipt, None if not observed.
 
-    `unschedulable_message` is what the scheduler said last, while it had no node for it.
+    `unschedulable_message` is the scheduler's last message while it found no node for it.
     """
 
     namespace: str
@@ -40,7 +40,7 @@ class PodObservation:
 
 @dataclass(slots=True)
 class NodeObservation:
-    """What was seen of one Node; a machine that joins again is a new Node of the same name."""
+    """The observed state of a Node; a machine that joins again is a new Node of the same name."""
 
     name: str
     labels: dict[str, str]
@@ -51,13 +51,13 @@ class NodeObservation:
 
     @property
     def rack(self) -> str:
-        """The rack that its labels name, or ""."""
+        """The rack in its labels, or ""."""
         return self.labels.get(RACK_KEY, "")
 
 
 @dataclass(slots=True)
 class RequestObservation:
-    """What was seen of one CapacityRequest."""
+    """The observed state of a CapacityRequest."""
 
     namespace: str
     name: str
@@ -68,16 +68,15 @@ class RequestObservation:
 
     @property
     def of_load(self) -> bool:
-        """Whether the load made it itself, and not a controller for one of its pods."""
+        """Whether the load created it, and not a controller for one of its pods."""
         return WORKLOAD_LABEL in self.labels
 
 
 @dataclass
 class WatchTimestamps:
-    """The load's Pods, the fleet's Nodes and all CapacityRequests seen so far, by UID.
+    """The load's Pods, the fleet's Nodes and all CapacityRequests observed so far, by UID.
 
-    Watches tell of others' Pods and Nodes as well, which are left out here. Pure: moments are
-    handed in.
+    Other Pods and Nodes are ignored. Pure: times are arguments.
     """
 
     listener: PodListener
@@ -86,13 +85,11 @@ class WatchTimestamps:
     requests: dict[str, RequestObservation] = field(default_factory=dict)
 
     def requests_by_name(self) -> dict[Name, RequestObservation]:
-        """The CapacityRequests that were seen; of those that shared a name, the last."""
+        """The observed CapacityRequests by name; the last one of a reused name."""
         return {(each.namespace, each.name): each for each in self.requests.values()}
 
     def pending(self) -> dict[str, str]:
-        """Why pods have no node, in the scheduler's words, by UID; those it said nothing of and
-        those that are gone are left out.
-        """
+        """The scheduler's messages on existing pods without a node, by UID."""
         return {
             uid: pod.unschedulable_message
             for uid, pod in self.pods.items()
@@ -100,7 +97,7 @@ class WatchTimestamps:
         }
 
     def take_pods(self, change: Listed[Pod] | Changed[Pod], now_micros: int) -> None:
-        """Note what a pod watch said at `now_micros`."""
+        """Process the events of a pod watch, received at `now_micros`."""
         if isinstance(change, Changed):
             self._see_pod(change.item, now_micros)
             if change.deleted:
@@ -112,7 +109,7 @@ class WatchTimestamps:
             self._pod_gone(uid, now_micros)
 
     def take_nodes(self, change: Listed[Node] | Changed[Node], now_micros: int) -> None:
-        """Note what a node watch said at `now_micros`."""
+        """Process the events of a node watch, received at `now_micros`."""
         if isinstance(change, Changed):
             self._see_node(change.item, now_micros)
             if change.deleted:
@@ -126,7 +123,7 @@ class WatchTimestamps:
     def take_requests(
         self, change: Listed[CapacityRequest] | Changed[CapacityRequest], now_micros: int
     ) -> None:
-        """Note what a watch of CapacityRequests said at `now_micros`."""
+        """Process the events of a watch of CapacityRequests, received at `now_micros`."""
         if isinstance(change, Changed):
             self._see_request(change.item, now_micros)
             if change.deleted:
@@ -148,7 +145,7 @@ class WatchTimestamps:
             self.listener.created(meta.uid, now_micros, meta.labels.get(STEP_LABEL, ""))
         known.phase = pod.status.phase or known.phase
         if not pod.spec.node_name:
-            # Many pods are refused in the same words: one text serves them all.
+            # Many pods have the same message: share one string.
             known.unschedulable_message = (
                 sys.intern(pod.unschedulable_message) or known.unschedulable_message
             )
@@ -199,5 +196,5 @@ class WatchTimestamps:
 
 
 def now_micros() -> int:
-    """This machine's wall clock, the one that a local API server stamps with, too."""
+    """This machine's wall clock, which a local API server uses as well."""
     return time.time_ns() // 1000

@@ -1,1 +1,1 @@
-"""The files of a run: a summary, a report, a JUnit file, the pods. It renders, measures nothing."""
+"""Renders the files of a run: the summary, the report, a JUnit file, the pods."""

@@ -1,4 +1,4 @@
-"""Axes: where a value lies, and which round values are worth a mark."""
+"""Chart axes: positions of values, and ticks at round values."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _CLOCK_STEPS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 1
 
 @dataclass(frozen=True)
 class Tick:
-    """A marked value and its label."""
+    """A tick: a value and its label."""
 
     value: float
     label: str
@@ -21,7 +21,7 @@ class Tick:
 
 @dataclass(frozen=True)
 class Axis:
-    """From `low` to `high`, by value or by its logarithm; `label` names what and in which unit."""
+    """A linear or logarithmic axis from `low` to `high`; `label` has the quantity and unit."""
 
     low: float
     high: float
@@ -30,7 +30,7 @@ class Axis:
     logarithmic: bool = False
 
     def fraction(self, value: float) -> float:
-        """Where the value lies: 0 at the low end, 1 at the high end, never outside."""
+        """The position of a value, clamped: 0 at the low end, 1 at the high end."""
         low, high, at = self.low, self.high, min(max(value, self.low), self.high)
         if self.logarithmic:
             low, high, at = math.log(low), math.log(high), math.log(at)
@@ -38,7 +38,7 @@ class Axis:
 
 
 def amounts(highest: float, label: str, ticks: int = 4) -> Axis:
-    """From 0 to a round number that holds `highest`."""
+    """An axis from 0 to a round number of at least `highest`."""
     step = _round_step(max(highest, 1) / ticks)
     upper = step * math.ceil(max(highest, 1) / step)
     values = [step * position for position in range(round(upper / step) + 1)]
@@ -46,12 +46,12 @@ def amounts(highest: float, label: str, ticks: int = 4) -> Axis:
 
 
 def percents(label: str) -> Axis:
-    """From none to all."""
+    """An axis from 0 to 100 %."""
     return Axis(0, 1, tuple(Tick(q / 4, f"{25 * q}\u202f%") for q in range(5)), label)
 
 
 def clock(length_seconds: float, label: str, ticks: int) -> Axis:
-    """Time since the start, in steps that a clock has."""
+    """An axis of time since the start, with ticks at round times."""
     wanted = length_seconds / ticks
     whole_hours = 3600 * math.ceil(wanted / 3600)
     step = next((each for each in _CLOCK_STEPS if each >= wanted), whole_hours)
@@ -61,7 +61,7 @@ def clock(length_seconds: float, label: str, ticks: int) -> Axis:
 
 
 def latencies(lowest: float, highest: float, label: str, ticks: int) -> Axis:
-    """Waits from the fastest to the slowest, by logarithm: both ends matter."""
+    """A logarithmic axis of waits: both ends matter."""
     low = _below(max(lowest, 0.001))
     high = max(_above(highest), low * 10)
     values = [v for v in _ladder(low, high, _STEPS) if low <= v <= high]

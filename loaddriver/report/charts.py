@@ -1,4 +1,4 @@
-"""Line charts as inline SVG: pure functions from data to markup, coloured by the page's CSS."""
+"""Line charts as inline SVG: pure functions from data to markup, styled by the page's CSS."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _DIGIT_WIDTH = 7.2
 
 @dataclass(frozen=True)
 class Line:
-    """One line; `tone` is its colour's number in the style sheet, 0 the strongest."""
+    """A line; `tone` is the number of its colour in the style sheet, 0 the strongest."""
 
     name: str
     points: Points
@@ -26,7 +26,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Range:
-    """A stretch of the y axis that changes over time, such as what is allowed."""
+    """A y range that changes over time, such as bounds."""
 
     name: str
     low: Points
@@ -36,7 +36,7 @@ class Range:
 
 @dataclass(frozen=True)
 class Marker:
-    """A value on the x axis worth a name, such as a percentile."""
+    """A labelled value on the x axis, such as a percentile."""
 
     x: float
     y: float
@@ -45,7 +45,7 @@ class Marker:
 
 @dataclass(frozen=True)
 class PlotBand:
-    """A named stretch of the x axis, such as the soak; one that is not shaded is only named."""
+    """A labelled x range, such as the soak, optionally shaded."""
 
     low: float
     high: float
@@ -55,7 +55,7 @@ class PlotBand:
 
 @dataclass(frozen=True)
 class Size:
-    """Width and height in CSS pixels at which a chart is meant to be seen."""
+    """Width and height of a chart in CSS pixels."""
 
     width: int
     height: int
@@ -63,7 +63,7 @@ class Size:
 
 @dataclass(frozen=True)
 class Chart:
-    """What a chart shows; `alt_text` describes it to those who cannot see it."""
+    """The content of a chart; `alt_text` is for screen readers."""
 
     alt_text: str
     lines: Sequence[Line]
@@ -81,7 +81,7 @@ def draw(chart: Chart, size: Size) -> Markup:
 
 
 class _Canvas:
-    """One drawing: the chart and its place on the page."""
+    """A drawing of a chart at a size."""
 
     def __init__(self, chart: Chart, size: Size) -> None:
         self._chart, self._size = chart, size
@@ -163,7 +163,7 @@ class _Canvas:
             yield Markup('<path class="line t{}" d="{}"/>').format(line.tone, path)
 
     def _path(self, points: Points) -> str:
-        """Straight from point to point, or level until the next one when values hold."""
+        """A path through the points: straight, or stepped if values hold."""
         parts: list[str] = []
         for x, y in points:
             at, to = _n(self._x(x)), _n(self._y(y))
@@ -203,5 +203,5 @@ def _text(x: float, y: float, text: str, kind: str, anchor: str) -> Markup:
 
 
 def _n(value: float) -> str:
-    """A coordinate with one decimal: finer is below what a screen shows."""
+    """A coordinate with one decimal."""
     return f"{value:.1f}".removesuffix(".0")

@@ -1,4 +1,4 @@
-"""What the page shows of a federated HPA: figures, its phases, and a chart for each cluster."""
+"""The page's section on a federated HPA: key figures, phases, and a chart per cluster."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _UNIT = "replicas"
 
 @dataclass(frozen=True)
 class Fact:
-    """A figure, and what it is measured against."""
+    """A key figure with its reference."""
 
     name: str
     value: str
@@ -27,7 +27,7 @@ class Fact:
 
 @dataclass(frozen=True)
 class PhaseRow:
-    """A phase as the table shows it."""
+    """A row of the table of phases."""
 
     name: str
     what: str
@@ -35,7 +35,7 @@ class PhaseRow:
 
 
 def facts(section: FederationSection) -> Iterator[Fact]:
-    """What a reader asks first."""
+    """The key figures."""
     broken = section.max_breaches + section.min_breaches
     limits = f"max {section.max_replicas}, min {section.min_replicas}"
     yield Fact(
@@ -63,7 +63,7 @@ def _response_fact(name: str, response: ScalingResponse) -> Fact:
 
 
 def phase_rows(section: FederationSection) -> Iterator[PhaseRow]:
-    """In order of time."""
+    """The phases in order of time."""
     for name, phase in section.phases.items():
         length = phase.end_seconds - phase.begin_seconds
         yield PhaseRow(
@@ -95,7 +95,7 @@ def _spoken(response: ScalingResponse) -> str:
 
 
 def plots(section: FederationSection) -> Iterator[tuple[str, str, Plot]]:
-    """For each cluster its name, what is special about it, and its chart; all to one scale."""
+    """Name, note and chart of each cluster, all on one scale."""
     highest = max(
         max([*each.max, *each.ready, *each.desired, *each.load])
         for each in section.clusters.values()
@@ -111,7 +111,7 @@ def _plot(name: str, series: ClusterSeries, section: FederationSection, highest:
 
     def lines(most: int) -> list[Line]:
         return [
-            Line("load, in replicas it takes", _held(series.load, most), 0),
+            Line("load, in replicas needed", _held(series.load, most), 0),
             Line("desired", _held(series.desired, most), 2),
             Line("running", _held(series.ready, most), 1),
         ]
@@ -125,7 +125,9 @@ def _plot(name: str, series: ClusterSeries, section: FederationSection, highest:
         return Chart(
             alt_text=f"replicas in {name} over time, at most {max(series.ready)} running",
             lines=lines(most),
-            x=axes.clock(length, "time since the first phase began", width // PIXELS_PER_TICK),
+            x=axes.clock(
+                length, "time since the start of the first phase", width // PIXELS_PER_TICK
+            ),
             y=axes.amounts(highest, _UNIT, 4),
             bands=list(_bands(section)),
             stepped=True,
@@ -141,9 +143,7 @@ def _bands(section: FederationSection) -> Iterator[PlotBand]:
 
 
 def _held(values: Sequence[float], most: int) -> Points:
-    """Only where they change, as a stepped line holds them; of a stretch too short to see, the
-    last.
-    """
+    """The points of a stepped line: changes only, the last one of each invisible interval."""
     stretch = -(-len(values) // most)
     ends = range(stretch - 1, len(values), stretch)
     seen = [(float(end - stretch + 1), float(values[end])) for end in ends]

@@ -1,4 +1,4 @@
-"""Numbers as people read them."""
+"""Formats numbers, times and quantiles for display."""
 
 from __future__ import annotations
 
@@ -12,32 +12,32 @@ _NARROW_SPACE = "\u202f"
 
 
 def count(value: float | None) -> str:
-    """A whole number with thousands apart."""
+    """An integer with thousands separators."""
     return ABSENT if value is None else f"{value:,.0f}"
 
 
 def quantile(value: Quantile) -> str:
-    """A quantile in seconds, without its unit; a bound is marked as one."""
+    """A quantile in seconds, without its unit; a lower bound is marked."""
     if isinstance(value, AtLeast):
         return f"\u2265{_NARROW_SPACE}{plain_seconds(value.at_least)}"
     return ABSENT if value is None else plain_seconds(value)
 
 
 def plain_seconds(value: float) -> str:
-    """Seconds without their unit, as exact as their size deserves."""
+    """Seconds without unit, with decimals by size."""
     size = abs(value)
     return f"{value:,.{3 if size < 1 else 2 if size < 100 else 1}f}"
 
 
 def spoken_quantile(value: Quantile) -> str:
-    """A quantile with its unit, for a sentence or a tile."""
+    """A quantile with its unit."""
     if isinstance(value, AtLeast):
         return f"\u2265{_NARROW_SPACE}{seconds(value.at_least)}"
     return ABSENT if value is None else seconds(value)
 
 
 def interval(ends: Interval) -> str:
-    """Both ends of an interval with their unit; an open one has no upper end."""
+    """Both ends of an interval with unit; an open one has no upper end."""
     low, high = ends
     if isinstance(low, float) and isinstance(high, float):
         return f"{seconds(low)} to {seconds(high)}"
@@ -45,13 +45,13 @@ def interval(ends: Interval) -> str:
 
 
 def plain_interval(ends: Interval) -> str:
-    """Both ends of an interval in seconds, without their unit."""
+    """Both ends of an interval in seconds, without unit."""
     low, high = ends
     return f"{quantile(low)}\u2013{quantile(high)}"
 
 
 def seconds(value: float) -> str:
-    """A time of any length in the unit that suits it."""
+    """A duration in a suitable unit."""
     size = abs(value)
     if size < 0.9995:
         return f"{value * 1000:.0f}{_NARROW_SPACE}ms"
@@ -68,7 +68,7 @@ def clock(value: float) -> str:
 
 
 def share(part: float, whole: float) -> str:
-    """A percentage that says 100 only when it is all, and 0 only when it is nothing."""
+    """A percentage; 100 and 0 are shown for exact values only."""
     if not whole:
         return ABSENT
     percent = 100 * part / whole

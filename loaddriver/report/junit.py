@@ -1,4 +1,4 @@
-"""junit.xml: one test case per gate, so that a CI system shows which limit was missed."""
+"""junit.xml: one test case per gate, for CI systems."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _OUTCOME = "the run can be judged"
 
 
 def render_junit(summary: Summary) -> bytes:
-    """The file's content. A run that voided itself or broke off is a case of its own, in error."""
+    """The file's content. An invalid or aborted run is an additional test case with an error."""
     suite = Xml.Element(
         "testsuite",
         name=f"scaletest {summary.run.profile}",

@@ -1,4 +1,4 @@
-"""report.html: one file that shows the whole run, without scripts and without anything external."""
+"""report.html: a self-contained page about a run, without scripts or external resources."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _TEMPLATES = Path(__file__).parent / "templates"
 
 
 def render_page(summary: Summary, files: Sequence[tuple[str, str]]) -> str:
-    """The page. `files` are names beside the report and what each holds."""
+    """The page. `files` are names of files beside the report and their descriptions."""
     environment = Environment(
         loader=FileSystemLoader(_TEMPLATES),
         autoescape=True,

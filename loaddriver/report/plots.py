@@ -1,4 +1,4 @@
-"""The report's charts, each drawn for wide, middling and narrow screens."""
+"""The report's charts, each drawn for wide, medium and narrow screens."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ PIXELS_PER_POINT = 2
 
 @dataclass(frozen=True)
 class Plot:
-    """A chart at every width, and the names and tones of its lines."""
+    """A chart at every width, and its legend."""
 
     drawings: Markup
     legend: Sequence[tuple[str, int]]
 
 
 def latency_plot(summary: Summary) -> Plot | None:
-    """The share of pods bound over the time since their creation; None when none was bound."""
+    """The share of bound pods by time since creation; None if no pod was bound."""
     names = [name for name, points in summary.curves.items() if points]
     if OVERALL not in names:
         return None
@@ -46,7 +46,7 @@ def latency_plot(summary: Summary) -> Plot | None:
 
 
 def demand_plot(summary: Summary) -> Plot:
-    """Pods created and bound, added up over the run."""
+    """Created and bound pods, cumulative."""
     line = summary.timeline
     return _over_time(
         summary,
@@ -92,14 +92,14 @@ def _over_time(
 
 
 def thinned(values: Sequence[int], most: int) -> Points:
-    """At most so many points, each the largest of its stretch, so that no peak is lost."""
+    """Thin out points, keeping the maximum of each interval."""
     stretch = -(-len(values) // most)
     starts = range(0, len(values), stretch)
     return [(start, max(values[start : start + stretch])) for start in starts]
 
 
 def plot(chart: Callable[[int], Chart], height: int, lines: Sequence[Line | Range]) -> Plot:
-    """The chart at every width; `lines` are those that a legend names."""
+    """The chart at every width; `lines` are those of the legend."""
     drawings = Markup("").join(
         Markup('<div class="{}">{}</div>').format(kind, draw(chart(width), Size(width, height)))
         for kind, width in _WIDTHS.items()
@@ -122,7 +122,7 @@ def _percentile_marks(summary: Summary) -> list[Marker]:
 
 
 def _marker_texts(marks: Sequence[Marker]) -> str:
-    return ", ".join(mark.text for mark in marks) or "too few to know a percentile"
+    return ", ".join(mark.text for mark in marks) or "too few pods for a percentile"
 
 
 def _soak(summary: Summary, length: float) -> list[PlotBand]:

@@ -1,4 +1,4 @@
-"""A run's folder: writes what a run leaves behind, and reads it again."""
+"""Writes and reads the results folder of a run."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from loaddriver.report.table import read_rows, write_rows
 SUMMARY, REPORT, JUNIT, PODS = "summary.json", "report.html", "junit.xml", "pods.csv.gz"
 BARE, WITHOUT_ANCHORS = "bare", "anchors-off"
 _KNOWN = {
-    SUMMARY: "every number of this page and more, for programs",
+    SUMMARY: "all results of the run, machine-readable",
     JUNIT: "the gates as test cases, for CI",
-    PODS: "one line per created pod with all its stamps",
-    "plan.jsonl": "every request of the load and when it was due",
+    PODS: "one line per created pod with all its timestamps",
+    "plan.jsonl": "every request of the load and its due time",
     BARE: "the same plan on the same nodes without BigFleet",
-    WITHOUT_ANCHORS: "the same plan once more, without anchors",
+    WITHOUT_ANCHORS: "the same plan without anchors",
     "nodes.jsonl": "every machine that became a node",
-    "profile.json": "the profile as it was played",
-    "groups.jsonl": "how each gang began, and why",
+    "profile.json": "the profile as it was run",
+    "groups.jsonl": "the placement of each gang's first pod, and the reason",
     "logs": "the logs of all components",
 }
 _BOUND = re.compile(r"\{\s*\n\s*\"atLeast\"[^{}]*\}")
@@ -36,13 +36,13 @@ _PAIRS = re.compile(r"\[\s*\n(?:\s*\[[-\d., eE+]*\],?\s*)+\]")
 
 
 def write_results(folder: Path, summary: Summary, rows: Sequence[PodRow]) -> None:
-    """Write all files of a run into `folder`; whoever reads one meanwhile sees it whole."""
+    """Write all files of a run into `folder`; each is replaced atomically."""
     write_rows(folder / PODS, rows)
     write_verdict(folder, summary)
 
 
 def write_verdict(folder: Path, summary: Summary) -> None:
-    """Write what the verdict is part of: the summary, the report and the JUnit file."""
+    """Write the files that contain the verdict: the summary, the report and the JUnit file."""
     _replace(folder / JUNIT, render_junit(summary))
     _replace(folder / SUMMARY, encode_summary(summary))
     _replace(folder / REPORT, render_page(summary, _files(folder)).encode())
@@ -51,7 +51,7 @@ def write_verdict(folder: Path, summary: Summary) -> None:
 def read_summary(folder: Path) -> Summary:
     """The summary of a results folder.
 
-    Raises ProfileError, in a sentence, when there is none or it is of another schema.
+    Raises ProfileError if there is none or its schema version differs.
     """
     path = folder / SUMMARY
     try:
@@ -60,7 +60,7 @@ def read_summary(folder: Path) -> Summary:
         return msgspec.json.decode(content, type=Summary)
     except OSError as error:
         raise ProfileError(
-            [f"{path}: {error.strerror}; name the folder of a finished run"]
+            [f"{path}: {error.strerror}; give the results folder of a finished run"]
         ) from None
     except msgspec.MsgspecError as error:
         raise ProfileError([f"{path}: not a summary of schema {SCHEMA}: {error}"]) from None
@@ -71,7 +71,7 @@ class _Versioned(msgspec.Struct):
 
 
 def _check_schema(path: Path, schema: str) -> None:
-    """Another version's percentiles follow another rule: one verdict cannot rest on both."""
+    """Reject other schema versions: their percentiles follow other rules."""
     if schema != SCHEMA:
         raise ProfileError(
             [
@@ -83,7 +83,7 @@ def _check_schema(path: Path, schema: str) -> None:
 
 
 def read_bare(folder: Path) -> Summary | None:
-    """The summary of the bare run that belongs to a run, which lies within its folder."""
+    """The summary of a run's bare run, from a subfolder of its results."""
     return read_summary(folder / BARE) if (folder / BARE / SUMMARY).exists() else None
 
 
@@ -93,7 +93,7 @@ def read_pods(folder: Path) -> list[PodRow]:
 
 
 def encode_summary(summary: Summary) -> bytes:
-    """As JSON for people and programs: indented, keys in order, lists of numbers on one line."""
+    """Indented JSON with keys in order and lists of numbers on one line."""
     text = msgspec.json.format(msgspec.json.encode(summary), indent=2).decode()
     text = _NUMBERS.sub(_on_one_line, _BOUND.sub(_on_one_line, text))
     return (_PAIRS.sub(_on_one_line, text) + "\n").encode()

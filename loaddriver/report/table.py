@@ -1,4 +1,4 @@
-"""pods.csv.gz: one line per created pod, so that anybody can redo the sums."""
+"""pods.csv.gz: one line per created pod."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _COLUMNS = tuple(field.name for field in fields(PodRow))
 
 
 def write_rows(path: Path, rows: Sequence[PodRow]) -> None:
-    """Write all rows; what is not known is empty. The same rows give the same bytes."""
+    """Write all rows; unknown values are empty. The output is deterministic."""
     with (
         path.open("wb") as raw,
         gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0) as packed,
@@ -29,7 +29,7 @@ def write_rows(path: Path, rows: Sequence[PodRow]) -> None:
 
 
 def read_rows(path: Path) -> list[PodRow]:
-    """The rows of a file that `write_rows` wrote; msgspec.ValidationError if it is another's."""
+    """Read the rows of a file. Raises msgspec.ValidationError if its format differs."""
     with gzip.open(path, "rt", encoding="utf-8", newline="") as text:
         lines = [
             {key: _parsed_cell(key, value) for key, value in line.items()}
@@ -39,7 +39,7 @@ def read_rows(path: Path) -> list[PodRow]:
 
 
 def _parsed_cell(key: str, value: str) -> str | None:
-    """Empty means unknown for numbers and truths; for texts it is the empty text."""
+    """An empty cell is None for numbers and booleans, and "" for strings."""
     return None if value == "" and key not in _TEXTS else value
 
 

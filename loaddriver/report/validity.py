@@ -1,4 +1,4 @@
-"""What the measurement says of itself, as texts for the report's page."""
+"""The page's sections on self-checks and measurement."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from loaddriver.report import formatting
 
 @dataclass(frozen=True)
 class CheckRow:
-    """A line of the self-audit; `verdict` is pass, fail or "" for what has no bound."""
+    """A row of the self-checks; `verdict` is pass, fail, or "" without a limit."""
 
     what: str
     value: str
@@ -26,15 +26,15 @@ class CheckRow:
 
 
 def check_rows(summary: Summary) -> list[CheckRow]:
-    """Values beyond their bound first, those without a bound last."""
+    """Self-checks above their limit first, those without a limit last."""
     rows = [_row(check) for check in summary.self_checks.values()]
     return sorted(rows, key=lambda row: ("fail", "pass", "").index(row.verdict))
 
 
 def measurement(summary: Summary) -> list[tuple[str, str]]:
-    """Where the stamps come from."""
+    """The sources of the timestamps."""
     audit, clock = summary.audit, summary.audit.clock
-    source = "API servers' audit logs" if audit.available else "watch receipt, late by its nature"
+    source = "API servers' audit logs" if audit.available else "watch receipts"
     lag = "not comparable"
     if clock.median_seconds is not None and clock.p99_seconds is not None:
         lag = f"{formatting.seconds(clock.median_seconds)} median, "
@@ -44,19 +44,19 @@ def measurement(summary: Summary) -> list[tuple[str, str]]:
         ("Audit lines read", formatting.count(audit.lines)),
         ("Watch receipt after the log", lag),
         ("Watch events", formatting.count(audit.watch.events)),
-        ("Watches cut and resumed", formatting.count(audit.watch.resumed)),
+        ("Watches resumed", formatting.count(audit.watch.resumed)),
         ("Bound by", _counts(audit.bound_by)),
         ("Refused requests", _counts(audit.failed_requests)),
     ]
 
 
 def flat(values: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Nested numbers under readable names."""
+    """Flatten nested numbers, with readable names."""
     return [(formatting.words(name), value) for name, value in _flat(values, "")]
 
 
 def of_section(section: Any) -> list[tuple[str, str]]:
-    """A section of the summary, number by number."""
+    """The numbers of a section of the summary."""
     return flat(msgspec.to_builtins(section))
 
 

@@ -1,4 +1,4 @@
-"""What the head of the report's page shows, as texts ready to be put in place."""
+"""Texts for the head of the report's page."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _VERDICTS = {
 
 @dataclass(frozen=True)
 class Tile:
-    """A key figure; `note` puts it in proportion, `is_problem` paints it as a problem."""
+    """A key figure; `note` gives context, `is_problem` highlights it."""
 
     label: str
     value: str
@@ -31,7 +31,7 @@ class Tile:
 
 @dataclass(frozen=True)
 class GateRow:
-    """A gate as the table shows it; `each` are the readings of a gate that holds for several."""
+    """A row of the table of gates; `each` are the readings of a gate with a wildcard."""
 
     name: str
     value: str
@@ -49,12 +49,12 @@ def verdict_word(summary: Summary) -> str:
 
 
 def subject(summary: Summary) -> str:
-    """What kind of run this is."""
+    """The type of run."""
     return "Bare run, without BigFleet, of profile" if summary.run.bare else "Scale test of profile"
 
 
 def identity(summary: Summary) -> list[str]:
-    """Which run this is, piece by piece."""
+    """The identity of the run, in parts."""
     run = summary.run
     return [
         f"Run {run.id}",
@@ -68,7 +68,7 @@ def identity(summary: Summary) -> list[str]:
 
 
 def tiles(summary: Summary) -> list[Tile]:
-    """The figures that most readers come for."""
+    """The key figures."""
     if summary.requests is not None and not summary.pods.planned:
         return [*_request_tiles(summary), *_fleet_tiles(summary)]
     pods, latency = summary.pods, summary.bind_latency_seconds
@@ -86,7 +86,7 @@ def tiles(summary: Summary) -> list[Tile]:
         latency_tile("Bound within, p99", latency.p99, latency.p99_interval),
         latency_tile("Slowest pod", latency.max, None),
         Tile(
-            "Backlog at worst",
+            "Largest backlog",
             formatting.count(summary.backlog.max),
             f"unbound pods; {formatting.count(summary.backlog.at_end)} at the end",
         ),
@@ -96,7 +96,7 @@ def tiles(summary: Summary) -> list[Tile]:
 
 
 def gate_rows(gates: Sequence[GateResult]) -> list[GateRow]:
-    """Missed gates first, each group in the order of the file."""
+    """Missed gates first, else in the order of the file."""
     ordered = sorted(gates, key=lambda gate: gate.passed)
     return [
         GateRow(
@@ -114,13 +114,13 @@ def gate_rows(gates: Sequence[GateResult]) -> list[GateRow]:
 
 
 def latency_tile(label: str, value: Quantile, interval: Interval | None) -> Tile:
-    """A quantile with its interval, or why it is only a bound."""
+    """A quantile with its interval, or why it is a lower bound."""
     note = (
         f"95\u202f% interval {formatting.interval(interval)}" if interval else "since its creation"
     )
     if isinstance(value, AtLeast):
         needed = formatting.count(value.required_sample_size)
-        few = f"effective sample size {value.effective_sample_size}; {needed} are needed"
+        few = f"effective sample size {value.effective_sample_size}; {needed} required"
         note = few if value.required_sample_size else "some pods were never bound"
     open_ended = isinstance(value, AtLeast) and not value.required_sample_size
     return Tile(label, formatting.spoken_quantile(value), note, open_ended)

@@ -1,4 +1,4 @@
-"""How long pods waited and where it went, as texts for the report's page."""
+"""The page's sections on waits and their hops."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from loaddriver.record.hops import HOPS
 from loaddriver.report import formatting
 
 _PLACEMENTS = {
-    "nodeWasReady": "node was there before the pod",
+    "nodeWasReady": "node was ready before the pod",
     "waitedForNode": "waited for its node",
-    "unknown": "node not known",
+    "unknown": "node unknown",
 }
 _HOPS = {
     "seen": ("seen", "its CapacityRequest exists"),
     "rolledUp": ("rolled up", "its need has reached a shard"),
     "decided": ("decided", "a machine was chosen for the need"),
-    "provisioned": ("provisioned", "the machine exists and begins to boot"),
+    "provisioned": ("provisioned", "the machine exists and starts to boot"),
     "nodeReady": ("node ready", "the machine is a ready Node"),
     "scheduled": ("scheduled", "the pod is bound"),
 }
@@ -34,7 +34,7 @@ _TONES = {hop: tone for tone, hop in enumerate(HOPS, start=1)}
 
 @dataclass(frozen=True)
 class BarSegment:
-    """A piece of a bar: its name, share of the whole in percent, tone and figures."""
+    """A segment of a bar: its name, percentage, tone and texts."""
 
     name: str
     percent: float
@@ -45,7 +45,7 @@ class BarSegment:
 
 @dataclass(frozen=True)
 class BandBar:
-    """A band of pods as a bar of its hops; `width` is its wait as a share of the longest's."""
+    """A band of pods as a bar of its hops; `width` is relative to the longest wait, in percent."""
 
     name: str
     note: str
@@ -56,7 +56,7 @@ class BandBar:
 
 @dataclass(frozen=True)
 class SliceRow:
-    """A row of a table of slices: quantiles as pairs of a figure and its interval, if any."""
+    """A row of a table of slices; quantiles are pairs of a value and its interval."""
 
     name: str
     pods: str
@@ -84,7 +84,7 @@ def phases(summary: Summary) -> dict[str, Slice]:
 
 
 def band_bars(summary: Summary) -> list[BandBar]:
-    """Typical and slow pods, each with the parts of its mean wait."""
+    """The bars of typical and slow pods, by hop."""
     longest = max((band.wait_seconds for band in summary.wait_bands.values()), default=0)
     return [
         BandBar(
@@ -123,12 +123,12 @@ def hop_segments(summary: Summary) -> list[BarSegment]:
 
 
 def ratio_rows(summary: Summary) -> list[tuple[str, Sequence[str]]]:
-    """How many times the bare run each part took, by percentile; nothing without a bare run."""
+    """Ratios of each hop to the bare run, by percentile; empty without a bare run."""
     if summary.bare is None:
         return []
     return [
         (
-            "create to bind" if name == "bind" else _HOPS[name][0],
+            "creation to binding" if name == "bind" else _HOPS[name][0],
             [_ratio(ratios.get(key)) for key in ("mean", "p50", "p90", "p99")],
         )
         for name, ratios in summary.bare.ratios.items()
@@ -143,7 +143,7 @@ def request_rows(requests: Requests) -> list[tuple[str, str]]:
         ("Created", formatting.count(requests.created)),
         ("Acknowledged", formatting.count(requests.acknowledged)),
         ("Never acknowledged", formatting.count(requests.never_acknowledged)),
-        ("of them withdrawn", formatting.count(requests.withdrawn)),
+        ("withdrawn", formatting.count(requests.withdrawn)),
         ("Creation to acknowledgement, p50", _with_interval(latency.p50, latency.p50_interval)),
         ("Creation to acknowledgement, p99", _with_interval(latency.p99, latency.p99_interval)),
         *(
@@ -157,12 +157,12 @@ def request_rows(requests: Requests) -> list[tuple[str, str]]:
 
 
 def gang_segments(summary: Summary) -> list[BarSegment]:
-    """How each gang began; the three ways add up to all of them."""
+    """The placement of the gangs' first pods; the three cases add up to all gangs."""
     gangs = summary.gangs
     ways = (
         ("anchored", gangs.anchored, 1, "first pod went to the node that the harness nominated"),
         ("scheduler first", gangs.scheduler_first, 3, "placed by kube-scheduler alone"),
-        ("unplaced", gangs.unplaced, 2, "no pod of it was bound"),
+        ("unplaced", gangs.unplaced, 2, "no pod was bound"),
     )
     return [
         BarSegment(
@@ -180,19 +180,22 @@ def sides(summary: Summary) -> list[tuple[str, Sequence[str]]]:
     """The rows of the comparison of both runs of a plan: a name, and a text for each run."""
     both = summary.side_by_side
     return [
-        ("A valid measurement", ["yes" if side.valid else "no" for side in both]),
-        ("Gangs stuck, never whole", [f"{side.stuck:,} of {side.gangs:,}" for side in both]),
-        ("Whole at some moment", [_share(side.complete_share) for side in both]),
-        ("In one rack at every moment", [_share(side.rack_pure_share) for side in both]),
-        ("First pod went to a nominated node", [formatting.count(side.anchored) for side in both]),
+        ("Valid measurement", ["yes" if side.valid else "no" for side in both]),
+        ("Gangs never complete", [f"{side.stuck:,} of {side.gangs:,}" for side in both]),
+        ("Complete at some time", [_share(side.complete_share) for side in both]),
+        ("Always in one rack", [_share(side.rack_pure_share) for side in both]),
+        (
+            "First pod placed on the nominated node",
+            [formatting.count(side.anchored) for side in both],
+        ),
         (
             "Placed by kube-scheduler alone",
             [formatting.count(side.scheduler_first) for side in both],
         ),
         ("Unplaced", [formatting.count(side.unplaced) for side in both]),
         *_side_quantiles("A gang's pod: creation to binding", both, "bind_latency_seconds"),
-        *_side_quantiles("First pod created until whole", both, "completion_seconds"),
-        *_side_quantiles("Begun and not yet whole", both, "partial_seconds"),
+        *_side_quantiles("First creation to complete", both, "completion_seconds"),
+        *_side_quantiles("First binding to complete", both, "partial_seconds"),
     ]
 
 
@@ -231,7 +234,7 @@ def _four(latency: Quantiles) -> list[tuple[str, str]]:
 
 
 def _interval(value: Quantile, interval: Interval) -> str:
-    """Nothing for a bound: it has no interval to speak of."""
+    """The interval, or "" for a lower bound."""
     return formatting.plain_interval(interval) if isinstance(value, float) else ""
 
 

@@ -1,1 +1,1 @@
-"""Where the harness runs: interface, and the local way with processes of its own."""
+"""Substrates: where clusters and roles run, as local processes or in kind clusters."""

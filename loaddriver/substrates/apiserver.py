@@ -1,4 +1,4 @@
-"""An API server with its etcd as child processes: the part of a cluster that others stand on."""
+"""An API server with its etcd, as child processes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _COMPONENT = "kube-apiserver"
 
 @dataclass(frozen=True)
 class ClusterContext:
-    """What every process of one cluster has in common."""
+    """The shared context of a cluster's processes."""
 
     name: str
     binaries: Binaries
@@ -31,7 +31,7 @@ class ClusterContext:
     supervisor: Supervisor
 
     def start(self, component: str, command: Sequence[str]) -> Process:
-        """Start one component with a log of its own."""
+        """Start a component with its own log."""
         return self.supervisor.start(
             f"{self.name}/{component}",
             command,
@@ -46,18 +46,18 @@ class ClusterContext:
 
 
 class ApiServer:
-    """etcd and kube-apiserver of one cluster. Alone it keeps objects, and nothing acts on them."""
+    """etcd and kube-apiserver of a cluster, without controllers."""
 
     def __init__(self, context: ClusterContext) -> None:
         self._context = context
 
     async def start_alone(self) -> Cluster:
-        """Start it and return once it answers. Raises SubstrateError."""
+        """Start it and wait until it responds. Raises SubstrateError."""
         async with as_substrate_errors(self._context):
             return self.cluster(await self.start())
 
     async def start(self) -> Credentials:
-        """Start it and return once it answers."""
+        """Start it and wait until it responds."""
         layout = self._context.layout
         layout.data.mkdir(mode=0o700)
         layout.logs.mkdir(parents=True, exist_ok=True)
@@ -70,7 +70,7 @@ class ApiServer:
         return self._credentials
 
     async def kill(self) -> None:
-        """End kube-apiserver at once, as a crash would; etcd keeps what it had acknowledged."""
+        """Kill kube-apiserver, as in a crash; etcd keeps acknowledged writes."""
         name = f"{self._context.name}/{_COMPONENT}"
         supervisor = self._context.supervisor
         supervisor.expect_exit(name)
@@ -79,18 +79,18 @@ class ApiServer:
             await process.wait()
 
     async def restart(self) -> None:
-        """Undo `kill`; return once it answers. Raises SubstrateError."""
+        """Restart it after `kill` and wait until it responds. Raises SubstrateError."""
         async with as_substrate_errors(self._context):
             await self._start_server()
 
     def client(self, port: int) -> KubeClient:
-        """An administrator's way to any component that listens on this port."""
+        """An administrator's client for the component on this port."""
         ca_pem = self._credentials.ca_certificate.read_text()
         token = self._credentials.tokens[HEALTH_CHECK.role]
         return KubeClient.with_access(InlineAccess(f"https://{LOOPBACK}:{port}", ca_pem, token))
 
     def cluster(self, credentials: Credentials) -> Cluster:
-        """It, for those who use it."""
+        """The cluster, for its users."""
         layout, own = self._context.layout, HEALTH_CHECK.role
         kubeconfigs = {role: path for role, path in credentials.kubeconfigs.items() if role != own}
         return Cluster(self._context.name, layout.api_server, kubeconfigs, layout.audit_log)
@@ -120,11 +120,11 @@ class ApiServer:
 
 @asynccontextmanager
 async def as_substrate_errors(context: ClusterContext) -> AsyncIterator[None]:
-    """What a request of ours ran into while a cluster started, as a SubstrateError."""
+    """Convert errors of requests during a cluster's start to SubstrateError."""
     try:
         yield
     except (ApiError, *CONNECTION_ERRORS) as error:
         raise SubstrateError(
-            f"cluster {context.name} did not start: {error or 'no answer'}; "
+            f"cluster {context.name} did not start: {error or 'no response'}; "
             f"logs of its components: {context.layout.logs}"
         ) from error

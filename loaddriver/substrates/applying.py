@@ -1,4 +1,4 @@
-"""Server-side apply of manifests, as the harness."""
+"""Server-side apply of manifests, with the harness as field manager."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ _APPLY_OPTIONS = {"fieldManager": "scaletest", "force": "true"}
 
 
 async def apply(client: KubeClient, manifests: Iterable[Manifest]) -> None:
-    """Create or change each object, in order; harmless when repeated. ApiError when refused."""
+    """Apply each object, in order; idempotent. Raises ApiError if one is rejected."""
     for manifest in manifests:
         await client.patch(path_of(manifest), manifest, APPLY_PATCH, _APPLY_OPTIONS)
 
 
 def path_of(manifest: Manifest) -> str:
-    """Where the API server keeps the object; good for kinds whose plural is formed by an s."""
+    """The API path of the object, for kinds with a plural in -s."""
     version, metadata = manifest["apiVersion"], manifest["metadata"]
     root = f"/api/{version}" if "/" not in version else f"/apis/{version}"
     within = f"/namespaces/{metadata['namespace']}" if "namespace" in metadata else ""

@@ -1,12 +1,11 @@
-"""The audit log as clock: which requests the API server stamps, and how it writes them.
+"""The audit policy: which requests provide timestamps, and at which level they are logged.
 
-One line per request, when it is answered, with microseconds. A Pod made by a controller gets its
-name from the server, so its creation is logged with the response, which has name and UID. So are
-Nodes and the load's own CapacityRequests, whose labels say where they belong. A binding is logged
-with its request, which names the Node, and so is a Node's status, which says whether it is ready,
-and a CapacityRequest, which may ask for a machine beyond those that are there.
-All else says in its metadata which object it meant. What a cluster does for itself is left out:
-the proof that it works, kubelets of its own nodes, and pods that are no part of the load.
+The log has one line per completed request, with microseconds. A Pod created by a controller gets
+its name from the server, so its creation is logged with the response, which has name and UID; so
+are Nodes and the load's own CapacityRequests, for their labels. Bindings (for their Node), Node
+statuses (for readiness) and CapacityRequests (which may ask for an additional machine) are logged
+with the request, other requests with metadata only. Requests of the cluster's own components, for
+verification at start, and on pods that are not part of the load are omitted.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ _CORE = ""
 _BIGFLEET = "bigfleet.lucy.sh"
 _AUTOSCALING, _HPAS = "autoscaling", "horizontalpodautoscalers"
 
-# Where a cluster that runs pods of its own has them.
+# The namespaces of a cluster's own pods.
 OWN_NAMESPACES = ("kube-system", "local-path-storage", "bigfleet-system", "scaletest-system")
 _NOT_THE_LOAD = (
     {"users": [HEALTH_CHECK.user]},
@@ -30,7 +29,7 @@ _NOT_THE_LOAD = (
     {"namespaces": list(OWN_NAMESPACES)},
 )
 
-# The load's own writes: what the server acknowledged to it must be in the log.
+# The load's own writes: all successful ones must be in the log.
 _LOAD = "load-driver"
 _WORKLOADS = (("apps", ("deployments", "statefulsets", "daemonsets")), ("batch", ("jobs",)))
 _SCALED = {"group": "apps", "resources": ["deployments/scale", "statefulsets/scale"]}
@@ -46,7 +45,7 @@ _LOGGED = (
     ("Request", ("patch", "update"), _CORE, ("nodes/status",)),
     ("Request", ("create", "patch", "update"), _BIGFLEET, ("capacityrequests",)),
     ("Metadata", ("patch", "update"), _BIGFLEET, ("capacityrequests/status",)),
-    # What a federation makes of HPAs, and what their controllers do; other runs have none.
+    # Writes of a federation and of the HPA controllers; other runs have none.
     ("RequestResponse", ("create", "patch", "update"), _AUTOSCALING, (_HPAS, f"{_HPAS}/status")),
     ("Metadata", ("delete",), _AUTOSCALING, (_HPAS,)),
     ("RequestResponse", ("patch",), _BIGFLEET, ("federatedhorizontalpodautoscalers/status",)),
@@ -54,7 +53,7 @@ _LOGGED = (
 
 
 def write_policy(path: Path) -> None:
-    """Write the policy that says what is logged."""
+    """Write the audit policy."""
     logged = [
         {
             "level": level,
@@ -79,9 +78,7 @@ def write_policy(path: Path) -> None:
 
 
 def _of_the_load() -> list[dict[str, Any]]:
-    """Its own CapacityRequests with their labels, and that it wrote or scaled objects for
-    controllers.
-    """
+    """Rules for the load's CapacityRequests, and for its writes of workloads and their scale."""
     own = {"group": _BIGFLEET, "resources": ["capacityrequests"]}
     objects = [{"group": group, "resources": list(kinds)} for group, kinds in _WORKLOADS]
     return [
@@ -97,9 +94,9 @@ def _of_the_load() -> list[dict[str, Any]]:
 
 
 def flags(policy: Path, log: Path) -> list[str]:
-    """Flags of kube-apiserver for a log that loses nothing and stays in one file.
+    """Flags of kube-apiserver for a lossless log in a single file.
 
-    Blocking: an answer leaves only after its line was written. Size and age never rotate it.
+    Blocking mode: a response is sent only after its line was written. There is no rotation.
     """
     return [
         f"--audit-policy-file={policy}",

@@ -1,4 +1,4 @@
-"""What a harness needs of the place where it runs, whichever place that is."""
+"""The substrate interface: what the harness needs of the place where it runs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from loaddriver.errors import InfrastructureError
 
 
 class SubstrateError(InfrastructureError):
-    """A part that the run stands on failed, not the system under test.
+    """The infrastructure failed, not the system under test.
 
     The message names the component, its command and its log.
     """
@@ -21,11 +21,11 @@ class SubstrateError(InfrastructureError):
 
 @dataclass(frozen=True)
 class Cluster:
-    """One Kubernetes cluster that answers.
+    """A running Kubernetes cluster.
 
     `kubeconfigs` maps an identity of the harness ("admin", "recorder", ...) to a file;
-    `audit_log` is None where the API server is not ours. `own_namespaces` hold what the place
-    itself runs in the cluster, which is no part of the load.
+    `audit_log` is None if the harness cannot read it. `own_namespaces` hold the substrate's own
+    objects, which are not part of the load.
     """
 
     name: str
@@ -37,11 +37,11 @@ class Cluster:
 
 @dataclass(frozen=True)
 class Capabilities:
-    """What a reader of a result must know of the place where it was measured.
+    """Properties of a substrate that matter to a reader of the results.
 
-    `audit_log`: the API server's log is ours to read, as the clock. `own_scheduler`:
-    kube-scheduler binds nothing but the load. `own_clock`: stamps are taken by this machine's
-    clock. `roles_in_pods`: BigFleet runs in pods, not as processes of this machine.
+    `audit_log`: the harness can read the API server's log, for timestamps. `own_scheduler`:
+    kube-scheduler binds only the load. `own_clock`: timestamps are from this machine's clock.
+    `roles_in_pods`: BigFleet runs in pods, not as processes of this machine.
     """
 
     audit_log: bool
@@ -63,22 +63,22 @@ class Capabilities:
 class RoleSpec:
     """One BigFleet role to run as `bigfleet <arguments>`, wherever that is.
 
-    `cluster` is the one it serves, None for those that serve all. In `arguments`, `{name}`
-    becomes what the role sees under that name:
+    `cluster` is the one it serves, None if it serves all. In `arguments`, `{name}` is replaced
+    by a value as the role sees it:
 
-    - of `ports`: the `<host>:<port>` to listen on; `{role/port}` is where it reaches another
-      role's port, which must have been started before, unless `preallocated_ports` names it;
-    - of `inputs`: that file or folder, to read;
+    - of `ports`: the `<host>:<port>` to listen on; `{role/port}` is the address of another role's
+      port, which must have been started before, unless it is in `preallocated_ports`;
+    - of `inputs`: that file or folder, read-only;
     - of `kubeconfigs`: a folder with `<cluster>.kubeconfig` of that identity for each cluster;
-    - of `outputs`: a file to write, which the harness finds as that name among its logs;
-    - `{identity}`: a folder with the certificate by which its peers know it as `peer_identity`;
-    - `{state}`: a private folder that outlives restarts;
-    - `{etcd}`: the etcd binary, where roles are processes;
-    - `{api-server}`: the URL at which any machine reaches its cluster's API server.
+    - of `outputs`: a file to write, which appears under that name among the logs;
+    - `{identity}`: a folder with its certificate as `peer_identity`;
+    - `{state}`: a private folder that persists across restarts;
+    - `{etcd}`: the etcd binary, if roles are processes;
+    - `{api-server}`: the URL of its cluster's API server for any machine.
 
-    With an `identity` it may use its cluster's API as that user; where the place does not see to
-    that, `--kubeconfig FILE` is added. With `observe_port` it counts as started only once
-    `GET /readyz` answers 200 there.
+    With an `identity` it may use its cluster's API as that user; `--kubeconfig FILE` is added if
+    the substrate provides no credentials. With `observe_port` it counts as started once
+    `GET /readyz` returns 200 there.
     """
 
     name: str
@@ -96,10 +96,10 @@ class RoleSpec:
 
 @dataclass(frozen=True)
 class Endpoint:
-    """A running role; `observe` is the `<host>:<port>` where the harness reaches it, if any.
+    """A running role; `observe` is its `<host>:<port>` for the harness, if any.
 
-    `addresses` are all its ports as reached from here, by name. `readonly_identity` is a folder
-    with the identity by which people may look into it, where it has one itself.
+    `addresses` are all its ports for the harness, by name. `readonly_identity` is a folder with
+    a read-only identity for inspecting it, if it has an identity itself.
     """
 
     name: str
@@ -111,10 +111,10 @@ class Endpoint:
 
 @dataclass(frozen=True)
 class UnexpectedExit:
-    """An exit that nobody declared.
+    """An undeclared exit.
 
-    `returncode` as in subprocess: negative is the signal's number; None where nobody could tell.
-    `bundle` is a folder with all that was found at the scene.
+    `returncode` as in subprocess: negative is a signal's number; None if unknown. `bundle` is a
+    folder with diagnostics.
     """
 
     name: str
@@ -131,7 +131,7 @@ class UnexpectedExit:
 
 
 class Substrate(Protocol):
-    """A place that runs clusters and BigFleet roles."""
+    """Runs clusters and BigFleet roles."""
 
     @property
     def name(self) -> str: ...
@@ -140,9 +140,9 @@ class Substrate(Protocol):
     def capabilities(self) -> Capabilities: ...
 
     async def start_clusters(self, names: Sequence[str]) -> list[Cluster]:
-        """Start all clusters and return once each has proved that it works.
+        """Start all clusters and wait until each is verified.
 
-        Raises SubstrateError; the caller calls `stop` in every case.
+        Raises SubstrateError; the caller must call `stop` in any case.
         """
         ...
 
@@ -151,24 +151,24 @@ class Substrate(Protocol):
         ...
 
     def expect_exit(self, name: str) -> None:
-        """Declare that the named component will end, so that it is no death."""
+        """Declare that the named component will exit."""
         ...
 
     async def first_unexpected_exit(self) -> UnexpectedExit:
-        """Wait for the first exit that was not declared."""
+        """Wait for the first undeclared exit."""
         ...
 
     async def stop(self) -> None:
-        """End everything that was started; harmless when called twice."""
+        """Stop everything that was started; idempotent."""
         ...
 
     def versions(self) -> dict[str, str]:
-        """Version of each component, known once the clusters have started."""
+        """The version of each component, once the clusters have started."""
         ...
 
 
 def describe_exit(returncode: int | None) -> str:
-    """Say how a process ended, e.g. `ended with exit code 1`."""
+    """Describe how a process ended, e.g. `ended with exit code 1`."""
     if returncode is None:
         return "is gone"
     if returncode >= 0:

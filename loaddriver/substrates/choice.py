@@ -1,4 +1,4 @@
-"""Which substrate a run happens on: the one place that knows them all."""
+"""Selects the substrate of a run."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from loaddriver.substrates.local import LocalSubstrate
 from loaddriver.substrates.runscope import RunScope
 
 Prerequisites: TypeAlias = Binaries | kind.Prerequisites
-"""What a substrate must have of this machine before anything starts."""
+"""What a substrate needs of this machine before it starts."""
 
 
 class SubstrateName(StrEnum):
-    """What the command line offers."""
+    """The substrates of the command line."""
 
     LOCAL = "local"
     KIND = "kind"
@@ -36,9 +36,9 @@ def obtain_prerequisites(
     resource_metrics: bool = False,
     coordinators: int = 0,
 ) -> Prerequisites:
-    """Find, fetch or build what a run needs of its machine; blocks for minutes the first time.
+    """Locate, download or build what a run needs of its machine; may block for minutes.
 
-    Raises controlplane's errors, or SubstrateError for what this machine or the place lacks.
+    Raises controlplane's errors, or SubstrateError if the machine or the substrate cannot run it.
     """
     match name:
         case SubstrateName.LOCAL:
@@ -53,7 +53,7 @@ def obtain_prerequisites(
 
 def _only_local(setting: str) -> SubstrateError:
     return SubstrateError(
-        f"this profile has `{setting}`, which kind clusters have not: use --substrate local"
+        f"this profile has `{setting}`, which kind clusters do not support: use --substrate local"
     )
 
 
@@ -65,7 +65,7 @@ def make_substrate(
     *,
     resource_metrics: bool = False,
 ) -> Substrate:
-    """The substrate that these supplies are for, with nothing started yet.
+    """The substrate of these prerequisites, not started yet.
 
     Call it inside an event loop.
     """

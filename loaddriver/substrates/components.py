@@ -1,4 +1,4 @@
-"""The command line of each control plane component, and the files that it reads."""
+"""Command lines and configuration files of the control plane components."""
 
 from __future__ import annotations
 
@@ -16,17 +16,16 @@ from loaddriver.substrates.ports import LOOPBACK
 
 KWOK_STAGES = Path(__file__).with_name("manifests") / "kwok-stages.yaml"
 
-# kwok plays every Node that has the annotation and any label at all (one without labels it
-# overlooks), until the Node gets the label below: then the API server reports it as gone from
-# kwok's watch, and its lease is renewed no more. Taking the annotation away would not do: kwok
-# asks for annotations itself, and drops the very event that tells it to let go.
+# kwok simulates every Node that has the annotation and at least one label, until the Node gets the
+# label below: then it leaves kwok's watch, and its lease is no longer renewed. Removing the
+# annotation does not work: kwok filters by annotation itself and drops the event.
 FAKE_NODE_ANNOTATION = ("kwok.x-k8s.io/node", "fake")
 HEARTBEAT_STOPPED_LABEL = ("bigfleet.lucy.sh/heartbeat", "stopped")
-# The condition by which network agents say that a Node has its network, by saying "False".
+# The condition that network agents set to "False" once a Node has its network.
 NO_NETWORK = "NetworkUnavailable"
 
-# Those that a workload of Deployments, StatefulSets and Jobs, and a cluster's own DaemonSets, on
-# Nodes that come and go need.
+# The controllers needed for Deployments, StatefulSets, Jobs and DaemonSets on a changing set of
+# Nodes.
 CONTROLLERS = (
     "deployment-controller",
     "replicaset-controller",
@@ -43,25 +42,25 @@ CONTROLLERS = (
     "pod-garbage-collector-controller",
 )
 _HPA_CONTROLLER = "horizontal-pod-autoscaler-controller"
-# HPAs look as often as they can, so that a run of minutes shows what else takes an hour. Whoever
-# wants an HPA to wait says so in its `behavior`.
+# HPAs sync as often as possible, so that a run takes minutes instead of an hour. An HPA's own
+# `behavior` still applies.
 _HPA_FLAGS = (
     "--horizontal-pod-autoscaler-sync-period=2s",
     "--horizontal-pod-autoscaler-downscale-stabilization=5s",
     "--horizontal-pod-autoscaler-cpu-initialization-period=0s",
     "--horizontal-pod-autoscaler-initial-readiness-delay=0s",
 )
-# Far above what one machine serves, so that clients are limited by the server, not by themselves.
+# Far above what one machine serves, so that the server is the limit, not its clients.
 _CLIENT_QUERIES_PER_SECOND = 500
 _CLIENT_BURST = 1000
-# Two thousand reads and one thousand writes at once: the server shall be limited by its cores.
+# 2000 reads and 1000 writes in flight: the server is to be limited by its cores.
 _READS_INFLIGHT = 2000
 _WRITES_INFLIGHT = 1000
 _NODE_LEASE_SECONDS = 40
 
 
 class Binaries(Protocol):
-    """Where the real binaries are, and which versions they have by component name."""
+    """Paths of the real binaries, and their versions by component name."""
 
     @property
     def kube_apiserver(self) -> Path: ...
@@ -81,17 +80,16 @@ class Binaries(Protocol):
 
 @dataclass(frozen=True)
 class ControlPlaneConfig:
-    """What a run may choose of its control planes, wherever they run.
+    """The settings of a run's control planes, on any substrate.
 
     `gc_percent` is Go's GOGC: more memory for less CPU time. `node_monitor_grace_seconds` is how
-    long a Node may be silent before it counts as lost (Kubernetes' default is 50), and every
-    `node_monitor_seconds` somebody looks: only then the taints of one that became Ready go.
-    With `network_agents` somebody says of each Node when it has its network, by the condition
-    NetworkUnavailable, and only then is it Ready (on the local substrate). With
-    `resource_metrics` there are HPAs, and a metrics-server that tells them what Pods use.
-    `extra_controllers` run beside those that every run has. `before_controllers` is done as an
-    administrator once the API server answers: the garbage collector takes half a minute to notice
-    a kind of objects that came after it.
+    long a Node may be silent before it counts as lost (Kubernetes' default is 50); it is checked
+    every `node_monitor_seconds`, which also removes the taints of Nodes that became Ready. With
+    `network_agents` a Node is Ready only once its condition NetworkUnavailable is "False" (on the
+    local substrate). With `resource_metrics` there are HPAs and a metrics-server.
+    `extra_controllers` run in addition to the default ones. `before_controllers` is called as an
+    administrator once the API server responds: the garbage collector takes half a minute to notice
+    a resource that was added after its start.
     """
 
     gc_percent: int = 200
@@ -106,7 +104,7 @@ class ControlPlaneConfig:
 
 @dataclass(frozen=True)
 class Layout:
-    """Files and ports of one cluster. Sockets and secrets lie in `data`, logs in `logs`."""
+    """Files and ports of a cluster. Sockets and secrets are in `data`, logs in `logs`."""
 
     data: Path
     logs: Path
@@ -146,7 +144,7 @@ class Layout:
 
 
 def etcd(binaries: Binaries, layout: Layout) -> list[str]:
-    """Listens on sockets in the run's own directory: no port, and no other user gets at it."""
+    """etcd, which listens on sockets in the run's directory: no ports, no access by other users."""
     client, peer = f"unix://{layout.etcd_socket}", f"unix://{layout.etcd_peer_socket}"
     return [
         str(binaries.etcd),
@@ -163,19 +161,19 @@ def etcd(binaries: Binaries, layout: Layout) -> list[str]:
 
 
 def kube_apiserver(binaries: Binaries, layout: Layout, credentials: Credentials) -> list[str]:
-    """RBAC as in production; tokens from a file; service account tokens on request."""
+    """kube-apiserver with RBAC, tokens from a file, and service account tokens on request."""
     return [
         str(binaries.kube_apiserver),
         f"--etcd-servers=unix://{layout.etcd_socket}",
         *serving(layout.api_server_port, credentials),
         f"--advertise-address={LOOPBACK}",
-        # Nothing here reaches the server through the `kubernetes` Service.
+        # Nothing uses the `kubernetes` Service to reach the server.
         "--endpoint-reconciler-type=none",
         "--service-cluster-ip-range=10.0.0.0/24",
         "--authorization-mode=Node,RBAC",
         "--anonymous-auth=false",
-        # Nobody has a client certificate. Named all the same, because the server publishes it and
-        # the other components wait for what is published.
+        # No client has a certificate. Set because the server publishes it and
+        # the other components wait for that.
         f"--client-ca-file={credentials.ca_certificate}",
         *_aggregation(credentials.front_proxy),
         "--service-account-issuer=https://kubernetes.default.svc",
@@ -200,7 +198,7 @@ def _aggregation(front_proxy: FrontProxy) -> list[str]:
 def kube_controller_manager(
     binaries: Binaries, layout: Layout, credentials: Credentials, settings: ControlPlaneConfig
 ) -> list[str]:
-    """Each controller writes as itself, so that the audit log says which one it was."""
+    """kube-controller-manager; each controller has its own identity in the audit log."""
     kubeconfig = credentials.kubeconfigs["kube-controller-manager"]
     return [
         str(binaries.kube_controller_manager),
@@ -214,7 +212,7 @@ def kube_controller_manager(
 
 
 def kube_scheduler(binaries: Binaries, layout: Layout, credentials: Credentials) -> list[str]:
-    """Stock but for its client limits and for filling Nodes up instead of spreading."""
+    """kube-scheduler with its default configuration, except for the client limits."""
     kubeconfig = credentials.kubeconfigs["kube-scheduler"]
     return [
         str(binaries.kube_scheduler),
@@ -226,12 +224,12 @@ def kube_scheduler(binaries: Binaries, layout: Layout, credentials: Credentials)
 
 
 def kwok(binaries: Binaries, layout: Layout, credentials: Credentials) -> list[str]:
-    """Plays the kubelet of annotated Nodes; serves nothing, so it needs no port."""
+    """kwok, which simulates the kubelet of annotated Nodes; it needs no port."""
     return [str(binaries.kwok), *kwok_flags(credentials.kubeconfigs["kwok"], layout.kwok_stages)]
 
 
 def api_server_flags(token_file: Path, audit_policy: Path, audit_log: Path) -> list[str]:
-    """What every kube-apiserver of a run is told, wherever it runs; paths as it sees them."""
+    """Common flags of kube-apiserver on all substrates; paths as it sees them."""
     return [
         f"--token-auth-file={token_file}",
         f"--max-requests-inflight={_READS_INFLIGHT}",
@@ -241,7 +239,7 @@ def api_server_flags(token_file: Path, audit_policy: Path, audit_log: Path) -> l
 
 
 def controller_manager_flags(controllers: Sequence[str], settings: ControlPlaneConfig) -> list[str]:
-    """What every kube-controller-manager of a run is told, wherever it runs."""
+    """Common flags of kube-controller-manager on all substrates."""
     more = [*settings.extra_controllers, *([_HPA_CONTROLLER] if settings.resource_metrics else [])]
     return [
         "--leader-elect=false",
@@ -255,7 +253,7 @@ def controller_manager_flags(controllers: Sequence[str], settings: ControlPlaneC
 
 
 def kwok_flags(kubeconfig: Path, stages: Path) -> list[str]:
-    """What every kwok of a run is told, wherever it runs; paths as it sees them."""
+    """Common flags of kwok on all substrates; paths as it sees them."""
     return [
         f"--kubeconfig={kubeconfig}",
         f"--config={stages}",
@@ -267,10 +265,10 @@ def kwok_flags(kubeconfig: Path, stages: Path) -> list[str]:
 
 
 def write_scheduler_configuration(path: Path, kubeconfig: Path) -> None:
-    """Write the scheduler's configuration: its own defaults, at a rate that its client allows.
+    """Write the scheduler's configuration: the defaults, with higher client limits.
 
-    Scoring stays as it ships. Packing nodes full would be kinder to scale-down, but it fills one
-    rack to the last slot before the next, and gangs that began there then hang.
+    Scoring is the default. Packing nodes would ease scale-down, but it fills one rack before the
+    next, and gangs that started there get stuck.
     """
     configuration = {
         "apiVersion": "kubescheduler.config.k8s.io/v1",
@@ -286,7 +284,7 @@ def write_scheduler_configuration(path: Path, kubeconfig: Path) -> None:
 
 
 def serving(port: int, credentials: Credentials) -> list[str]:
-    """How a component of Kubernetes' own listens on loopback."""
+    """Serving flags of a Kubernetes component on loopback."""
     return [
         f"--bind-address={LOOPBACK}",
         f"--secure-port={port}",

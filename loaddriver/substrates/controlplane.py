@@ -1,4 +1,4 @@
-"""One control plane as child processes: started in order of need, proved to work."""
+"""A control plane as child processes: started in order of dependency, and verified."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ _DEFAULT_ACCOUNT = "/api/v1/namespaces/default/serviceaccounts/default"
 
 
 class ControlPlane:
-    """etcd, kube-apiserver, kube-controller-manager, kube-scheduler and kwok of one cluster."""
+    """etcd, kube-apiserver, kube-controller-manager, kube-scheduler and kwok of a cluster."""
 
     def __init__(self, context: ClusterContext) -> None:
         self._context = context
         self._server = ApiServer(context)
 
     async def start(self) -> Cluster:
-        """Start all components and return once a Node became usable. Raises SubstrateError."""
+        """Start all components and wait until a Node is usable. Raises SubstrateError."""
         async with as_substrate_errors(self._context):
             credentials = await self._server.start()
             async with self._server.client(self._context.layout.api_server_port) as api:
@@ -69,7 +69,7 @@ class ControlPlane:
             )
 
     async def _verify(self, api: KubeClient, others: tuple[Process, Process, Process]) -> None:
-        """A controller makes a service account; kwok and another make a Node usable."""
+        """Verify that controllers create a service account, and that a Node becomes usable."""
         manager, _, kwok = others
         await until_ready(manager, lambda: readiness.answers(api, _DEFAULT_ACCOUNT), self._deadline)
         await readiness.add_check_node(api)

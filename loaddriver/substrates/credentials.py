@@ -1,7 +1,7 @@
-"""Who may talk to a throwaway control plane: certificates, keys, tokens, kubeconfigs.
+"""Credentials of a temporary control plane: certificates, keys, tokens, kubeconfigs.
 
-Everything is made anew for each cluster, lies in the run's data directory with mode 0600 and is
-removed with it.
+They are created for each cluster in the run's data directory, with mode 0600, and are removed with
+it.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from bigfleet.api.auth import certificates
 from bigfleet.api.auth.certificates import Authority, PrivateKey, certificate_pem, key_pem
 
-# Longer than any run; certificates end with the data directory anyway.
+# Longer than any run; certificates are removed with the data directory.
 _VALIDITY = timedelta(days=30)
 
 
 @dataclass(frozen=True)
 class Identity:
-    """One caller: the role it is known by here, its user name there, its groups."""
+    """A client: its role in the harness, its user name and its groups."""
 
     role: str
     user: str
@@ -61,7 +61,7 @@ IDENTITIES = (
 
 @dataclass(frozen=True)
 class FrontProxy:
-    """By what servers behind the API server know it, and believe who it says is asking."""
+    """The front proxy credentials, by which extension API servers trust the API server."""
 
     ca_certificate: Path
     certificate: Path
@@ -70,7 +70,7 @@ class FrontProxy:
 
 @dataclass(frozen=True)
 class Credentials:
-    """Files of one cluster; `tokens` and `kubeconfigs` are keyed by role."""
+    """Credential files of a cluster; `tokens` and `kubeconfigs` are keyed by role."""
 
     ca_certificate: Path
     serving_certificate: Path
@@ -85,14 +85,14 @@ class Credentials:
 
 @dataclass(frozen=True)
 class Tokens:
-    """The bearer tokens of one cluster by role, and the file that its API server reads."""
+    """The bearer tokens of a cluster by role, and its API server's token file."""
 
     file: Path
     by_role: Mapping[str, str]
 
 
 def issue(directory: Path, cluster: str, api_server: str) -> Credentials:
-    """Write all credentials of one cluster; `api_server` is the URL that kubeconfigs name."""
+    """Write all credentials of a cluster; `api_server` is the URL for kubeconfigs."""
     tokens = issue_tokens(directory)
     authority = Authority.create(f"scaletest {cluster}", _VALIDITY)
     serving, serving_key = _serving_certificate(authority)
@@ -114,7 +114,7 @@ def issue(directory: Path, cluster: str, api_server: str) -> Credentials:
 
 
 def issue_tokens(directory: Path) -> Tokens:
-    """Make the directory, and in it a token for each identity."""
+    """Create the directory and a token for each identity."""
     directory.mkdir(mode=0o700, parents=True)
     tokens = {identity.role: secrets.token_urlsafe(24) for identity in IDENTITIES}
     return Tokens(_write(directory / "tokens.csv", _token_lines(tokens)), tokens)
@@ -123,7 +123,7 @@ def issue_tokens(directory: Path) -> Tokens:
 def write_kubeconfigs(
     directory: Path, cluster: str, api_server: str, ca: Path, tokens: Tokens
 ) -> dict[str, Path]:
-    """A kubeconfig for each identity, by role; they name the CA's file."""
+    """Write a kubeconfig for each identity, by role; they refer to the CA's file."""
     authority = {"certificate-authority": str(ca)}
     return {
         role: _write(
@@ -134,7 +134,7 @@ def write_kubeconfigs(
 
 
 def _front_proxy(directory: Path, cluster: str) -> FrontProxy:
-    """With an authority of its own: whoever it signs for may claim to be anybody."""
+    """Create the front proxy's own CA: its certificates allow impersonation of any user."""
     authority = Authority.create(f"scaletest {cluster} front proxy", _VALIDITY)
     names = [x509.DNSName(FRONT_PROXY)]
     certificate, key = authority.issue(FRONT_PROXY, names, _VALIDITY, [certificates.CLIENT])
@@ -164,7 +164,7 @@ def _token_lines(tokens: Mapping[str, str]) -> bytes:
 
 
 def kubeconfig(cluster: str, api_server: str, authority: Mapping[str, str], token: str) -> bytes:
-    """A kubeconfig's text; `authority` names the CA's file or carries it, as kubeconfigs do."""
+    """A kubeconfig's text; `authority` has the CA's file or its data."""
     context = {"cluster": cluster, "user": "this"}
     return yaml.safe_dump(
         {

@@ -1,4 +1,4 @@
-"""A run's throwaway directory: in memory where there is room, marked, swept when orphaned."""
+"""The temporary data directory of a run: in memory if possible, marked, swept if orphaned."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from loaddriver.substrates.base import SubstrateError
 from loaddriver.substrates.reaper.cleanup import MARKER_FILE, CleanupReport, clean
 
 _SHARED_MEMORY = Path("/dev/shm")
-# Several etcds with their logs and snapshots; a container's usual 64 MiB would be full at once.
+# Several etcds with their logs and snapshots; a container's default 64 MiB is too small.
 _REQUIRED_BYTES = 2 << 30
 _SWEEP_DEADLINE_SECONDS = 10.0
-# Goes into paths, socket names (107 bytes at most) and an environment variable.
+# Used in paths, socket names (at most 107 bytes) and an environment variable.
 _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,47}")
 
 
 class DataDirectory:
-    """A directory that bears its run's marker; the marker is locked while the run lives."""
+    """A directory with its run's marker file, which is locked during the run."""
 
     def __init__(self, path: Path, descriptor: int) -> None:
         self.path = path
@@ -45,27 +45,27 @@ class DataDirectory:
             ) from error
 
     def discard(self) -> None:
-        """Remove it before anything was started in it."""
+        """Remove it if nothing was started in it."""
         shutil.rmtree(self.path, ignore_errors=True)
         self.close()
 
     def close(self) -> None:
-        """Unlock the marker; whoever finds the directory afterwards may remove it."""
+        """Unlock the marker, so that a sweep may remove the directory."""
         os.close(self.descriptor)
 
 
 def data_roots() -> tuple[Path, ...]:
-    """Where data directories may be, the best first."""
+    """Candidate parents of data directories, best first."""
     return (_SHARED_MEMORY, Path(tempfile.gettempdir()))
 
 
 def root_with_space(roots: Sequence[Path]) -> Path:
-    """Return the first root that is writable and has room. Raises SubstrateError."""
+    """The first root that is writable and has enough space. Raises SubstrateError."""
     for root in roots:
         if _writable(root) and shutil.disk_usage(root).free >= _REQUIRED_BYTES:
             return root
     raise SubstrateError(
-        f"no room for the clusters' data: {' and '.join(map(str, roots))} "
+        f"not enough space for the clusters' data: {' and '.join(map(str, roots))} "
         f"must offer {_REQUIRED_BYTES >> 30} GiB free; free some space"
     )
 
@@ -75,7 +75,7 @@ def _writable(root: Path) -> bool:
 
 
 def sweep(roots: Sequence[Path]) -> list[tuple[str, CleanupReport]]:
-    """Clean up after runs of this user whose runner and warden are both gone, by run id."""
+    """Clean up after this user's runs without runner and reaper, by run id."""
     return [
         (run_id, clean(run_id, [path], _SWEEP_DEADLINE_SECONDS))
         for root in roots
@@ -106,7 +106,7 @@ def _marker_is_unlocked(path: Path) -> bool:
 
 
 def _locked_marker(path: Path, run_id: str) -> int:
-    # Locked under another name first: a sweep never sees a marker that its owner has not locked.
+    # Locked before it is renamed: a sweep never sees an unlocked marker of a live run.
     draft = path / f"{MARKER_FILE}.draft"
     descriptor = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     fcntl.flock(descriptor, fcntl.LOCK_EX)

@@ -1,4 +1,4 @@
-"""Who BigFleet's parts are to each other in one run, by an authority that ends with its data."""
+"""Identities of BigFleet's roles in a run, from a CA in the run's data directory."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _READ_ONLY = Principal("readonly")
 
 
 def issue(data_directory: Path, name: Principal) -> Identity:
-    """The identity of `name`, made at its first use and kept when its role starts again. One for
-    looking only is made beside it.
+    """The identity of `name`, created at its first use and kept for restarts. A read-only one is
+    created with it.
     """
     out = data_directory / _FOLDER
     missing = [n for n in (name, _READ_ONLY) if not issuing.directory_of(out, n).exists()]
@@ -25,5 +25,5 @@ def issue(data_directory: Path, name: Principal) -> Identity:
 
 
 def read_only(data_directory: Path) -> Path:
-    """Where the identity for looking only is, once a role has been started."""
+    """The folder of the read-only identity, once a role has been started."""
     return issuing.directory_of(data_directory / _FOLDER, _READ_ONLY)

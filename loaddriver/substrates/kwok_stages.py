@@ -1,4 +1,4 @@
-"""What kwok plays, and whether a Node waits for its network before it is Ready."""
+"""kwok's stages, with or without a network condition for Ready."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ from loaddriver.substrates.ports import LOOPBACK, HeldPorts, free_port
 from loaddriver.substrates.probes import answers
 from loaddriver.substrates.processes import Process, Supervisor, until_ready
 
-# The data is thrown away, and kube-apiserver would linger for many seconds.
+# The data is temporary, and a graceful stop of kube-apiserver takes many seconds.
 _COMPONENT_GRACE_SECONDS = 0.3
 _ROLE_GRACE_SECONDS = 1.0
 _ROLE_EXIT_SECONDS = 30.0
@@ -36,10 +36,10 @@ _SOCKET_PATH_BYTES = 107
 
 
 class LocalSubstrate:
-    """Clusters and roles of one run. Make it inside a running event loop and always `stop` it.
+    """Clusters and roles of a run. Create it inside a running event loop and always `stop` it.
 
-    `data_directory` is the run scope's, on memory if possible; `environment` is what BigFleet
-    roles inherit.
+    `data_directory` is the run scope's, in memory if possible; BigFleet roles inherit
+    `environment`.
     """
 
     name = "local"
@@ -73,9 +73,9 @@ class LocalSubstrate:
         self._addresses: dict[str, str] = {}
 
     async def start_clusters(self, names: Sequence[str]) -> list[Cluster]:
-        """Start the named clusters, all at the same time.
+        """Start the named clusters, in parallel.
 
-        Raises SubstrateError for the first that fails, once the others have stopped starting.
+        Raises the SubstrateError of the first failure, once the others have been cancelled.
         """
         planes = [ControlPlane(self._context(name)) for name in names]
         self._names += names
@@ -90,14 +90,14 @@ class LocalSubstrate:
         return started
 
     async def start_api_server(self, name: str) -> tuple[Cluster, ApiServer]:
-        """Start an API server that is no cluster of the run: nothing runs in it. SubstrateError."""
+        """Start an API server without controllers, not of the run. Raises SubstrateError."""
         self._names.append(name)
         server = ApiServer(self._context(name))
         self._alone[name] = await server.start_alone()
         return self._alone[name], server
 
     async def start_role(self, role: RoleSpec) -> Endpoint:
-        """Start `python -m bigfleet ...`, or again after a declared exit. Raises SubstrateError."""
+        """Start `python -m bigfleet ...`, or restart it after an exit. Raises SubstrateError."""
         await self._supervisor.await_expected_exit(role.name, _ROLE_EXIT_SECONDS)
         addresses = {
             port: f"{LOOPBACK}:{self._ports.hold(f'{role.name}/{port}')}" for port in role.ports
@@ -122,21 +122,21 @@ class LocalSubstrate:
         return Endpoint(role.name, observe, log_path, addresses, readonly)
 
     def expect_exit(self, name: str) -> None:
-        """Declare that a role, or `<cluster>/<component>`, will end."""
+        """Declare that a role, or `<cluster>/<component>`, will exit."""
         self._supervisor.expect_exit(name)
 
     async def first_unexpected_exit(self) -> UnexpectedExit:
-        """Wait for the first exit that was not declared."""
+        """Wait for the first undeclared exit."""
         return await self._supervisor.first_unexpected_exit()
 
     async def stop(self) -> None:
-        """End all roles, the last started first, then all clusters at the same time."""
+        """Stop all roles in reverse order of start, then all clusters in parallel."""
         await self._supervisor.stop(self._running_roles(), _ROLE_GRACE_SECONDS)
         await asyncio.gather(*(self._stop_cluster(name) for name in self._names))
         self._ports.release()
 
     def versions(self) -> dict[str, str]:
-        """Version of each control plane component."""
+        """The version of each control plane component."""
         return dict(self._binaries.versions)
 
     def _running_roles(self) -> list[Process]:

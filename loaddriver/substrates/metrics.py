@@ -1,8 +1,8 @@
-"""Resource metrics in a cluster whose Nodes are played: HPAs, metrics-server, and what Pods use.
+"""Resource metrics in a cluster of simulated Nodes: usage of Pods, metrics-server, HPAs.
 
-kwok serves for each Node what a kubelet would; the harness says by ClusterResourceUsages how much
-CPU Pods use; metrics-server asks kwok, and the HPA controller asks metrics-server through the API
-server.
+kwok serves each kubelet's metrics endpoint; the harness sets the CPU usage of Pods by
+ClusterResourceUsages; metrics-server scrapes kwok, and the HPA controller queries metrics-server
+through the API server.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ _MANIFESTS = Path(__file__).with_name("manifests")
 _USAGES = "ClusterResourceUsage"
 _API_SERVICE = "v1beta1.metrics.k8s.io"
 _API_SERVICES = "/apis/apiregistration.k8s.io/v1/apiservices"
-# The least that metrics-server takes.
+# The minimum of metrics-server.
 _RESOLUTION_SECONDS = 10
 
 
 def kwok_flags(layout: Layout) -> list[str]:
-    """What kwok is told in addition."""
+    """Additional flags of kwok."""
     return [
         f"--config={_MANIFESTS / 'kwok-metrics.yaml'}",
         f"--enable-crds={_USAGES}",
@@ -40,7 +40,7 @@ def kwok_flags(layout: Layout) -> list[str]:
 
 
 def metrics_server(binaries: Binaries, layout: Layout, credentials: Credentials) -> list[str]:
-    """Stock but for how often it asks. SubstrateError where nobody got the binary."""
+    """metrics-server with a shorter interval. Raises SubstrateError if the binary is missing."""
     if binaries.metrics_server is None:
         raise SubstrateError(
             "resource metrics need metrics-server: run `python -m controlplane get --also "
@@ -62,7 +62,7 @@ def metrics_server(binaries: Binaries, layout: Layout, credentials: Credentials)
 
 
 async def prepare(client: KubeClient) -> None:
-    """The kind of a usage, and everybody's rights; `client` is a cluster administrator."""
+    """Create the usage CRD and RBAC; `client` is a cluster administrator."""
     kind, *rest = yaml.safe_load_all((_MANIFESTS / "metrics.yaml").read_text())
     await apply(client, kind)
     await apply_as_harness(client, rest)
@@ -70,7 +70,7 @@ async def prepare(client: KubeClient) -> None:
 
 
 async def register(client: KubeClient, layout: Layout) -> None:
-    """Let the API server send who asks for metrics to metrics-server."""
+    """Register metrics-server as APIService."""
     manifest = {
         "apiVersion": "apiregistration.k8s.io/v1",
         "kind": "APIService",

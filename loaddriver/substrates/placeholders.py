@@ -1,4 +1,4 @@
-"""What stands in a role's arguments for things that only the place knows, such as addresses."""
+"""Placeholders in a role's arguments, for values of the substrate such as addresses."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _PLACEHOLDER = re.compile(r"\{([^{}]+)\}")
 
 
 def substituted(role: RoleSpec, values: Mapping[str, str]) -> list[str]:
-    """The role's arguments with every `{name}` replaced. SubstrateError for one without value."""
+    """Replace every `{name}` in the role's arguments. Raises SubstrateError for an unknown one."""
 
     def value(found: re.Match[str]) -> str:
         name = found[1]
         if name not in values:
             raise SubstrateError(
-                f"role {role.name}: nothing is known as {{{name}}}; a role whose port is named "
+                f"role {role.name}: unknown placeholder {{{name}}}; a role whose port is used "
                 f"must have been started before. Known: {', '.join(sorted(values)) or 'nothing'}"
             )
         return values[name]
@@ -30,10 +30,10 @@ def substituted(role: RoleSpec, values: Mapping[str, str]) -> list[str]:
 
 
 def peer(role: str, port: str) -> str:
-    """The placeholder's name for another role's port."""
+    """The placeholder of another role's port."""
     return f"{role}/{port}"
 
 
 def mentions(role: RoleSpec, name: str) -> bool:
-    """Say whether `{name}` stands in the role's arguments."""
+    """Whether the role's arguments contain `{name}`."""
     return any(name in _PLACEHOLDER.findall(argument) for argument in role.arguments)

@@ -1,10 +1,9 @@
-"""Free ports that nobody can take between choosing them and listening on them.
+"""Reserves free ports until a child process listens on them.
 
-A port is chosen by binding a socket to it, and that socket stays bound, without listening, for
-the life of the run. With SO_REUSEPORT on both sides a child of the same user binds the port
-again and alone receives the connections: the kernel hands them to listening sockets only. A
-process that does not ask for SO_REUSEPORT is refused, and nobody who asks for any free port is
-given one that is held.
+A socket is bound to each port and stays bound, without listening, for the duration of the run.
+With SO_REUSEPORT on both sides a child of the same user binds the port as well and receives all
+connections, which the kernel passes to listening sockets only. Other processes cannot bind the
+port, and the kernel does not choose it as a free port.
 """
 
 from __future__ import annotations
@@ -22,9 +21,9 @@ class HeldPorts:
         self._sockets: dict[str, socket.socket] = {}
 
     def hold(self, owner: str) -> int:
-        """Return the port held for this owner, choosing one on the first call.
+        """The port held for this owner, chosen at the first call.
 
-        A restarted owner thus gets its former port back.
+        A restarted owner gets the same port.
         """
         if owner not in self._sockets:
             self._sockets[owner] = _bound_socket()
@@ -32,7 +31,7 @@ class HeldPorts:
         return port
 
     def release(self) -> None:
-        """Give all ports back."""
+        """Release all ports."""
         while self._sockets:
             _, held = self._sockets.popitem()
             held.close()
@@ -50,7 +49,7 @@ class HeldPorts:
 
 
 def free_port() -> int:
-    """A port that nobody listens on just now, for who cannot share one that is held."""
+    """A currently free port, for processes that do not set SO_REUSEPORT."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as tried:
         tried.bind((LOOPBACK, 0))
         port: int = tried.getsockname()[1]

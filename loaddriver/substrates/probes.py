@@ -1,4 +1,4 @@
-"""One question to an HTTP server: does it answer 200 now?"""
+"""HTTP probes: does a server return 200?"""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _PROBE_SECONDS = 5.0
 
 
 async def answers(session: aiohttp.ClientSession, url: str) -> bool:
-    """Say whether a GET of this URL succeeds; nobody there is a no, not an error."""
+    """Whether a GET of this URL succeeds; a failed connection is False, not an error."""
     try:
         async with session.get(url, timeout=aiohttp.ClientTimeout(_PROBE_SECONDS)) as response:
             return response.status == 200

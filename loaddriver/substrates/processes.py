@@ -32,19 +32,19 @@ class Process:
         self._pidfd = -1
 
     async def wait(self) -> int:
-        """Return the exit status once the process has ended; negative is a signal."""
+        """Wait for the exit status; negative is a signal."""
         await self._exited.wait()
         assert self.returncode is not None
         return self.returncode
 
     async def wait_at_most(self, seconds: float) -> bool:
-        """Say whether the process has ended within this time."""
+        """Whether the process ended within this time."""
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._exited.wait(), seconds)
         return self.returncode is not None
 
     def send(self, number: signal.Signals) -> None:
-        """Signal this very process: a process id that was reused meanwhile is never hit."""
+        """Signal this process; a reused process id is never signalled."""
         if self.returncode is None:
             with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self._pidfd, number)
@@ -57,7 +57,7 @@ class Process:
     def launch(self, environment: Mapping[str, str], on_exit: Callable[[Process], None]) -> None:
         """Run the command in a session of its own, so that Ctrl-C reaches only the runner.
 
-        Raises SubstrateError when the command cannot be run at all.
+        Raises SubstrateError if the command cannot be run.
         """
         try:
             child = self._popen(environment)
@@ -88,7 +88,7 @@ class Process:
         report: Callable[[Process], None],
     ) -> None:
         loop.remove_reader(self._pidfd)
-        # Not reaped yet, so the group's number is still its own: take stragglers along.
+        # Not reaped yet, so the process group id is still valid: kill its descendants as well.
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, signal.SIGKILL)
         self.returncode = child.wait()
@@ -98,7 +98,7 @@ class Process:
 
 
 class Supervisor:
-    """Starts the processes of one run and notices when one ends that should not."""
+    """Starts the processes of a run and reports unexpected exits."""
 
     def __init__(self, run_id: str) -> None:
         self._run_id = run_id
@@ -111,9 +111,9 @@ class Supervisor:
     def start(
         self, name: str, command: Sequence[str], log_path: Path, environment: Mapping[str, str]
     ) -> Process:
-        """Start one child under a name that no running child has.
+        """Start a child under a name that is unique among running children.
 
-        `environment` is all it gets, beside the run's marker. Raises SubstrateError.
+        `environment` is complete, except for the run's marker. Raises SubstrateError.
         """
         if name in self._running:
             raise SubstrateError(f"{name} is already running, as process {self._running[name].pid}")
@@ -124,16 +124,16 @@ class Supervisor:
         return process
 
     def expect_exit(self, name: str) -> None:
-        """Declare that the named child will end; its next exit is then no death."""
+        """Declare that the named child will exit once."""
         self._expected.add(name)
 
     async def await_expected_exit(self, name: str, deadline_seconds: float) -> None:
-        """Wait for the end of the named child, if it runs and its end was declared."""
+        """Wait for the declared exit of the named child, if it is running."""
         if name in self._running and name in self._expected:
             await self._running[name].wait_at_most(deadline_seconds)
 
     def running(self, prefix: str = "") -> list[Process]:
-        """Children alive whose name starts so, in order of start."""
+        """Running children by name prefix, in order of start."""
         return [child for name, child in self._running.items() if name.startswith(prefix)]
 
     async def first_unexpected_exit(self) -> UnexpectedExit:
@@ -141,10 +141,10 @@ class Supervisor:
         return await asyncio.shield(self._first_unexpected_exit)
 
     async def stop(self, processes: Sequence[Process], grace_seconds: float) -> None:
-        """End these children, the last started first, each gone before the next is asked.
+        """Stop these children one by one, in reverse order of start.
 
-        A child that is still there after the grace is killed. The wait for its exit has no
-        deadline of its own, because a port or file may only be used again after it.
+        A child is killed after its grace period. The wait for its exit has no deadline, since its
+        ports and files can be reused only afterwards.
         """
         for process in processes:
             self._expected.add(process.name)
@@ -163,7 +163,7 @@ class Supervisor:
 async def until_ready(
     process: Process, probe: Callable[[], Awaitable[bool]], deadline_seconds: float
 ) -> None:
-    """Ask the probe until it says yes; raise SubstrateError on exit or deadline."""
+    """Poll the probe until it succeeds. Raises SubstrateError on exit or timeout."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + deadline_seconds
     while not await probe():
@@ -174,7 +174,7 @@ async def until_ready(
 
 
 def start_failure(process: Process, what: str) -> SubstrateError:
-    """Build the error for a component that did not start: who, command, log, last lines."""
+    """The error for a component that did not start: name, command, log, last lines."""
     tail = "".join(
         f"\n    {line}" for line in last_lines(process.log_path) if not line.startswith("$ ")
     )
@@ -185,7 +185,7 @@ def start_failure(process: Process, what: str) -> SubstrateError:
 
 
 def last_lines(log_path: Path) -> tuple[str, ...]:
-    """Return the end of a log, or nothing when there is none."""
+    """The last lines of a log; empty if there is none."""
     try:
         with log_path.open("rb") as log:
             log.seek(max(0, log_path.stat().st_size - _TAIL_BYTES))

@@ -1,4 +1,4 @@
-"""What a new control plane must show before it counts as started, and what it needs for that."""
+"""Verification of a new control plane, and the objects needed for it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class _Node(msgspec.Struct):
 
 
 async def answers(client: KubeClient, path: str) -> bool:
-    """Say whether a GET of this path succeeds now."""
+    """Whether a GET of this path succeeds."""
     try:
         await client.get(path)
     except (ApiError, *CONNECTION_ERRORS):
@@ -44,12 +44,12 @@ async def answers(client: KubeClient, path: str) -> bool:
 
 
 async def grant_harness_roles(client: KubeClient) -> None:
-    """Give the harness's own identities their rights; `client` is a cluster administrator."""
+    """Grant RBAC to the harness's identities; `client` is a cluster administrator."""
     await apply(client, yaml.safe_load_all(_HARNESS_RBAC.read_text()))
 
 
 async def add_check_node(client: KubeClient) -> None:
-    """Register a Node of no use, for kwok to play."""
+    """Create a temporary Node for kwok to simulate."""
     key, value = FAKE_NODE_ANNOTATION
     metadata = {
         "name": _NODE,
@@ -61,12 +61,12 @@ async def add_check_node(client: KubeClient) -> None:
 
 
 async def check_node_is_usable(client: KubeClient) -> bool:
-    """Ready by kwok's word, and the node controller has taken its not-ready taint away."""
+    """Whether the Node is Ready and the node controller has removed its not-ready taint."""
     node = msgspec.json.decode(await client.get(f"/api/v1/nodes/{_NODE}"), type=_Node)
     ready = any(each.type == "Ready" and each.status == "True" for each in node.status.conditions)
     return ready and not node.spec.taints
 
 
 async def remove_check_node(client: KubeClient) -> None:
-    """Leave the cluster empty."""
+    """Delete the temporary Node."""
     await client.delete(f"/api/v1/nodes/{_NODE}")

@@ -1,4 +1,4 @@
-"""One measuring run per machine: two at once would measure each other."""
+"""The machine lock: concurrent measuring runs would disturb each other."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from loaddriver.substrates.base import SubstrateError
 
 
 class MachineBusy(SubstrateError):
-    """Another measuring run holds this machine."""
+    """Another measuring run holds the lock of this machine."""
 
 
 @dataclass(frozen=True)
 class Holder:
-    """Who runs; `started_at` is an ISO 8601 time."""
+    """The holder of the lock; `started_at` is an ISO 8601 time."""
 
     pid: int
     profile: str
@@ -29,17 +29,17 @@ class Holder:
 
 
 class RunLock:
-    """A lock that the kernel releases when the last process that has it open is gone."""
+    """A file lock, released by the kernel once no process has it open."""
 
     def __init__(self, descriptor: int) -> None:
         self.descriptor = descriptor
 
     @classmethod
     def acquire(cls, path: Path, holder: Holder) -> RunLock:
-        """Take the lock and leave the holder's details in it.
+        """Take the lock and write the holder's details to it.
 
-        Raises MachineBusy, naming the run that has it, and SubstrateError when the file is not
-        ours to lock.
+        Raises MachineBusy with the run that holds it, and SubstrateError if the file cannot be
+        locked.
         """
         try:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
@@ -56,13 +56,13 @@ class RunLock:
         return cls(descriptor)
 
     def release(self) -> None:
-        """Let go of it; a warden that inherited the lock still keeps it until it ends."""
+        """Release it; a reaper that inherited the lock holds it until it exits."""
         os.close(self.descriptor)
 
 
 @contextmanager
 def machine_claimed(profile: str) -> Iterator[RunLock]:
-    """This machine, for one run with all its parts. Raises MachineBusy before anything is made."""
+    """Hold this machine for a run with all its parts. Raises MachineBusy."""
     lock = RunLock.acquire(machine_lock_path(), holder_here(profile))
     try:
         yield lock
@@ -71,17 +71,17 @@ def machine_claimed(profile: str) -> Iterator[RunLock]:
 
 
 def holder_here(profile: str) -> Holder:
-    """This process, from now on."""
+    """This process as a holder."""
     return Holder(os.getpid(), profile, datetime.now(UTC).isoformat(timespec="seconds"))
 
 
 def machine_lock_path() -> Path:
-    """Where runs of this user on this machine meet."""
+    """The path of this user's machine lock."""
     return Path(tempfile.gettempdir()) / f"bigfleet-scaletest-{os.getuid()}.lock"
 
 
 def current_holder(path: Path) -> Holder | None:
-    """Who holds the machine now; None when nobody does. It leaves no trace of having looked."""
+    """The current holder, or None. Has no side effects."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""What frames every part of a run on this machine: sweep, data directory, warden."""
+"""The scope of a part of a run on this machine: sweep, data directory, reaper."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from loaddriver.substrates.runlock import RunLock, holder_here
 
 @dataclass
 class RunScope:
-    """Open before anything is started, close after everything was stopped.
+    """Open it before anything is started, close it after everything was stopped.
 
-    Should the runner never come to `close`, the warden does the same on its own, and keeps the
-    lock until that is done. `swept` says what was left by runs that the machine itself cut short.
+    If the runner does not call `close`, the reaper cleans up on its own and holds the lock until
+    then. `swept` reports what was removed of earlier runs.
     """
 
     run_id: str
@@ -29,7 +29,7 @@ class RunScope:
 
     @classmethod
     def within(cls, lock: RunLock, run_id: str, log_directory: Path) -> RunScope:
-        """For one part of the run that holds `lock`, and still does when the part is over.
+        """Open a scope for a part of the run that holds `lock`, which stays locked afterwards.
 
         Raises SubstrateError, leaving nothing behind.
         """
@@ -44,7 +44,7 @@ class RunScope:
 
     @classmethod
     def open(cls, run_id: str, profile: str, log_directory: Path, lock_path: Path) -> RunScope:
-        """For those who do not measure, and so have a lock of their own at `lock_path`.
+        """Open a scope for a command that does not measure, with its own lock at `lock_path`.
 
         Raises MachineBusy or SubstrateError, leaving nothing behind.
         """
@@ -56,7 +56,7 @@ class RunScope:
         return scope
 
     async def close(self) -> str:
-        """Clean up and return a one-line account. Raises SubstrateError."""
+        """Clean up and return a one-line report. Raises SubstrateError."""
         try:
             return await self._reaper.close()
         finally:

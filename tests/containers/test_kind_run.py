@@ -156,7 +156,7 @@ def runner(run_id: str, tmp_path: Path, prerequisites: Prerequisites) -> Iterato
 def test_kill_9_of_the_runner_leaves_no_cluster(
     runner: Runner, run_id: str, engine: Engine, moment: str
 ) -> None:
-    """The warden removes what carries no mark of ours, too."""
+    """The reaper removes what carries no marker, too."""
     runner.await_line("data")
     if moment == "when ready":
         runner.await_line("ready")

@@ -83,7 +83,7 @@ class Rig:
     lines: list[str] = field(default_factory=list)
 
     def request(self, mode: str = "good", **changes: str) -> BinaryRequest:
-        """A request whose compiler is the stand-in. changes are environment variables."""
+        """A request to build with the stand-in compiler. changes are environment variables."""
         write_script(self.root / "bin" / "go", _FAKE_GO)
         environment = {
             "PATH": f"{self.root / 'bin'}:/usr/bin:/bin",
@@ -97,6 +97,7 @@ class Rig:
             cache_directory=self.root / "cache",
             environment=environment,
             platform=LINUX,
+            from_source=True,
             progress_interval_seconds=0.05,
         )
 
@@ -162,7 +163,9 @@ def serving(host: ReleaseHost) -> Iterator[ReleaseHost]:
 
 
 def released() -> tuple[ReleaseHost, dict[str, str]]:
-    """A host with all five releases, and their sums as checksums.json would pin them."""
+    """A host with all five releases and the sums their projects publish, and all sums as
+    checksums.json would pin them.
+    """
     files, sums = {}, {}
     for module in PINNED_MODULES:
         for component in module.components:
@@ -172,7 +175,12 @@ def released() -> tuple[ReleaseHost, dict[str, str]]:
                 body = _archive(member, body)
             path = filled(module.release.file_path, module, component, "amd64")
             files[f"/{module.name}/{path}"] = body
-            sums[release_name(module, component, "amd64")] = hashlib.sha256(body).hexdigest()
+            checksum = hashlib.sha256(body).hexdigest()
+            sums[release_name(module, component, "amd64")] = checksum
+            if module.release.checksum_path is not None:
+                listing = filled(module.release.checksum_path, module, component, "amd64")
+                line = f"{checksum}  {path.rpartition('/')[2]}\n"
+                files[f"/{module.name}/{listing}"] = line.encode()
     return ReleaseHost(files), sums
 
 
@@ -194,4 +202,5 @@ def give(directory: Path, *components: str, **versions: str) -> Path:
 
 
 def with_releases(request: BinaryRequest, host: ReleaseHost, sums: dict[str, str]) -> BinaryRequest:
-    return replace(request, checksums=sums, release_base_urls=host.urls())
+    """The request, allowed to download from host."""
+    return replace(request, from_source=False, checksums=sums, release_base_urls=host.urls())

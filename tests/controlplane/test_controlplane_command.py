@@ -31,7 +31,7 @@ def test_get_prints_paths_and_versions_alone_on_stdout_and_progress_on_stderr(
     environment: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     use_stand_in(environment, Rig(tmp_path))
-    assert main([]) == 0
+    assert main(["--build"]) == 0
     output = capsys.readouterr()
     rows = [line.split() for line in output.out.splitlines()]
     assert [row[0] for row in rows] == list(COMPONENTS)
@@ -63,13 +63,13 @@ def test_a_failing_step_is_exit_code_6_without_a_traceback(
     environment: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     use_stand_in(environment, Rig(tmp_path), "full")
-    assert main(["get"]) == INFRASTRUCTURE_FAILED
+    assert main(["get", "--build"]) == INFRASTRUCTURE_FAILED
     output = capsys.readouterr()
     assert output.out == ""
     assert "error: the disk filled up while building" in output.err
 
 
-def test_a_version_that_cannot_be_meant_is_exit_code_2(
+def test_an_invalid_version_is_exit_code_2(
     environment: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     environment.setenv("KUBERNETES_VERSION", "newest")

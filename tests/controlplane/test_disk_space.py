@@ -12,7 +12,9 @@ NEEDS = {Path("/a"): 2 * GIB, Path("/b"): 3 * GIB}
 
 
 def test_directories_on_one_file_system_share_its_free_space() -> None:
-    with pytest.raises(BinaryError, match=r"needs 5\.0 GiB, 4\.0 GiB is free where /a and /b lie"):
+    with pytest.raises(
+        BinaryError, match=r"needs 5\.0 GiB, and the file system of /a and /b has 4\.0 GiB free"
+    ):
         require_space("building", NEEDS, device=lambda _: 1, free_bytes=lambda _: 4 * GIB)
 
 
@@ -23,7 +25,7 @@ def test_directories_on_file_systems_of_their_own_need_only_their_own_part() -> 
 
 
 def test_only_the_file_system_that_is_short_is_named() -> None:
-    with pytest.raises(BinaryError, match=r"3\.0 GiB, 2\.0 GiB is free where /b lies"):
+    with pytest.raises(BinaryError, match=r"3\.0 GiB, and the file system of /b has 2\.0 GiB free"):
         require_space(
             "building", NEEDS, device=lambda path: ord(path.name), free_bytes=lambda _: 2 * GIB
         )

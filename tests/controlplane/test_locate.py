@@ -60,12 +60,12 @@ def test_what_a_given_directory_lacks_is_got_elsewhere(tmp_path: Path) -> None:
     assert "cmd/kube-apiserver" not in rig.calls("build")[0]
 
 
-def test_a_given_binary_of_another_version_is_used_and_said_so(tmp_path: Path) -> None:
+def test_a_given_binary_of_another_version_is_used_and_reported(tmp_path: Path) -> None:
     rig = Rig(tmp_path)
     given = give(tmp_path / "given", etcd="3.6.8")
     binaries = resolve(replace(rig.request(), given_directories=(given,)), rig.lines.append)
     assert binaries.versions["etcd"] == "3.6.8"
-    assert rig.lines == [f"using {given / 'etcd'}: it is 3.6.8, not the pinned 3.7.3"]
+    assert rig.lines == [f"using {given / 'etcd'}: version 3.6.8, pinned is 3.7.3"]
 
 
 def test_a_given_binary_is_passed_over_when_another_kubernetes_was_asked_for(
@@ -76,7 +76,7 @@ def test_a_given_binary_is_passed_over_when_another_kubernetes_was_asked_for(
     request = replace(rig.request(), given_directories=(given,), kubernetes_version="1.35.4")
     found = locate(request, rig.lines.append)
     assert sorted(found) == ["etcd", "kwok"]
-    assert len([line for line in rig.lines if "1.35.4 was asked for" in line]) == 3
+    assert len([line for line in rig.lines if "want 1.35.4" in line]) == 3
 
 
 def test_where_only_the_stated_versions_will_do_another_given_one_is_passed_over(
@@ -93,7 +93,7 @@ def test_where_only_the_stated_versions_will_do_another_given_one_is_passed_over
 def test_a_component_is_asked_for_its_version_in_its_own_way(tmp_path: Path) -> None:
     rig = Rig(tmp_path)
     [node, *_] = NODE_MODULES
-    answers = {name: " ".join(node.version_question(name)) for name in node.components}
+    answers = {name: " ".join(node.version_command(name)) for name in node.components}
     for name, question in answers.items():
         script = f'#!/bin/sh\n[ "$*" = "{question}" ] && echo v1.36.3\n'
         write_script(tmp_path / "given" / name, script)
@@ -117,7 +117,7 @@ def test_a_given_path_that_is_no_directory_is_a_mistake_of_the_caller(tmp_path: 
         locate(request, lambda _: None)
 
 
-def test_a_given_directory_without_any_of_the_binaries_is_said(tmp_path: Path) -> None:
+def test_a_given_directory_without_any_of_the_binaries_is_reported(tmp_path: Path) -> None:
     rig = Rig(tmp_path)
     (tmp_path / "empty").mkdir()
     request = replace(rig.request(), given_directories=(tmp_path / "empty",))
@@ -136,7 +136,7 @@ def test_a_given_binary_that_does_not_run_is_named(tmp_path: Path, text: str) ->
 def test_a_given_binary_that_says_no_version_is_named(tmp_path: Path) -> None:
     write_script(tmp_path / "given" / "kwok", "#!/bin/sh\necho hello\n")
     request = replace(Rig(tmp_path).request(), given_directories=(tmp_path / "given",))
-    with pytest.raises(BinaryError, match="given/kwok --version` names no version"):
+    with pytest.raises(BinaryError, match="given/kwok --version` prints no version"):
         locate(request, lambda _: None)
 
 

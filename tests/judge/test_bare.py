@@ -80,5 +80,5 @@ def test_a_side_that_is_void_is_shown_as_void() -> None:
 @pytest.mark.parametrize("other", [{"seed": 2}, {"profile": "dev-50"}, {"planned_pods": 7}])
 def test_two_plans_do_not_stand_side_by_side(other: dict[str, Any]) -> None:
     """What differs would be the plan, not the anchors."""
-    with pytest.raises(LoaddriverError, match="did not play the same plan"):
+    with pytest.raises(LoaddriverError, match="did not run the same plan"):
         side_by_side(gangs(), gangs(**other))

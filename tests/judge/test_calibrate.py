@@ -116,7 +116,7 @@ def test_a_number_that_a_run_lacks_keeps_its_limit_and_says_so() -> None:
     [found] = calibrated([timed("bindLatencySeconds.p99", 7)], 1, 2, 3)
     assert (found.limit, found.origin) == (7, "Somebody's first guess.")
     assert found.kept.startswith(
-        "not a number in 3 of 3 runs: at least 1 seconds; objects count as 10 draws, too few"
+        "not a number in 3 of 3 runs: at least 1 seconds; effective sample size 10, required"
     )
 
 
@@ -134,20 +134,20 @@ def test_a_ratio_is_measured_beside_each_runs_own_bare_run() -> None:
     [found] = calibrate("smoke", [ratio], measured)
     assert found.limit == 12
     [alone] = calibrated([ratio], 2, 3, 4)
-    assert "no bare run belongs to this run" in alone.kept
+    assert "this run has no bare run" in alone.kept
 
 
 @pytest.mark.parametrize(
     ("measured", "said"),
     [
-        (runs(1, 2), "2 runs show no spread: 3 are the fewest"),
-        ([*runs(1, 2), run(2, 12)], "smoke-12 is named twice"),
+        (runs(1, 2), "2 runs are too few for a spread: at least 3"),
+        ([*runs(1, 2), run(2, 12)], "smoke-12 is given twice"),
         ([*runs(1, 2), run(3, profile="dev-50", id="d1")], "d1: a run of dev-50, not of smoke"),
         (
             [*runs(1, 2), run(3, invalid_reasons=("It stalled.",), id="v1")],
-            "v1: void or broken off",
+            "v1: invalid or aborted",
         ),
-        ([*runs(1, 2), run(3, failures=("Stuck.",), id="f1")], "f1: void or broken off"),
+        ([*runs(1, 2), run(3, failures=("Stuck.",), id="f1")], "f1: invalid or aborted"),
     ],
 )
 def test_runs_that_teach_nothing_are_refused(measured: list[Measured], said: str) -> None:

@@ -100,10 +100,7 @@ def test_a_gang_with_room_in_its_own_rack_waits_for_the_scheduler() -> None:
     """Its members would fit where it began."""
     observed = seen(node("n1", "m.big", "r1"))
     [said] = diagnosed(observed, gang("a", 1, node="n1"), gang("b"))
-    assert (
-        "ready nodes have 3 free places for them, so it is kube-scheduler that they wait for"
-        in said
-    )
+    assert "ready nodes have 3 free places for them, so they wait for kube-scheduler" in said
 
 
 def test_a_finished_pod_has_given_its_place_back() -> None:
@@ -119,7 +116,10 @@ def test_pods_without_a_request_wait_for_the_pod_controller() -> None:
     """Demand that was never written down."""
     known = [web(f"x{n}", 1, seen_micros=at(0.5)) for n in range(10)]
     [said, *_] = diagnosed(seen(node("w1", "w.small")), *known, web("b"), web("c"))
-    assert "2 have no CapacityRequest: the pod controller is behind or refused" in said
+    assert (
+        "2 have no CapacityRequest: the pod controller is behind or its requests are rejected"
+        in said
+    )
 
 
 def test_requests_that_were_not_acknowledged_wait_for_the_operator() -> None:
@@ -127,7 +127,7 @@ def test_requests_that_were_not_acknowledged_wait_for_the_operator() -> None:
     told = {"seen_micros": at(0.5), "acknowledged_micros": at(0.9)}
     known = [web(f"x{n}", 1, **told) for n in range(10)]
     [said, *_] = diagnosed(seen(node("w1", "w.small")), *known, web("b", seen_micros=at(1)))
-    assert "the requests of 1 were never acknowledged: no shard knows of them" in said
+    assert "the requests of 1 were never acknowledged: no shard has received them" in said
 
 
 def test_where_such_stamps_are_not_taken_nobody_is_blamed_for_them() -> None:
@@ -169,10 +169,10 @@ def test_a_shard_that_is_short_says_of_what_and_why() -> None:
         (
             [node("w1", "w.small")],
             [],
-            "its 1 ready node there is full and no shard says it is short",
+            "its 1 ready node there is full and no shard reports a shortfall",
         ),
-        ([node("w1", "w.small")], None, "is full and no shard could be asked"),
-        ([], [], "there is no node for it and no shard says it is short"),
+        ([node("w1", "w.small")], None, "is full and no shard responded"),
+        ([], [], "there is no node for it and no shard reports a shortfall"),
     ],
 )
 def test_when_demand_is_known_the_machines_are_what_is_missing(
@@ -199,10 +199,9 @@ def test_refusals_that_no_repetition_heals_come_first() -> None:
         },
     )
     assert said[:2] == [
-        "API servers refused 1,200 x create pods (403): a right or a quota is missing; the API "
-        "server's answer names which.",
-        "API servers refused 3 x patch nodes (429): the API server's own limits hold its clients "
-        "back.",
+        "API servers rejected 1,200 x create pods (403): RBAC or a quota denies it; the "
+        "response states which.",
+        "API servers rejected 3 x patch nodes (429): the API server throttles its clients.",
     ]
     assert len(said) == 3
 
@@ -239,7 +238,7 @@ def test_many_findings_are_cut_to_a_handful() -> None:
     ]
     said = diagnosed(seen(), *rows, *(row(str(n), 0, 1) for n in range(100)))
     assert [each[:8] for each in said[:3]] == ["6 kind-f", "5 kind-e", "4 kind-d"]
-    assert said[3] == "6 more pods wait, of kind-a, kind-b, kind-c."
+    assert said[3] == "6 more pods wait: kind-a, kind-b, kind-c."
     assert len(said) == 5
 
 
@@ -280,8 +279,6 @@ def test_machines_that_are_stuck_or_failed_are_told_while_pods_wait() -> None:
         **story("d", (1, "CONFIGURING"), (9, "CONFIGURED")),
     }
     said = diagnosed(seen(), web("x"), journal=Journal(stories, 0))
-    assert said[1:] == [
-        "Of the machines, 1 failed and 2 are on their way, the longest in its state for 92 s."
-    ]
+    assert said[1:] == ["Of the machines, 1 failed and 2 are in transition, the longest for 92 s."]
     bound = [row(str(n), 0, 1) for n in range(10)]
     assert "machines" not in " ".join(diagnosed(seen(), *bound, journal=Journal(stories, 0)))

@@ -124,8 +124,8 @@ def test_one_place_that_cannot_be_read_fails_the_gate_for_all() -> None:
     result = judged("archetypes.*.p99", 100)
     assert (result.verdict, result.value) == ("fail", None)
     assert result.note == (
-        "gpu-training-small: at least 9.5 units; objects count as 4 draws, too few to say more: "
-        "it takes 368; 1 of 3 missed"
+        "gpu-training-small: at least 9.5 units; effective sample size 4, "
+        "required 368; 1 of 3 missed"
     )
 
 
@@ -154,7 +154,7 @@ BARE: dict[str, Any] = {
     ("metric", "bare", "value", "note"),
     [
         ("bindLatencySeconds.p50", BARE, 2.0, ""),
-        ("bindLatencySeconds.p50", None, None, "no bare run belongs to this run"),
+        ("bindLatencySeconds.p50", None, None, "this run has no bare run"),
         ("bindLatencySeconds.p50", {**BARE, "verdict": "invalid"}, None, "the bare run is invalid"),
         (
             "bindLatencySeconds.p50",

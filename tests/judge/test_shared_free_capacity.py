@@ -74,6 +74,6 @@ def test_the_diagnosis_says_how_many_shared_nodes_could_hold_the_pods() -> None:
     [said, *_] = diagnose(known, [seen], [row("w", 50, workload="web"), *full], {})
     assert said == (
         "1 tiny-stateless pod in c0 waits, the longest for 50 s; 1 ready node may hold them, with "
-        "0 free places, and the shard says that 1 need of the cluster is short; scheduler: 0/1 "
+        "0 free places, and the shard reports that 1 need of the cluster is short; scheduler: 0/1 "
         "nodes are available: 1 Insufficient cpu."
     )

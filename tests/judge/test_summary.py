@@ -89,7 +89,9 @@ def test_lost_stamps_void_the_run() -> None:
     lost = replace(unseen(), audit=AuditTimestamps(undecodable=2), audit_events_lost=0)
     made = summarised(facts(), [lost], [], [HOLDS])
     assert made.verdict == "invalid"
-    assert made.why[0].startswith("Lines of the audit log lost, unreadable or without their pod: 2")
+    assert made.why[0].startswith(
+        "Lines of the audit log lost, undecodable or without their pod: 2"
+    )
 
 
 def test_a_pod_of_no_archetype_voids_the_run() -> None:
@@ -232,4 +234,4 @@ def test_a_ratio_to_the_bare_run_is_judged_again_only_beside_it() -> None:
     assert rejudge(summary(), [ratio], bare).verdict == "pass"
     missed = rejudge(summary(), [ratio])
     assert missed.verdict == "fail"
-    assert "no bare run belongs to this run" in missed.why[0]
+    assert "this run has no bare run" in missed.why[0]

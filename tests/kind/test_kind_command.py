@@ -84,7 +84,7 @@ def test_a_cluster_that_fails_leaves_its_logs_and_nothing_else(
     (machine.root / "fails").touch()
     assert run(machine, "up") == INFRASTRUCTURE_FAILED
     said = capsys.readouterr().err
-    assert "making the kind cluster bigfleet failed: ERROR: no disk; log: " in said
+    assert "creating the kind cluster bigfleet failed: ERROR: no disk; log: " in said
     assert "at line 3" not in said
     assert any(call.startswith("kind export logs") for call in machine.calls)
     assert list((machine.root / "clusters").iterdir()) == []
@@ -96,7 +96,7 @@ def test_down_ends_the_cluster_and_says_so(
 ) -> None:
     run(machine, "up")
     assert run(machine, "down") == 0
-    assert capsys.readouterr().out.splitlines()[-1] == "kind-down: bigfleet is gone"
+    assert capsys.readouterr().out.splitlines()[-1] == "kind-down: bigfleet is deleted"
     assert list((machine.root / "clusters").iterdir()) == []
     assert "podman network rm kind" in machine.calls
 
@@ -105,7 +105,7 @@ def test_down_without_a_cluster_is_no_failure(
     machine: Machine, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(machine, "down") == 0
-    assert capsys.readouterr().out == "kind-down: no cluster bigfleet was up\n"
+    assert capsys.readouterr().out == "kind-down: cluster bigfleet does not exist\n"
 
 
 def test_while_another_cluster_is_up_its_network_and_settings_stay(machine: Machine) -> None:
@@ -142,7 +142,7 @@ def test_without_an_engine_the_exit_code_is_infrastructures(
 ) -> None:
     machine.has("podman", "exit 1")
     assert run(machine, "up") == INFRASTRUCTURE_FAILED
-    assert capsys.readouterr().err.startswith("error: no container engine answers")
+    assert capsys.readouterr().err.startswith("error: no container engine responds")
 
 
 def test_a_version_that_cannot_be_meant_is_a_usage_error(machine: Machine) -> None:

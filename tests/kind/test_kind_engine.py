@@ -74,7 +74,7 @@ def test_an_engines_failure_shows_the_command_and_its_last_lines(machine: Machin
     engine = machine.engine("echo one >&2; echo two >&2; exit 3")
     with pytest.raises(KindError) as caught:
         engine.run("rmi", "a image")
-    assert str(caught.value).splitlines()[0].endswith("rmi 'a image'` failed: its last lines:")
+    assert str(caught.value).splitlines()[0].endswith("rmi 'a image'` failed: last lines:")
     assert str(caught.value).splitlines()[1:] == ["  one", "  two"]
 
 
@@ -82,7 +82,7 @@ def test_an_image_that_cannot_be_pulled_is_said_and_not_there(machine: Machine) 
     lines: list[str] = []
     assert not machine.engine("exit 1").can_pull("docker.io/a:1", lines.append)
     assert lines[0] == "pulling docker.io/a:1"
-    assert "so one is made" in lines[1]
+    assert "building one" in lines[1]
 
 
 def test_an_image_that_is_there_is_not_pulled(machine: Machine) -> None:

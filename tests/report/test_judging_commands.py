@@ -85,7 +85,7 @@ def test_without_its_bare_run_a_ratio_fails_and_says_so(
     results = folder(tmp_path, run, "r1", bare=False)
     assert main(["judge", str(results), "--expect", str(expect)]) == 3
     said = capsys.readouterr().err
-    assert "no bare run belongs to this run" in said
+    assert "this run has no bare run" in said
     assert "Of all pods the slowest" in said
 
 
@@ -124,8 +124,8 @@ def test_limits_can_be_written_beside_the_profile(run: Run, tmp_path: Path) -> N
     ("arguments", "said"),
     [
         (["--runs", "2"], "--runs 2: at least 3 show a spread"),
-        (["--from", "{r1}", "{r1}"], "2 runs show no spread: 3 are the fewest"),
-        (["--from", "{r1}", "{r1}", "/nowhere"], "name the folder of a finished run"),
+        (["--from", "{r1}", "{r1}"], "2 runs are too few for a spread: at least 3"),
+        (["--from", "{r1}", "{r1}", "/nowhere"], "give the results folder of a finished run"),
     ],
 )
 def test_too_little_to_learn_from_is_a_sentence(

@@ -42,8 +42,8 @@ def test_the_order_is_verdict_why_gates_wait_archetypes_gangs_soundness_versions
     """What decides comes first, what proves it last."""
     said = text(run.summary)
     parts = ("Fail", "No pod was left unbound", "What pods waited for", "Gates", "Pods bound",
-             "Where the wait went", "By archetype", "By cluster", "How they began",
-             "Can it be believed?", "Versions")  # fmt: skip
+             "Where the wait went", "By archetype", "By cluster", "How the first pod was placed",
+             "Is the measurement valid?", "Versions")  # fmt: skip
     places = [said.index(part) for part in parts]
     assert places == sorted(places)
 
@@ -71,7 +71,7 @@ def test_few_pods_are_no_alarm_but_unbound_ones_are(run: Run) -> None:
     few = make_summary(run.facts, [], run.rows[:100], GATES)
     tiles = {tile.label: tile for tile in view.tiles(few)}
     note = tiles["Bound within, p99"].note
-    assert re.fullmatch(r"worth [1-9]\d draws, too few: it takes 368", note)
+    assert re.fullmatch(r"effective sample size [1-9]\d; 368 required", note)
     assert not tiles["Bound within, p99"].is_problem
     slowest = next(tile for tile in view.tiles(run.summary) if tile.label == "Slowest pod")
     assert slowest.is_problem
@@ -122,10 +122,11 @@ def test_a_bare_run_stands_beside_its_pair(whole: Run) -> None:
         whole.facts, whole.observed, whole.rows, GATES, whole.journal,
         losses=LoadLosses(0, 0), bare=bare,
     )  # fmt: skip
-    assert "Times the bare run bare-1" in text(paired)
-    assert ("create to bind", ["\u2013", "1\u202f\u00d7", "1\u202f\u00d7", "1\u202f\u00d7"]) in (
-        waits.ratio_rows(paired)
-    )
+    assert "Ratio to the bare run bare-1" in text(paired)
+    assert (
+        "creation to binding",
+        ["\u2013", "1\u202f\u00d7", "1\u202f\u00d7", "1\u202f\u00d7"],
+    ) in (waits.ratio_rows(paired))
     said = text(bare)
     assert "Bare run, without BigFleet, of profile" in said
     assert f"bare run of {whole.facts.id}" in said
@@ -135,12 +136,12 @@ def test_anchors_on_and_off_stand_side_by_side(run: Run) -> None:
     """Gang latency, completion, rack purity and stuck gangs of both."""
     on, _ = side_by_side(run.summary, judged(run, anchors="off", id="other"))
     said = text(on)
-    assert "With anchors and without" in said
+    assert "With and without anchors" in said
     assert "anchors on" in said
     assert "anchors off other" in said
     rows = dict(waits.sides(on))
     stuck = on.gangs.count - on.gangs.complete
-    assert rows["Gangs stuck, never whole"] == [f"{stuck} of {on.gangs.count}"] * 2
+    assert rows["Gangs never complete"] == [f"{stuck} of {on.gangs.count}"] * 2
 
 
 def test_a_run_of_requests_shows_requests_and_no_pods(whole: Run) -> None:

@@ -53,7 +53,7 @@ def _spread(spread: Spread, seen: History) -> Iterator[str]:
 def _where(where: Where, seen: History) -> Iterator[str]:
     pods = seen.bound(where.pods)
     if not pods:
-        yield f"no pod {where.pods} is bound, so nobody knows where it would be"
+        yield f"no pod {where.pods} is bound, so its place is unknown"
     for pod in pods:
         node = seen.node_of(pod)
         if node and objects.matches(where.labels, node.labels) == where.never:

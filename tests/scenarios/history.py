@@ -230,7 +230,7 @@ class History:
     def relisted(
         self, observed: Mapping[str, ObservedPod | ObservedNode], bodies: Iterable[Object]
     ) -> None:
-        """What is not among `bodies` has gone while nobody looked."""
+        """Mark objects that are not in `bodies` as deleted."""
         there = {body["metadata"]["uid"] for body in bodies}
         for uid, each in observed.items():
             if uid not in there and each.gone_at is None:

@@ -151,7 +151,7 @@ def _reports(expect: Expect, seen: History, facts: Facts) -> Iterator[Unmet]:
     for reports in expect.reports:
         pods = [pod for pod in seen.live(reports.pods) if not pod.node]
         if not pods:
-            yield Unmet(f"no pod {reports.pods} waits, so nobody says why", reports.within)
+            yield Unmet(f"no pod {reports.pods} waits, so there is no explanation", reports.within)
         for pod in pods:
             for text in _unreported(
                 reports,

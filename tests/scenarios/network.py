@@ -92,7 +92,7 @@ class NetworkAgents:
 
 
 def has_network(node: Object) -> bool:
-    """Whether its network agent has said so."""
+    """Whether its network agent has reported the network."""
     conditions = node.get("status", {}).get("conditions") or ()
     return any(each["type"] == NO_NETWORK and each["status"] == "False" for each in conditions)
 

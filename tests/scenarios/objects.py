@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-# Objects without a namespace live here, as if kubectl had been told so by its context.
+# Objects without a namespace live here, as if set in the context of kubectl.
 NAMESPACE = "scenario"
 
 Object = Mapping[str, Any]

@@ -49,7 +49,7 @@ async def _expect(expect: Expect, system: System, kubectl: Kubectl) -> Sequence[
         return wrong
     if expect.quiet is None:
         return ()
-    seen.note(f"all holds; nothing shall happen for {expect.quiet:g} s")
+    seen.note(f"all hold; no change is allowed for {expect.quiet:g} s")
     latest = seen.now() + (expect.settle or 0.0)
     while True:
         if wrong := await _stay_quiet(expect.quiet, latest, seen):

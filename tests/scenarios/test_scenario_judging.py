@@ -272,7 +272,7 @@ def test_the_autoscaler_must_say_it_in_an_event_and_in_its_condition(story: Stor
 
 def test_nothing_said_about_nobody_is_a_failure(story: Story) -> None:
     """All pods are bound: whoever expects an explanation expected one of them to wait."""
-    assert unmet(SAYS, story, said_of("w3")) == ["no pod app=web waits, so nobody says why"]
+    assert unmet(SAYS, story, said_of("w3")) == ["no pod app=web waits, so there is no explanation"]
 
 
 @pytest.mark.parametrize(

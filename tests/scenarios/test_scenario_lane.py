@@ -89,7 +89,7 @@ class Stage:
     def _quiet(self) -> bool:
         """Pods run, and from now on nothing must happen."""
         steps = self._lane.seen.steps if hasattr(self._lane, "seen") else []
-        return bool(steps) and steps[-1][1].startswith("all holds")
+        return bool(steps) and steps[-1][1].startswith("all hold")
 
     async def _play(self, deed: Callable[[KubeClient], Awaitable[None]] | None) -> Outcome:
         playing = asyncio.create_task(self._lane.play(self._case))

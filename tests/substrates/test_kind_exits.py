@@ -122,6 +122,6 @@ def test_a_death_says_who_how_and_where_everything_lies() -> None:
     unexpected_exit = UnexpectedExit(SHARD, -9, log, ("last",), bundle)
     assert unexpected_exit.sentence == (
         "shard-0 was killed by SIGKILL; its log: /r/logs/shard-0.log; "
-        "all that was found: /r/logs/bundle/c1"
+        "diagnostics: /r/logs/bundle/c1"
     )
     assert describe_exit(None) == "is gone"

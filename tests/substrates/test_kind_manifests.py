@@ -114,7 +114,7 @@ def test_arguments_name_what_the_pod_sees_and_nothing_of_this_machine() -> None:
 
 def test_a_peer_that_was_not_started_is_named() -> None:
     lonely = RoleEnvironment(PLACE.image, PLACE.api_server, PLACE.ports, {}, {})
-    with pytest.raises(SubstrateError, match=r"role shard-0: nothing is known as \{provider/list"):
+    with pytest.raises(SubstrateError, match=r"role shard-0: unknown placeholder \{provider/list"):
         role_workload(shard(), lonely)
 
 

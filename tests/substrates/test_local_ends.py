@@ -67,7 +67,7 @@ def runner(run_id: str, tmp_path: Path, binaries: Binaries) -> Iterator[Runner]:
 @pytest.mark.cluster
 @pytest.mark.parametrize("moment", ["while starting", "when ready"])
 def test_kill_9_of_the_runner_leaves_nothing(runner: Runner, run_id: str, moment: str) -> None:
-    """The warden does what the runner no longer can, within seconds."""
+    """The reaper does what the runner no longer can, within seconds."""
     wait_for(moment, runner, run_id)
     runner.child.send_signal(signal.SIGKILL)
     wait_until(runner.is_gone, seconds=GONE_WITHIN_SECONDS)
@@ -76,7 +76,7 @@ def test_kill_9_of_the_runner_leaves_nothing(runner: Runner, run_id: str, moment
 @pytest.mark.cluster
 @pytest.mark.parametrize("moment", ["while starting", "when ready"])
 def test_ctrl_c_stops_the_run_and_leaves_nothing(runner: Runner, run_id: str, moment: str) -> None:
-    """The runner itself stops everything: nothing is left for the warden to end."""
+    """The runner itself stops everything: nothing is left for the reaper to end."""
     wait_for(moment, runner, run_id)
     runner.child.send_signal(signal.SIGINT)
     assert "0 left-over processes ended; 1 directories removed" in runner.line()

@@ -79,18 +79,18 @@ def test_a_directory_of_another_run_is_left_alone(tmp_path: Path, run_id: str) -
     )
     assert (report.removed, report.refused) == (1, (theirs, unmarked))
     assert not ours.exists()
-    assert f"left alone: {theirs}, {unmarked}" in report.sentence(run_id)
+    assert f"kept: {theirs}, {unmarked}" in report.sentence(run_id)
 
 
-async def test_a_warden_that_could_not_clean_is_no_success(tmp_path: Path, run_id: str) -> None:
+async def test_a_reaper_that_cannot_clean_up_is_an_error(tmp_path: Path, run_id: str) -> None:
     theirs = marked_directory(tmp_path / "theirs", "another")
     reaper = Reaper.start(run_id, [theirs], [], tmp_path / "reaper.log")
-    with pytest.raises(SubstrateError, match="left alone"):
+    with pytest.raises(SubstrateError, match="kept: "):
         await reaper.close()
 
 
 async def test_the_machine_stays_locked_until_cleaning_is_done(tmp_path: Path, run_id: str) -> None:
-    """The warden holds what the runner held, so a new run never meets the remains of an old."""
+    """The reaper holds what the runner held, so a new run never meets the remains of an old."""
     reader, writer = os.pipe()
     reaper = Reaper.start(run_id, [], [writer], tmp_path / "reaper.log")
     os.close(writer)
@@ -103,13 +103,13 @@ async def test_the_machine_stays_locked_until_cleaning_is_done(tmp_path: Path, r
 
 
 def test_what_a_run_asked_for_is_removed_before_its_directory(tmp_path: Path, run_id: str) -> None:
-    """Containers carry no mark of ours; the run leaves the command that takes them away."""
+    """Containers carry no marker; the run leaves the command that takes them away."""
     ours = marked_directory(tmp_path / "ours", run_id)
     trace = tmp_path / "trace"
     command = ["/bin/sh", "-c", f'ls {ours} > /dev/null && echo "$WHO" > {trace}']
-    write_removal(ours, command, {"WHO": "warden"})
+    write_removal(ours, command, {"WHO": "reaper"})
     report = clean(run_id, [ours], deadline_seconds=PATIENCE_SECONDS)
-    assert trace.read_text() == "warden\n"
+    assert trace.read_text() == "reaper\n"
     assert report.removed == 1
 
 

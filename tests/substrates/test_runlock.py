@@ -56,7 +56,7 @@ def test_the_lock_of_a_killed_holder_is_free_at_once(tmp_path: Path) -> None:
     RunLock.acquire(tmp_path / "lock", US).release()
 
 
-def test_a_run_that_waits_for_a_warden_is_told_so(tmp_path: Path) -> None:
+def test_a_run_that_waits_for_a_reaper_is_reported(tmp_path: Path) -> None:
     """When the runner is gone but the lock is held, cleaning is under way."""
     with subprocess.Popen(["true"]) as gone:
         pass

@@ -1,1 +1,1 @@
-"""How a federated HPA did: sums at each write, time to follow the load, moves. All pure."""
+"""Judging a federated HPA: sums at each write, scaling response, moves. Pure."""

@@ -1,4 +1,4 @@
-"""How well replicas followed the load: how long changes took, and what was missing then."""
+"""The scaling response: how long replicas took to follow the load, and what was missing."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from loaddriver.fedhpa.record import Sample
 
 @dataclass(frozen=True)
 class LoadChange:
-    """From `at` until `until` (seconds since the begin) a cluster had to come to `need`.
+    """A change of a cluster's need, which holds from `at` until `until`, in seconds since start.
 
-    `up` says that it had too few replicas, else it had too many. `seconds` is how long it took,
-    None if it was not there before the need changed again.
+    `up`: it had too few replicas, else too many. `seconds` is how long it took to reach the need,
+    None if it did not before the need changed again.
     """
 
     cluster: str
@@ -28,7 +28,7 @@ class LoadChange:
 
 @dataclass(frozen=True)
 class ReplicaSeconds:
-    """Replicas times seconds: needed at least, and missing or too many."""
+    """Replica-seconds: needed, missing and in excess."""
 
     needed: float
     under: float
@@ -38,7 +38,7 @@ class ReplicaSeconds:
 def load_changes(
     schedule: LoadSchedule, samples: Sequence[Sample], began_at: float
 ) -> list[LoadChange]:
-    """Each change of a cluster's need that asked for other replicas than there were."""
+    """Each change of a cluster's need that required scaling."""
     seen = [(sample.at - began_at, sample.ready) for sample in samples if sample.at >= began_at]
     end = schedule.phase_windows[-1].end
     return [
@@ -52,7 +52,7 @@ def load_changes(
 def _needs(
     schedule: LoadSchedule, cluster: str, end: float
 ) -> Iterator[tuple[float, float, ReplicaBounds]]:
-    """From when to when which need held; changes that leave it as it was begin nothing."""
+    """The periods of constant need."""
     moments: list[tuple[float, ReplicaBounds]] = []
     for change in schedule.changes:
         need = schedule.replica_bounds(change.cores)[cluster]
@@ -79,7 +79,7 @@ def _load_change(
 def replica_seconds(
     schedule: LoadSchedule, samples: Sequence[Sample], began_at: float, begin: float, end: float
 ) -> ReplicaSeconds:
-    """Over all clusters, from `begin` to `end` of the course."""
+    """Replica-seconds of all clusters, from `begin` to `end`."""
     needed = under = over = 0.0
     for sample, following in pairwise(samples):
         moment = sample.at - began_at

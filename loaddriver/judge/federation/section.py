@@ -1,4 +1,4 @@
-"""The summary's part on a federation."""
+"""The summary's federation section."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _MINUTE = 60_000_000
 
 
 class _Section(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The base of this section's parts."""
+    """The base of the section's parts."""
 
 
 class ScalingResponse(_Section, frozen=True, kw_only=True):
-    """How long `changes` of load took until pods ran that it takes; `never_reached` never did."""
+    """The time of `changes` of load until enough pods ran; `never_reached` counts the others."""
 
     changes: int
     never_reached: int
@@ -33,10 +33,10 @@ class ScalingResponse(_Section, frozen=True, kw_only=True):
 
 
 class Phase(_Section, frozen=True, kw_only=True):
-    """A phase of the course: seconds since its begin, and how it went.
+    """A phase of the load schedule, in seconds since its start.
 
-    `scalings` are changes of a cluster's desired replicas by its own HPA, `moves` those of shares
-    by the federation. `sum_min` and `sum_max` are as the phase ended.
+    `scalings` counts changes of desired replicas by the clusters' HPAs, `moves` changes of shares
+    by the federation. `sum_min` and `sum_max` are those at the end of the phase.
     """
 
     begin_seconds: float
@@ -56,8 +56,8 @@ class Phase(_Section, frozen=True, kw_only=True):
 
 
 class Healing(_Section, frozen=True, kw_only=True):
-    """From when a cluster could be reached again to the federation's first pass that reached it,
-    and how far the sums were off then.
+    """The end of a partition: the time from reachability to the federation's first sync with the
+    cluster, and the deviation of the sums then.
     """
 
     cluster: str
@@ -66,10 +66,10 @@ class Healing(_Section, frozen=True, kw_only=True):
 
 
 class FederationSection(_Section, frozen=True, kw_only=True):
-    """A federated HPA: `max_breaches` and `min_breaches` of so many `observed_writes` left a sum
-    that the user does not allow. `under_share` and `over_share` are of the replica-seconds that the
-    load needed. `recovered_seconds` is from the federation's API server's return to the first pass,
-    null where it was never down or never came to one.
+    """A federated HPA: `max_breaches` and `min_breaches` of the `observed_writes` violated the
+    user's sums. `under_share` and `over_share` are shares of the replica-seconds that the
+    load needed. `recovered_seconds` is from the recovery of the federation's API server to the
+    first sync, null without an outage or a sync.
     """
 
     min_replicas: int
@@ -98,7 +98,7 @@ class FederationSection(_Section, frozen=True, kw_only=True):
 
 @dataclass(frozen=True)
 class Sources:
-    """What the section is made from."""
+    """The inputs of the section."""
 
     record: FederationRecord
     writes: Sequence[HpaWrite]
@@ -109,12 +109,12 @@ class Sources:
         return round(self.record.began_at * 1e6)
 
     def micros(self, seconds: float) -> int:
-        """The moment so long after the course's begin, in microseconds since 1970."""
+        """A time in seconds since the start as microseconds since 1970."""
         return round((self.record.began_at + seconds) * 1e6)
 
 
 def federation_section(sources: Sources) -> FederationSection:
-    """All of it."""
+    """The section."""
     record = sources.record
     schedule, federation = record.schedule, record.schedule.federation
     breach_counts = breaches(sources.writes, federation.min_replicas, federation.max_replicas)
@@ -193,7 +193,7 @@ def _scaling_response(found: Sequence[LoadChange]) -> ScalingResponse:
 
 
 def _scalings(writes: Sequence[HpaWrite]) -> Iterator[int]:
-    """When a member's own HPA controller wanted another number of replicas than before."""
+    """Times when a member's own HPA controller changed its desired replicas."""
     desired: dict[str, int] = {}
     for write in writes:
         if not write.by_federation and desired.get(write.cluster) != write.desired:
@@ -211,7 +211,7 @@ def _most_ready(record: FederationRecord, clusters: Sequence[str]) -> int:
 
 
 def _recovered_seconds(sources: Sources) -> float | None:
-    """After the last outage of the course."""
+    """Seconds to recover from the last outage."""
     events = [event for event in sources.record.events if event.what == FEDERATION_UP]
     since = round(events[-1].at * 1e6) if events else 0
     passes = (status.at_micros for status in sources.statuses if status.at_micros > since)
@@ -220,7 +220,7 @@ def _recovered_seconds(sources: Sources) -> float | None:
 
 
 def _healed(sources: Sources) -> Healing | None:
-    """The last healing of the course; None when nothing was cut off."""
+    """The end of the last partition; None without one."""
     events = [event for event in sources.record.events if event.what == RECONNECTED]
     if not events:
         return None

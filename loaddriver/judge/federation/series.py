@@ -1,4 +1,4 @@
-"""What each cluster's HPA was allowed, wanted and had, second by second."""
+"""Each cluster's bounds, desired and ready replicas, per second."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ T = TypeVar("T")
 
 
 class ClusterSeries(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """At each second since the course's begin. `load` is in replicas that it takes at the HPA's
-    target, `ready` are those that work, `desired` what the HPA wants.
+    """Values at each second since the start. `load` is the number of replicas needed at the HPA's
+    target, `ready` the ready ones, `desired` the HPA's desired ones.
     """
 
     load: list[float]
@@ -26,7 +26,7 @@ class ClusterSeries(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 def by_cluster(record: FederationRecord, writes: Sequence[HpaWrite]) -> dict[str, ClusterSeries]:
-    """A series for each cluster, of the course's length."""
+    """A series for each cluster, of the schedule's length."""
     return {name: _series(record, writes, name) for name in record.schedule.clusters}
 
 

@@ -1,4 +1,4 @@
-"""What a federation may never break: the sums of its clusters' min and max."""
+"""The invariants of a federation: the sums of its clusters' min and max."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from loaddriver.record.hpas import HpaWrite, Share
 
 @dataclass
 class Shares:
-    """Each cluster's share after the writes taken so far, and the sums over all."""
+    """Each cluster's share after the writes so far, and their sums."""
 
     by_cluster: dict[str, Share] = field(default_factory=dict)
 
     def take(self, write: HpaWrite) -> bool:
-        """Note it; whether it changed the cluster's share."""
+        """Apply a write; return whether it changed the cluster's share."""
         before = self.by_cluster.get(write.cluster)
         if write.share is None:
             self.by_cluster.pop(write.cluster, None)
@@ -34,7 +34,7 @@ class Shares:
 
 @dataclass(frozen=True)
 class Breaches:
-    """Of `observed` changes of a share, how many left a sum that the user does not allow."""
+    """The number of `observed` changes of a share, and of those that violate the user's sums."""
 
     observed: int
     of_max: int
@@ -42,7 +42,7 @@ class Breaches:
 
 
 def breaches(writes: Sequence[HpaWrite], least: int, most: int) -> Breaches:
-    """A sum of max above `most` at any time; a sum of min below `least` once it was reached."""
+    """Count sums of max above `most`, and sums of min below `least` once it was reached."""
     shares, observed, of_max, of_min, min_was_reached = Shares(), 0, 0, 0, False
     for write in writes:
         if not shares.take(write):
@@ -55,7 +55,7 @@ def breaches(writes: Sequence[HpaWrite], least: int, most: int) -> Breaches:
 
 
 def shares_at(writes: Sequence[HpaWrite], at_micros: int) -> Shares:
-    """As they were at a moment."""
+    """The shares at a point in time."""
     shares = Shares()
     for write in writes:
         if write.at_micros <= at_micros:
@@ -64,6 +64,6 @@ def shares_at(writes: Sequence[HpaWrite], at_micros: int) -> Shares:
 
 
 def changes_by_federation(writes: Sequence[HpaWrite]) -> list[int]:
-    """When the federation changed a share, in microseconds since 1970."""
+    """Times of share changes by the federation, in microseconds since 1970."""
     shares = Shares()
     return [write.at_micros for write in writes if shares.take(write) and write.by_federation]

@@ -1,1 +1,1 @@
-"""The kind substrate: each cluster a kind cluster, BigFleet's roles in pods."""
+"""The kind substrate: kind clusters, with BigFleet's roles in pods."""

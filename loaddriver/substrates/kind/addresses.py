@@ -1,4 +1,4 @@
-"""Where a role's ports are, for its peers and for the harness: pure book-keeping."""
+"""Addresses of the roles' ports, for their peers and for the harness. Pure."""
 
 from __future__ import annotations
 
@@ -31,17 +31,16 @@ class _RoleAddresses:
 
 @dataclass
 class AddressBook:
-    """Gives every role its ports, the same ones when it is started again.
+    """Assigns ports to roles, which keep them across restarts.
 
-    A peer in the same cluster is reached by its Service's name, one in another cluster at its
-    node's port.
+    A peer in the same cluster has its Service's name, one in another cluster its node's port.
     """
 
     nodes: Mapping[str, NodeAddress]
     _roles: dict[str, _RoleAddresses] = field(default_factory=dict)
 
     def place(self, role: RoleSpec, cluster: str) -> tuple[Port, ...]:
-        """The role's ports in that cluster. SubstrateError when its node has none left."""
+        """The role's ports in that cluster. Raises SubstrateError if its node has none left."""
         if role.name not in self._roles:
             free = self._free(cluster)
             if len(role.ports) > len(free):
@@ -69,7 +68,7 @@ class AddressBook:
         }
 
     def from_here(self, role: RoleSpec, port: str) -> str:
-        """Where the harness reaches a role's port."""
+        """The address of a role's port for the harness."""
         place = self._roles[role.name]
         published = self.nodes[place.cluster].published[place.ports[port].node]
         return f"{LOOPBACK}:{published}"

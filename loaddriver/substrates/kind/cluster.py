@@ -1,4 +1,4 @@
-"""One kind cluster: made, filled, proved to work; its pods started and looked at."""
+"""A kind cluster: creation, verification, and the containers of its pods."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ from loaddriver.substrates.ports import LOOPBACK
 _CA_IN_NODE = "/etc/kubernetes/pki/ca.crt"
 _DAEMON_SETS = "/apis/apps/v1/namespaces/kube-system/daemonsets"
 _POLL_INTERVAL_SECONDS = 0.2
-# Kubernetes' components, as their images are called.
+# Kubernetes' components by image name.
 _VERSIONED = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
 
 
 @dataclass(frozen=True)
 class Access:
-    """How a cluster is reached, once it is there; the client is the substrate's own."""
+    """Access to a running cluster; the client is the substrate's own."""
 
     cluster: Cluster
     address: NodeAddress
@@ -54,18 +54,18 @@ class Access:
 
     @property
     def api_server(self) -> str:
-        """Where any container or pod of the run reaches the API server."""
+        """The API server's address for containers and pods of the run."""
         return f"https://{self.address.address}:{API_SERVER_PORT}"
 
     def kubeconfig(self, role: str) -> str:
-        """A kubeconfig for use in a pod, complete in itself."""
+        """A self-contained kubeconfig for pods."""
         authority = {"certificate-authority-data": b64encode(self.ca_pem.encode()).decode()}
         token = self.tokens.by_role[role]
         return kubeconfig(self.cluster.name, self.api_server, authority, token).decode()
 
 
 class StartFailed(SubstrateError):
-    """A component did not come up; its log may say why."""
+    """A component did not start; its log may have the cause."""
 
     def __init__(self, component: str, what: str) -> None:
         super().__init__(f"{component} {what}")
@@ -73,7 +73,7 @@ class StartFailed(SubstrateError):
 
 
 class KindCluster:
-    """A cluster of one run; `start` first."""
+    """A cluster of a run; call `start` first."""
 
     def __init__(
         self,
@@ -88,23 +88,23 @@ class KindCluster:
         self._setup = setup
         self._settings = settings
         self._access: Access | None = None
-        # Of every container ever seen, which component it is.
+        # The component of every container ever observed.
         self.component_by_container: dict[ContainerKey, str] = {}
 
     @property
     def access(self) -> Access:
-        """SubstrateError before the cluster answers."""
+        """Access. Raises SubstrateError before the cluster responds."""
         if self._access is None:
-            raise SubstrateError(f"cluster {self.layout.cluster} has not come up")
+            raise SubstrateError(f"cluster {self.layout.cluster} has not started")
         return self._access
 
     @property
     def answers(self) -> bool:
-        """Whether it came so far that its API can be asked."""
+        """Whether its API is available."""
         return self._access is not None
 
     async def start(self, progress: Callable[[str], None]) -> Cluster:
-        """Make it and return once kwok made a Node usable and Services carried a known body."""
+        """Create it and verify that a simulated Node becomes usable and that Services work."""
         tokens = self._write_files()
         await asyncio.to_thread(self._create, progress)
         images = (self._prerequisites.bigfleet, self._prerequisites.kwok)
@@ -118,20 +118,20 @@ class KindCluster:
         return self._access.cluster
 
     async def close(self) -> None:
-        """Let go of connections; the cluster itself is removed by others."""
+        """Close connections; does not remove the cluster."""
         if self._access is not None:
             await self._access.client.close()
 
     async def get(self, path: str) -> bytes:
-        """An answer of its API. Raises as KubeClient does, and SubstrateError before it is up."""
+        """GET from its API. Raises as KubeClient does, and SubstrateError before it has started."""
         return await self.access.client.get(path)
 
     async def start_workload(self, workload: Workload) -> None:
-        """Put it into the cluster; it comes up on its own."""
+        """Apply a workload; does not wait for it."""
         await apply(self.access.client, workload_objects(workload))
 
     async def containers(self) -> dict[str, Container]:
-        """Those on the cluster's own node, by component."""
+        """The containers on the cluster's node, by component."""
         query = {"fieldSelector": f"spec.nodeName={self.layout.node}", "resourceVersion": "0"}
         body = await self.access.client.get("/api/v1/pods", query)
         found = read_containers(self.layout.cluster, body)
@@ -141,7 +141,7 @@ class KindCluster:
         return found
 
     async def versions(self) -> dict[str, str]:
-        """Of the control plane's components, by what their images are tagged with."""
+        """Versions of the control plane's components, by image tag."""
         body = await self.get("/api/v1/nodes/" + self.layout.node)
         names = (name for image in json.loads(body)["status"]["images"] for name in image["names"])
         tags = (name.rpartition("/")[2].partition(":") for name in names if "@" not in name)
@@ -158,7 +158,7 @@ class KindCluster:
         components.write_scheduler_configuration(
             layout.scheduler_configuration, SCHEDULER_KUBECONFIG
         )
-        # Ours from the start: made by the API server, only root could read it.
+        # Created by us: if the API server created it, only root could read it.
         layout.audit_log.touch()
         return tokens
 
@@ -201,7 +201,7 @@ class KindCluster:
         await apply(client, cluster_objects.volumes(self.layout))
 
     async def _verify(self, access: Access) -> None:
-        """What a local cluster must show, and that its network does what it should."""
+        """Verify it as a local cluster, and its network."""
         client, image = access.client, self._prerequisites.kwok.reference
         await apply(client, cluster_objects.kwok_files(access.kubeconfig("kwok")))
         kwok = cluster_objects.kwok(self.layout, image, self._settings)

@@ -1,4 +1,4 @@
-"""Looks after the containers of clusters that are up, and says which one ended undeclared."""
+"""Monitors the containers of running clusters for undeclared exits."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from loaddriver.substrates.kind.cluster import KindCluster
 from loaddriver.substrates.kind.containers import Container, Exit, exits
 
 _POLL_INTERVAL_SECONDS = 1.0
-# Long enough for an API server that is merely busy to answer something.
+# Long enough for a busy API server to respond.
 _SILENCE_SECONDS = 10.0
 
 
 class HealthMonitor:
-    """Of all clusters of a run. Make it inside a running event loop; `stop` it."""
+    """Monitors all clusters of a run. Create it inside a running event loop; `stop` it."""
 
     def __init__(self) -> None:
         self._living: dict[str, dict[str, str]] = {}
@@ -26,31 +26,31 @@ class HealthMonitor:
         )
 
     def watch(self, cluster: KindCluster, containers: Iterable[Container]) -> None:
-        """Begin with those that run now."""
+        """Start monitoring the running containers of a cluster."""
         name = cluster.layout.cluster
         self._living[name] = {each.component: each.identity for each in containers}
-        self._tasks.append(asyncio.create_task(self._follow(cluster), name=f"vitals of {name}"))
+        self._tasks.append(asyncio.create_task(self._follow(cluster), name=f"health of {name}"))
 
     def track(self, cluster: str, container: Container) -> None:
-        """From now on this one must live, too."""
+        """Monitor a component from now on."""
         self._expected.discard(container.component)
         self._living[cluster][container.component] = container.identity
 
     def expect(self, component: str) -> None:
-        """Its next exit was declared."""
+        """Declare the next exit of a component."""
         self._expected.add(component)
 
     async def first_exit(self) -> tuple[KindCluster, Exit]:
-        """Wait for the first that was not; later calls return the same."""
+        """Wait for the first undeclared exit; later calls return the same."""
         return await asyncio.shield(self._first)
 
     @property
     def failed_cluster(self) -> KindCluster | None:
-        """Where that was, as soon as it is known."""
+        """The cluster of that exit, once known."""
         return self._first.result()[0] if self._first.done() else None
 
     async def stop(self) -> None:
-        """Look no more."""
+        """Stop monitoring."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -1,4 +1,4 @@
-"""Names, folders and ports of one kind cluster, here and as its node and pods see them."""
+"""Names, folders and ports of a kind cluster, on this machine, its node and in pods."""
 
 from __future__ import annotations
 
@@ -81,7 +81,9 @@ class Layout:
         for folder, _ in self.mounts():
             if path.is_relative_to(folder):
                 return Path(_ROOT / folder.name / path.relative_to(folder))
-        raise SubstrateError(f"{path} lies in no folder that the node of {self.cluster} sees")
+        raise SubstrateError(
+            f"{path} is in no folder that is mounted into the node of {self.cluster}"
+        )
 
 
 def kind_name(cluster: str, run_id: str) -> str:
@@ -92,7 +94,7 @@ def kind_name(cluster: str, run_id: str) -> str:
     name = f"{cluster}-{re.sub('[^a-z0-9.-]', '-', run_id.lower())}"
     if len(name) > _NAME_CHARACTERS:
         raise SubstrateError(
-            f"kind cluster name {name!r} has {len(name)} characters, {_NAME_CHARACTERS} may be; "
+            f"kind cluster name {name!r} has {len(name)} characters, limit {_NAME_CHARACTERS}; "
             "use a shorter profile or cluster name"
         )
     return name

@@ -1,4 +1,4 @@
-"""A role's objects in its cluster: pure, from what was asked for and where it goes."""
+"""The objects of a role in its cluster. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from loaddriver.substrates.applying import Manifest
 from loaddriver.substrates.kind.layout import ROLE_NAMESPACE
 
-# What reports call that which runs in a pod.
+# The label of a pod's component in reports.
 COMPONENT_ANNOTATION = "scaletest.bigfleet/component"
 
 _ON_REAL_NODE: Mapping[str, Any] = {
@@ -23,7 +23,7 @@ _CONTAINER_SECURITY = {
     "readOnlyRootFilesystem": True,
     "capabilities": {"drop": ["ALL"]},
 }
-# No limit on CPU time: throttling would be measured as BigFleet's own slowness.
+# No CPU limit: throttling would appear as BigFleet's own latency.
 _RESOURCES = {"requests": {"cpu": "50m", "memory": "128Mi"}, "limits": {"memory": "2Gi"}}
 _GRACE_SECONDS = 5
 _START_ATTEMPTS = 90
@@ -83,7 +83,7 @@ class Workload:
 
 
 def workload_objects(workload: Workload) -> Iterator[Manifest]:
-    """Everything it needs, in the order in which it is applied."""
+    """The workload's objects, in order of application."""
     if workload.api_account is None:
         yield service_account(workload)
     if workload.ports:
@@ -170,7 +170,7 @@ def _probes(workload: Workload) -> dict[str, Any]:
 
 
 def service_account(workload: Workload) -> Manifest:
-    """One of its own, without any rights."""
+    """A ServiceAccount without permissions."""
     return {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": _metadata(workload)}
 
 

@@ -1,4 +1,4 @@
-"""What only the container engine can tell or do: a node as the container that it is."""
+"""A node as a container of the engine."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _COPY_SECONDS = 60.0
 
 
 class Node:
-    """One node container, which may run or not."""
+    """A node container, running or not."""
 
     def __init__(self, engine: Engine, name: str) -> None:
         self._engine = engine
@@ -44,7 +44,7 @@ class Node:
         return await self._run("logs")
 
     async def runs(self) -> bool:
-        """Whether the container is there and running."""
+        """Whether the container is running."""
         try:
             answer = await self._run("inspect", "--format={{.State.Running}}")
         except KindError:

@@ -1,4 +1,4 @@
-"""What kind clusters need of this machine before a run begins: tools, node image, images."""
+"""The prerequisites of kind clusters: tools, node image, images."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from loaddriver.substrates.base import SubstrateError
 
 @dataclass(frozen=True)
 class Prerequisites:
-    """An engine that answers, kind, the nodes' image, and the images that pods run."""
+    """A working engine, kind, the node image, and the images of pods."""
 
     setup: Setup
     bigfleet: Image
@@ -25,16 +25,16 @@ class Prerequisites:
 
     @property
     def versions(self) -> Mapping[str, str]:
-        """Of the control plane's components, as far as they are known before a cluster runs."""
+        """Versions of the control plane's components, as far as known before a cluster runs."""
         pinned = {name: module.version for module in PINNED_MODULES for name in module.packages}
         stated = {**self.setup.node_image.versions, "kwok": pinned["kwok"]}
         return {name: stated[name] for name in COMPONENTS if name in stated}
 
 
 def obtain(request: BinaryRequest, progress: Callable[[str], None]) -> Prerequisites:
-    """Find or build everything; blocks for minutes the first time.
+    """Provide all prerequisites; a build blocks for minutes.
 
-    Raises SubstrateError for what this machine lacks, RequestError for what cannot be meant.
+    Raises SubstrateError if a prerequisite is missing, BinaryUsageError for an invalid value.
     """
     try:
         setup = prepare(request, progress)

@@ -1,7 +1,7 @@
-"""Takes a run's kind clusters away, from a record that outlives the run.
+"""Removes a run's kind clusters, by a persistent record.
 
-`python -m loaddriver.substrates.kind.removal RECORD` is what the warden calls when the runner
-could not do it any more.
+`python -m loaddriver.substrates.kind.removal RECORD` is called by the reaper if the runner
+did not do it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _NEEDED = ("PATH", "HOME", "TMPDIR", "XDG_", "KIND_", "DOCKER_", "CONTAINER", "P
 
 
 def announce(data: Path, tools: Tools, clusters: Sequence[str]) -> Path:
-    """Leave word in the run's data directory of what must go; before the first cluster is made."""
+    """Record the cleanup command in the data directory, before the first cluster is created."""
     record = data / "kind.json"
     engine = tools.engine
     content = {
@@ -41,7 +41,7 @@ def announce(data: Path, tools: Tools, clusters: Sequence[str]) -> Path:
 
 
 def remove(record: Path, environment: Mapping[str, str]) -> None:
-    """Remove all that the record names, as often as one likes. Raises KindError or OSError."""
+    """Remove everything in the record; idempotent. Raises KindError or OSError."""
     content = json.loads(record.read_text())
     name, path, kind_path, cache = content[_TOOLS]
     engine = Engine(name, Path(path), environment)
@@ -61,7 +61,7 @@ def _remove_volumes(engine: Engine, node: str) -> None:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Return 0 when nothing is left."""
+    """Remove; return 0 if nothing is left."""
     try:
         remove(Path(arguments[0]), dict(os.environ))
     except (KindError, OSError) as error:

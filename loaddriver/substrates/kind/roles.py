@@ -1,4 +1,4 @@
-"""One role as a workload of its cluster: where it finds its files, what it is told."""
+"""A role as a workload of its cluster: its files and arguments."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class RoleEnvironment:
 
 
 def role_workload(role: RoleSpec, place: RoleEnvironment) -> Workload:
-    """The workload that runs the role. SubstrateError for an argument that nobody can fill in."""
+    """The workload that runs the role. Raises SubstrateError for an unknown placeholder."""
     values = {
         **place.peers,
         **{port.name: f"{_EVERYWHERE}:{port.container}" for port in place.ports},

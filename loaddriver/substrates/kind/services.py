@@ -1,4 +1,4 @@
-"""The proof that Services and cluster DNS work, by body: an outside gateway may answer instead."""
+"""Verifies Services and cluster DNS by response body: an outside gateway may respond instead."""
 
 from __future__ import annotations
 

@@ -55,10 +55,10 @@ _FAILURES = (KindError, BinaryError, ApiError, *CONNECTION_ERRORS)
 
 
 class KindSubstrate:
-    """Clusters and roles of one run. Make it inside a running event loop and always `stop` it.
+    """Clusters and roles of a run. Create it inside a running event loop and always `stop` it.
 
-    Roles that serve all clusters run in the first of them. `environment` is what local roles
-    would inherit; pods get of it what is not about this machine.
+    Roles that serve all clusters run in the first of them. Pods get those variables of
+    `environment` that do not depend on this machine.
     """
 
     name = "kind"
@@ -101,7 +101,7 @@ class KindSubstrate:
         )
 
     async def start_clusters(self, names: Sequence[str]) -> list[Cluster]:
-        """Make the named clusters, all at the same time. Raises SubstrateError."""
+        """Create the named clusters in parallel. Raises SubstrateError."""
         for name in names:
             data = self._data_directory / name
             data.mkdir(mode=0o700)
@@ -125,7 +125,7 @@ class KindSubstrate:
         return started
 
     async def start_role(self, role: RoleSpec) -> Endpoint:
-        """Put the role's objects into its cluster, or again after a declared exit.
+        """Apply the role's objects to its cluster, also after a declared exit.
 
         Raises SubstrateError.
         """
@@ -136,11 +136,11 @@ class KindSubstrate:
             return await self._start_role(role, home)
 
     def expect_exit(self, name: str) -> None:
-        """Declare that a role, or `<cluster>/<component>`, will end."""
+        """Declare that a role, or `<cluster>/<component>`, will exit."""
         self._health.expect(name)
 
     async def first_unexpected_exit(self) -> UnexpectedExit:
-        """Wait for the first exit that was not declared, and gather what explains it."""
+        """Wait for the first undeclared exit, and collect diagnostics."""
         cluster, exit = await self._health.first_exit()
         bundle = await self._gather(cluster)
         log_path = self._log_directory / f"{exit.component}.log"
@@ -149,21 +149,21 @@ class KindSubstrate:
         )
 
     async def stop(self) -> None:
-        """Fetch the logs of all pods, then remove all clusters. Raises SubstrateError.
+        """Collect the logs of all pods, then remove all clusters. Raises SubstrateError.
 
-        Harmless when called twice.
+        Idempotent.
         """
         await self._health.stop()
         clusters, self._clusters = self._clusters.values(), {}
         record, self._record = self._record, None
         if record is None:
             return
-        # kind may still be making a cluster, whose container then answers nobody.
+        # kind may still be creating a cluster, whose container does not respond.
         await asyncio.to_thread(end_processes, self._run_id, _END_SECONDS)
         await asyncio.gather(*(self._fetch_logs(c) for c in clusters if c.answers))
         failed_cluster = self._health.failed_cluster
         if failed_cluster is not None and not self._bundle(failed_cluster).exists():
-            await self._gather(failed_cluster)  # the run ended before anybody could hear of it
+            await self._gather(failed_cluster)  # the run ended before it was reported
         for cluster in clusters:
             await cluster.close()
         environment = self._prerequisites.setup.tools.engine.environment
@@ -173,13 +173,13 @@ class KindSubstrate:
             raise SubstrateError(f"the kind clusters could not be removed: {error}") from error
 
     def versions(self) -> dict[str, str]:
-        """Of the control plane's components, and what made their cluster."""
+        """Versions of the control plane's components, kind and the engine."""
         image = self._prerequisites.setup.node_image.reference
         return {**self._prerequisites.versions, **self._versions, "nodeImage": image}
 
     async def _start_cluster(self, name: str) -> Cluster:
         cluster = self._clusters[name]
-        async with self._step(f"making cluster {name}", cluster):
+        async with self._step(f"creating cluster {name}", cluster):
             started = await cluster.start(lambda _: None)
             self._versions |= await cluster.versions()
             self._health.watch(cluster, (await cluster.containers()).values())
@@ -226,19 +226,19 @@ class KindSubstrate:
 
     @asynccontextmanager
     async def _step(self, what: str, cluster: KindCluster) -> AsyncIterator[None]:
-        """Whatever fails in it leaves a bundle, and one sentence with its place."""
+        """Convert a failure to one message, with a bundle of diagnostics."""
         try:
             yield
         except (SubstrateError, *_FAILURES) as error:
             bundle = await self._gather(cluster)
             log_tail = self._log_tail(error.component) if isinstance(error, StartFailed) else ""
             raise SubstrateError(
-                f"{what} failed: {error or 'no answer'}{log_tail}\n  diagnostics: {bundle}"
+                f"{what} failed: {error or 'no response'}{log_tail}\n  diagnostics: {bundle}"
             ) from error
 
     def _log_tail(self, component: str) -> str:
         lines = last_lines(self._log_directory / f"{component}.log")
-        return "\n  its last lines:" + "".join(f"\n    {line}" for line in lines or ("(none)",))
+        return "\n  last lines:" + "".join(f"\n    {line}" for line in lines or ("(none)",))
 
     def _bundle(self, cluster: KindCluster) -> Path:
         return self._log_directory / "bundle" / cluster.layout.cluster
@@ -250,7 +250,7 @@ class KindSubstrate:
         return self._bundle(cluster)
 
     async def _fetch_logs(self, cluster: KindCluster) -> None:
-        """Into the places where a local run has them; what cannot be had is left out."""
+        """Collect logs to the paths of a local run; skips what is unavailable."""
         copy, log = cluster.layout.data / "pod-logs", cluster.layout.cluster_logs / "node.log"
         with suppress(KindError, OSError):
             await asyncio.to_thread(log.write_text, await cluster.node.output())

@@ -1,1 +1,1 @@
-"""A process that outlives the runner just long enough to clean up after it."""
+"""The reaper: a process that cleans up after the runner has ended."""

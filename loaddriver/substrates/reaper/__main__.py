@@ -1,4 +1,4 @@
-"""Wait for the end of a run, whatever way it ends, then clean up after it.
+"""Wait for the end of a run, however it ends, then clean up.
 
 `python -m loaddriver.substrates.reaper RUN_ID DIRECTORY...`, with a pipe from the runner as
 standard input: its end of file means that the runner has finished, failed or been killed. The
@@ -19,7 +19,7 @@ _DEADLINE_SECONDS = 20.0
 
 
 def main(arguments: list[str]) -> int:
-    """Return 0 when nothing of the run is left."""
+    """Run the reaper; return 0 if nothing of the run is left."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
         signal.signal(number, signal.SIG_IGN)
     run_id, *directories = arguments
@@ -32,7 +32,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _say(line: str) -> None:
-    # The reader may be gone, which is the very case that the warden is for.
+    # The runner may be gone: that is the purpose of the reaper.
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError):
             stream.write(f"{line}\n")
@@ -40,5 +40,5 @@ def _say(line: str) -> None:
 
 
 if __name__ == "__main__":
-    # Skips the flush at exit, which would complain about pipes that nobody reads any more.
+    # Skip the flush at exit, which fails on pipes without a reader.
     os._exit(main(sys.argv[1:]))

@@ -1,6 +1,6 @@
-"""End whatever a run left behind: processes that carry its marker, directories that bear it.
+"""Clean up after a run: processes and directories with its marker.
 
-Standard library only: the warden must start fast and need nothing that a broken run broke.
+Standard library only: the reaper must start fast and not depend on a broken environment.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from pathlib import Path
 
 RUN_VARIABLE = "BIGFLEET_RUN"
 MARKER_FILE = ".bigfleet-run"
-# A run's word on how to remove what neither marker finds, such as containers of an engine.
+# The run's command to remove resources without a marker, such as containers.
 REMOVAL_FILE = ".bigfleet-removal"
 
 _SCAN_PAUSE_SECONDS = 0.05
 _REMOVAL_SECONDS = 180.0
-# A child between fork and exec still shows its parent's environment; a later scan sees its own.
+# Between fork and exec a child has its parent's environment; a later scan sees its own.
 _EMPTY_SCANS_TO_BE_SURE = 2
 
 
 @dataclass(frozen=True)
 class CleanupReport:
-    """What cleaning found: processes ended and left, directories removed and left alone."""
+    """The result of a cleanup: processes ended and surviving, directories removed and kept."""
 
     ended: int
     survivors: tuple[int, ...]
@@ -37,20 +37,20 @@ class CleanupReport:
     refused: tuple[Path, ...]
 
     def sentence(self, run_id: str) -> str:
-        """One line for people."""
+        """The report as one line."""
         parts = [f"{self.ended} left-over processes ended", f"{self.removed} directories removed"]
         if self.survivors:
             parts.append(f"could not end processes {', '.join(map(str, self.survivors))}")
         if self.refused:
-            parts.append(f"left alone: {', '.join(map(str, self.refused))}")
+            parts.append(f"kept: {', '.join(map(str, self.refused))}")
         return f"run {run_id} cleaned up: {'; '.join(parts)}"
 
 
 def clean(run_id: str, directories: Sequence[Path], deadline_seconds: float) -> CleanupReport:
-    """End the run's processes, do the removal that it asked for, then remove its directories.
+    """End the run's processes, run its cleanup command, then remove its directories.
 
-    A directory without the run's marker file is left alone, and so are all of them while a
-    process that may still write there survives, and one whose removal failed.
+    Directories without the run's marker file are kept; so are all of them if a process survives,
+    and one whose cleanup command failed.
     """
     ended, survivors = end_processes(run_id, deadline_seconds)
     present = [directory for directory in directories if directory.exists()]
@@ -64,7 +64,7 @@ def clean(run_id: str, directories: Sequence[Path], deadline_seconds: float) -> 
 
 
 def write_removal(directory: Path, command: Sequence[str], environment: Mapping[str, str]) -> None:
-    """Leave the command that removes what else a run makes; it may be run more than once."""
+    """Record the cleanup command for other resources of a run; it must be idempotent."""
     draft = directory / f"{REMOVAL_FILE}.draft"
     draft.touch(mode=0o600)
     draft.write_text(json.dumps({"command": list(command), "environment": dict(environment)}))
@@ -72,9 +72,9 @@ def write_removal(directory: Path, command: Sequence[str], environment: Mapping[
 
 
 def removal_done(directory: Path) -> bool:
-    """Run the command that was left there, if any; whether nothing remains to be done.
+    """Run the directory's cleanup command, if any; return whether nothing remains to be done.
 
-    What lies in a directory that others can write to is nobody's word and is not run.
+    A command in a directory that others can write to is not trusted and not run.
     """
     try:
         left = json.loads((directory / REMOVAL_FILE).read_text())
@@ -103,7 +103,7 @@ def _is_private(directory: Path) -> bool:
 
 
 def has_marker(directory: Path, run_id: str) -> bool:
-    """Say whether a directory was made by this run."""
+    """Whether a directory has this run's marker."""
     try:
         return (directory / MARKER_FILE).read_text().strip() == run_id
     except OSError:
@@ -111,7 +111,7 @@ def has_marker(directory: Path, run_id: str) -> bool:
 
 
 def end_processes(run_id: str, deadline_seconds: float) -> tuple[int, tuple[int, ...]]:
-    """Kill until none is left: how many processes ended, and which were still there at the end."""
+    """Kill all marked processes; return the number of ended ones, and the survivors."""
     deadline = time.monotonic() + deadline_seconds
     seen: set[int] = set()
     empty_scans = 0
@@ -131,7 +131,7 @@ def _killed(run_id: str) -> Iterator[int]:
 
 
 def _kill_if_marked(pid: int, run_id: str) -> bool:
-    # The descriptor comes first: it keeps meaning the process whose environment is then read.
+    # Open the pidfd first, so that it refers to the process whose environment is read.
     try:
         descriptor = os.pidfd_open(pid)
     except OSError:

@@ -1,4 +1,4 @@
-"""The runner's end of the warden: start it first, close it last."""
+"""The runner's handle of the reaper: start it first, close it last."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _IMPORT_ROOT = Path(__file__).resolve().parents[3]
 
 
 class Reaper:
-    """A process of its own that outlives the runner just long enough to clean up."""
+    """The reaper process, which cleans up after the runner has ended."""
 
     def __init__(self, child: subprocess.Popen[str], log_path: Path) -> None:
         self._child = child
@@ -24,7 +24,7 @@ class Reaper:
     def start(
         cls, run_id: str, directories: Sequence[Path], locks: Sequence[int], log_path: Path
     ) -> Reaper:
-        """Start it and return once it is immune to signals and watching.
+        """Start it and wait until it ignores signals and is ready.
 
         `locks` are descriptors of locked files, kept until cleaning is done.
         Raises SubstrateError.
@@ -49,11 +49,11 @@ class Reaper:
 
     @property
     def pid(self) -> int:
-        """Process id, for those who look for what a run has left."""
+        """The process id."""
         return self._child.pid
 
     async def close(self) -> str:
-        """Let it clean up, wait for its end and return its one-line account."""
+        """Let it clean up, wait for its exit and return its one-line report."""
         report, _ = await asyncio.to_thread(self._child.communicate)
         if self._child.returncode != 0:
             raise SubstrateError(f"{report.strip()}; see {self._log_path}")

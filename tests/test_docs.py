@@ -92,6 +92,24 @@ def test_every_link_within_the_repository_leads_somewhere(path: Path) -> None:
     assert not missing
 
 
+def anchors(path: Path) -> set[str]:
+    """What `#...` may name in a document: its headings, as GitHub writes them."""
+    headings = re.findall(r"^#+ (.*)$", BLOCK.sub("", path.read_text()), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in headings}
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_link_to_a_heading_finds_it(path: Path) -> None:
+    links = re.findall(r"\]\(([\w./-]*)#([^)]+)\)", path.read_text())
+    missing = [
+        f"{file}#{heading}"
+        for file, heading in links
+        if not file.startswith("http")
+        and heading not in anchors(path.parent / file if file else path)
+    ]
+    assert not missing
+
+
 @pytest.mark.parametrize("path", CURRENT, ids=lambda path: str(path.relative_to(ROOT)))
 def test_every_file_and_folder_in_backticks_exists(path: Path) -> None:
     """Documents name files by their path, or by its end where that is clear."""

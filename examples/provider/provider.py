@@ -1,8 +1,8 @@
-"""A whole capacity provider in one file: machines of a shop that is always open.
+"""A complete capacity provider in one file.
 
     python examples/provider/provider.py HOST:PORT STATE-FILE [IDENTITY-DIRECTORY]
 
-Replace `Shop` by the API of your cloud; the rest is what every provider does the same way.
+Replace `Shop` by the API of your cloud; the rest is the same for every provider.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from bigfleet.api.auth.identity import Identity
 from bigfleet.api.v1alpha1 import provider_pb2 as wire
 from bigfleet.api.v1alpha1 import provider_pb2_grpc as rpc
 
-# Order: the state that it needs, the state while it is under way, the state that it leads to.
+# Order: the state that it requires, its transitional state, its final state.
 ORDERS = {
     "Create": (wire.SPECULATIVE, wire.CREATING, wire.IDLE),
     "Configure": (wire.IDLE, wire.CONFIGURING, wire.CONFIGURED),
@@ -28,22 +28,22 @@ ORDERS = {
     "Delete": (wire.IDLE, wire.DELETING, wire.SPECULATIVE),
 }
 BLOB, GRACE = "bootstrap_blob", "grace_period_seconds"
-ENDS = {under_way: end for _, under_way, end in ORDERS.values()}
+ENDS = {during: final for _, during, final in ORDERS.values()}
 
 
 class Refused(Exception):
-    """The name of gRPC's code, and why."""
+    """An order that is not accepted: the name of a gRPC status code, and the reason."""
 
 
 class Shop:
-    """Your cloud. A call may be made again after a crash, and must then find what it began."""
+    """Your cloud. A call may be repeated after a crash, and must then find what it began."""
 
     async def buy(self, machine: wire.Machine) -> str:
-        """Return the machine's name in your cloud once it is ours."""
+        """Return the machine's name in your cloud once it is allocated."""
         return f"rack-7/{machine.id}"
 
     async def boot(self, machine: wire.Machine, blob: bytes) -> None:
-        """Return once the machine's Node is Ready. Here we play the machine ourselves."""
+        """Return once the machine's Node is Ready. Here this method plays the machine."""
         facts, taints = json.loads(blob), json.loads(MessageToJson(machine)).get("taints", [])
         nodes, ready, seen = f"{facts['apiServer']}/api/v1/nodes", ("Ready", "True"), []
         headers = {"Authorization": f"Bearer {facts['token']}"}
@@ -57,15 +57,15 @@ class Shop:
                 seen = [(c["type"], c["status"]) for c in status.get("conditions", [])]
 
     async def switch_off(self, _machine: wire.Machine, grace_seconds: int) -> None:
-        """Return once nothing of the cluster runs there any more, after the grace at the latest."""
+        """Return once no pod of the cluster runs there, after the grace period at the latest."""
         await asyncio.sleep(grace_seconds)
 
-    async def give_back(self, _machine: wire.Machine) -> None:
-        """Return once nothing is paid for the machine."""
+    async def release(self, _machine: wire.Machine) -> None:
+        """Return once the machine is no longer billed."""
 
 
 class Store:
-    """Machines, the last operation of each, and fencing marks: on disk before we answer."""
+    """Machines, the last operation of each, and fences: durable before an order is answered."""
 
     def __init__(self, path: Path) -> None:
         self.db = sqlite3.connect(path, isolation_level=None)
@@ -91,32 +91,32 @@ class Store:
         self.db.execute("INSERT OR REPLACE INTO machine VALUES (?, ?, ?, ?, ?, ?)", row)
 
     def advance(self, order) -> None:
-        """Fencing: per shard and machine, (epoch, sequence) only ever grows."""
-        whose, mark = (order.shard_id, order.machine_id), (order.shard_epoch, order.sequence_number)
+        """Fencing: per shard and machine, (epoch, sequence) only ever increases."""
+        key, fence = (order.shard_id, order.machine_id), (order.shard_epoch, order.sequence_number)
         query = "SELECT epoch, sequence FROM mark WHERE shard = ? AND id = ?"
-        newest = self.db.execute(query, whose).fetchone()
-        if newest is not None and mark <= newest:
-            raise Refused("FAILED_PRECONDITION", f"{mark} is not newer than {whose}: {newest}")
-        self.db.execute("INSERT OR REPLACE INTO mark VALUES (?, ?, ?, ?)", (*whose, *mark))
+        newest = self.db.execute(query, key).fetchone()
+        if newest is not None and fence <= newest:
+            raise Refused("FAILED_PRECONDITION", f"{fence} is not newer than {key}: {newest}")
+        self.db.execute("INSERT OR REPLACE INTO mark VALUES (?, ?, ?, ?)", (*key, *fence))
 
 
 def answering(read):
     async def call(self, request, context):
         try:
             return read(self, request)
-        except Refused as refused:
-            await context.abort(grpc.StatusCode[refused.args[0]], refused.args[1])
+        except Refused as error:
+            await context.abort(grpc.StatusCode[error.args[0]], error.args[1])
 
     return call
 
 
 class Provider(rpc.CapacityProviderServicer):
-    """The contract: accept and write down, answer, then work."""
+    """The contract: accept and persist, answer, then work."""
 
     def __init__(self, store: Store, shop: Shop) -> None:
         self.store, self.shop, self.tasks = store, shop, set()
-        for machine in store.machines():  # what was under way when we died goes on
-            self.carry_on(machine)
+        for machine in store.machines():  # resume what was in progress
+            self.resume(machine)
 
     Create = answering(lambda self, request: self.accept("Create", request))
     Configure = answering(lambda self, request: self.accept("Configure", request))
@@ -126,45 +126,45 @@ class Provider(rpc.CapacityProviderServicer):
     List = answering(lambda self, request: self.select(request))
 
     def select(self, ask: wire.ListFilter) -> wire.MachineList:
-        known = ask.since_revision  # of another store, or nonsense: then everything
+        known = ask.since_revision  # unknown or invalid: list everything
         since = int(known) if known.isdigit() and int(known) <= self.store.revision else 0
         found = [m for m in self.store.machines(since) if not ask.states or m.state in ask.states]
-        cut = 0 < ask.max_results < len(found)  # the rest comes when asked from here again
+        cut = 0 < ask.max_results < len(found)  # the rest follows with this revision
         revision = str(since if cut else self.store.revision).encode()
         return wire.MachineList(machines=found[: ask.max_results or None], revision=revision)
 
     def accept(self, order: str, request) -> wire.TransitionAck:
         machine, operation, *_ = self.store.get(request.machine_id)
-        self.store.advance(request)  # before anything else is looked at
-        (needs, under_way, end), state = ORDERS[order], wire.MachineState.Name(machine.state)
+        self.store.advance(request)  # before any other check
+        (required, during, final), state = ORDERS[order], wire.MachineState.Name(machine.state)
         cluster = getattr(request, "cluster_id", machine.cluster)
-        if machine.state in (under_way, end) and machine.cluster == cluster:
-            return wire.TransitionAck(operation_id=operation, machine=machine)  # said before
-        if machine.state != needs and (machine.state, order) != (wire.FAILED, "Delete"):
+        if machine.state in (during, final) and machine.cluster == cluster:
+            return wire.TransitionAck(operation_id=operation, machine=machine)  # a retry
+        if machine.state != required and (machine.state, order) != (wire.FAILED, "Delete"):
             raise Refused("ABORTED", f"{order} is not possible: machine {machine.id} is {state}")
-        machine.state, machine.cluster, machine.last_error = under_way, cluster, ""
+        machine.state, machine.cluster, machine.last_error = during, cluster, ""
         if order in ("Create", "Configure"):
             machine.ClearField("shard_metadata")
             machine.shard_metadata.update(request.shard_metadata)
         operation = f"{machine.id}-{self.store.revision + 1}"
         self.store.save(machine, operation, getattr(request, BLOB, b""), getattr(request, GRACE, 0))
-        self.carry_on(machine)
+        self.resume(machine)
         return wire.TransitionAck(operation_id=operation, machine=machine)
 
-    def carry_on(self, machine: wire.Machine) -> None:
+    def resume(self, machine: wire.Machine) -> None:
         if machine.state in ENDS:
             task = asyncio.create_task(self.work(*self.store.get(machine.id)))
-            self.tasks.add(task)  # the event loop alone would let it be forgotten
+            self.tasks.add(task)  # the event loop keeps only a weak reference
             task.add_done_callback(self.tasks.discard)
 
     async def work(self, machine: wire.Machine, operation: str, blob: bytes, grace: int) -> None:
         try:
-            await self.carry_out(machine, blob, grace)
-        except Exception as error:  # noqa: BLE001  what cannot succeed ends in FAILED, not nowhere
+            await self.execute(machine, blob, grace)
+        except Exception as error:  # noqa: BLE001  what cannot succeed ends in FAILED
             machine.state, machine.last_error = wire.FAILED, repr(error)
         self.store.save(machine, operation, b"", 0)
 
-    async def carry_out(self, machine: wire.Machine, blob: bytes, grace: int) -> None:
+    async def execute(self, machine: wire.Machine, blob: bytes, grace: int) -> None:
         if machine.state == wire.CREATING:
             machine.host.provider, machine.host.ref = "shop", await self.shop.buy(machine)
         elif machine.state == wire.CONFIGURING:
@@ -172,7 +172,7 @@ class Provider(rpc.CapacityProviderServicer):
         elif machine.state == wire.DRAINING:
             await self.shop.switch_off(machine, grace)
         else:
-            await self.shop.give_back(machine)
+            await self.shop.release(machine)
             machine.ClearField("host")
         if machine.state in (wire.DRAINING, wire.DELETING):
             machine.ClearField("cluster")
@@ -180,9 +180,9 @@ class Provider(rpc.CapacityProviderServicer):
         machine.state = ENDS[machine.state]
 
 
-async def serve(listen: str, state: str, own: str = "") -> None:
-    store, identity = Store(Path(state)), Identity(Path(own)) if own else None
-    for n in range(0 if store.revision else 3):  # what the shop has on offer
+async def serve(listen: str, state: str, credentials: str = "") -> None:
+    store, identity = Store(Path(state)), Identity(Path(credentials)) if credentials else None
+    for n in range(0 if store.revision else 3):  # the machines that can be bought
         slow = [{"key": "example.com/slow", "effect": "NoSchedule"}] if n == 2 else []
         machine = wire.Machine(id=f"shop-{n}", instance_type="large", zone="zone-a", taints=slow)
         machine.state, machine.capacity_type = wire.SPECULATIVE, wire.ON_DEMAND

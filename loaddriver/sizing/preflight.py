@@ -137,7 +137,8 @@ def _row(name: str, *cells: object) -> str:
 def _cost_lines(profile: Profile, host: HostCapacity) -> Iterator[str]:
     settings = profile.settings
     yield (
-        f"  expected here ({host.cores} cores): about {gibibytes(memory_bytes(settings))} memory, "
+        f"  expected on 2 cores (here {host.cores}): "
+        f"about {gibibytes(memory_bytes(settings))} memory, "
         f"{gibibytes(disk_bytes(settings))} disk, {run_seconds(settings) / 60:.1f} minutes"
     )
 

@@ -29,7 +29,7 @@ def test_the_sums_are_printed_before_anything_starts() -> None:
     assert "5,000 pods in 2 clusters, 15." in lines[0]
     assert rows["tiny-stateless on m6i.large"] == ["2182", "22", "22", "14", "36", "0"]
     assert rows["all"][:3] == ["5000", "58", "62"]
-    assert "expected here (2 cores): about 2.9 GiB memory" in lines[-1]
+    assert "expected on 2 cores (here 2): about 2.9 GiB memory" in lines[-1]
     assert all(len(line) <= 80 for line in lines)
 
 

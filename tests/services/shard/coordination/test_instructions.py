@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from bigfleet.api.v1alpha1 import coordinator_pb2 as wire
 from bigfleet.ports.ownership import InstructionVersion, OwnershipRecord, QuotaKey
-from bigfleet.services.shard.coordination.instructions import MAX_ANSWERS, Draft, give_up, take
+from bigfleet.services.shard.coordination.instructions import MAX_ANSWERS, Draft, release, take
 from tests.support.fake_coordinator import rack
 
 _ACK = wire.InstructAck
@@ -53,7 +53,7 @@ def test_a_repeated_instruction_gets_its_answer_again() -> None:
     assign = instruction(1, 1, **_ASSIGN)
     take(draft, assign)
     take(draft, instruction(1, 2, **_UNASSIGN))
-    give_up(draft, "1-2")
+    release(draft, "1-2")
     assert outcomes(draft, assign, instruction(2, 7, "1-1", **_ASSIGN)) == ["ACCEPTED"] * 2
     assert draft.domains == set()
     assert draft.newest == InstructionVersion(2, 7)
@@ -65,7 +65,7 @@ def test_a_domain_leaves_only_once_it_is_given_up() -> None:
     leave = instruction(1, 1, **_UNASSIGN)
     assert outcomes(draft, leave, leave) == []
     assert draft.domains == {rack("a")}
-    assert give_up(draft, "1-1").outcome == _ACK.ACCEPTED
+    assert release(draft, "1-1").outcome == _ACK.ACCEPTED
     assert (draft.domains, draft.leaving) == (set(), {})
 
 
@@ -132,7 +132,7 @@ def test_whatever_arrives_holdings_follow_the_newest_word(
         assigns = seen.setdefault(mark, assigns)  # an id stands for one instruction for good
         take(draft, instruction(*mark, **(_ASSIGN if assigns else _UNASSIGN)))
         for number in list(draft.leaving):
-            give_up(draft, number)
+            release(draft, number)
         if mark > newest:
             newest, owned = mark, assigns
         assert draft.newest == InstructionVersion(*newest)

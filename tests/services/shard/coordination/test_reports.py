@@ -110,7 +110,7 @@ async def test_a_domain_that_needs_want_whole_and_that_is_split_over_shards_is_t
     assert acknowledged.shortfalls[0].count > 0
     snapshot = wire.ShardReportSnapshot(shard_id="s-0", splits=acknowledged.splits)
     *_, split, asking, hint = views.status("a:1", 2, views.Lists([], [snapshot], [], []))
-    assert split == "trouble      a (topology.kubernetes.io/zone): split over shards"
+    assert split == "warning      a (topology.kubernetes.io/zone): split over shards"
     assert "needs of s-0, which may" in asking
     assert "bring its domains to one shard" in hint
 

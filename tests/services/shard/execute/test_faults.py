@@ -372,7 +372,7 @@ async def test_a_client_that_never_greets_is_not_kept(
         operator = await rig.operator()
         status, why = await rig.stranger("west").ends()
         assert status is grpc.StatusCode.DEADLINE_EXCEEDED
-        assert "no Hello came within 0 s" in why
+        assert "no Hello received within 0 s" in why
         await operator.roll_up(need())
 
 

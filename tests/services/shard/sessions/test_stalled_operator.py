@@ -67,7 +67,7 @@ async def test_a_session_whose_operator_reads_nothing_is_broken_off(
             assert metrics.shard_stalled_sessions._value.get() == before + 1
             await _reads_on(call)
             assert await call.code() is grpc.StatusCode.DEADLINE_EXCEEDED
-            assert "read nothing for 1 s; dial again" in str(await call.details())
+            assert "read nothing for 1 s; reconnect" in str(await call.details())
         again = await rig.operator("deaf")
         await again.receives_state(f"m-{_MACHINES - 1}", _S.CONFIGURED)
         assert rig.shard.sessions.of("other") is not None

@@ -1,4 +1,4 @@
-"""`bigfleet fleet remove-cluster`: what a cluster had that is gone is the fleet's again."""
+"""`bigfleet fleet remove-cluster`: the machines of a removed cluster return to the fleet."""
 
 from __future__ import annotations
 

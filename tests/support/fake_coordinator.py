@@ -1,4 +1,4 @@
-"""A coordinator in memory that keeps its word: what shards are told, and what they answered."""
+"""An in-memory coordinator that records instructions and acknowledgements."""
 
 from __future__ import annotations
 

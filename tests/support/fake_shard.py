@@ -1,4 +1,4 @@
-"""What a shard is to the coordinator: reports, orders obeyed, answers. Keeps what it was told."""
+"""A shard as the coordinator sees it: reports, carries out instructions, acknowledges them."""
 
 from __future__ import annotations
 

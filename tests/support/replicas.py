@@ -1,4 +1,4 @@
-"""Coordinator replicas as real processes, each with its real etcd; and what hits them."""
+"""Coordinator replicas as real processes, each with a real etcd; and faults for them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _POLL_INTERVAL_SECONDS = 0.02
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on just now."""
+    """Unused ports."""
     with contextlib.ExitStack() as held:
         sockets = [held.enter_context(socket.socket()) for _ in range(count)]
         for each in sockets:

@@ -1,4 +1,4 @@
-"""A shard as a process of its own, so that what it costs can be told from what asks it."""
+"""A shard as a separate process, so that its own cost can be measured."""
 
 from __future__ import annotations
 

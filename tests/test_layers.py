@@ -29,6 +29,23 @@ LAYERS: list[set[str]] = [
     {"bigfleet.simulation", "bigfleet.conformance", "bigfleet.commands"},
     {"bigfleet.__main__"},
 ]
+# Inside these packages, a module may import its own part and those below it in the list.
+ORDER_INSIDE: dict[str, list[str]] = {
+    "bigfleet.services.shard": [
+        "role",
+        "assembly",
+        "admin",
+        "coordination",
+        "inspect",
+        "decide",
+        "execute",
+        "sessions",
+        "demand",
+        "fleet",
+        "config",
+        "records",
+    ],
+}
 HARNESS_MAY_IMPORT = (
     "bigfleet.api",
     "bigfleet.kube",
@@ -80,6 +97,26 @@ def test_imports_point_down(module: str, path: Path) -> None:
         return
     above = sorted(i for i in imports(path) if (other := layer(i)) is not None and other > own)
     assert not above, f"{module} is in layer {own} and imports upwards: {above}"
+
+
+@pytest.mark.parametrize("package", ORDER_INSIDE)
+def test_imports_inside_a_package_point_down(package: str) -> None:
+    """The parts of a package in `ORDER_INSIDE` import only from those below them."""
+    order = ORDER_INSIDE[package]
+    upwards = [
+        f"{module} imports {imported}"
+        for module, path in modules()
+        if (own := part_of(package, module))
+        for imported in imports(path)
+        if (other := part_of(package, imported)) in order and order.index(other) < order.index(own)
+    ]
+    assert not upwards
+
+
+def part_of(package: str, module: str) -> str:
+    """The part of `package` that holds `module`; "" for the package itself and for others."""
+    inside = module.removeprefix(f"{package}.") if module.startswith(f"{package}.") else ""
+    return inside.partition(".")[0]
 
 
 @pytest.mark.parametrize(

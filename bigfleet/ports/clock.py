@@ -17,3 +17,8 @@ class Clock(Protocol):
         steps. Everything that is held, waited for or aged in memory is measured by it.
         """
         ...
+
+
+def to_nanos(seconds: float) -> int:
+    """Seconds in the unit of the wire's timestamps."""
+    return int(seconds * 1_000_000_000)

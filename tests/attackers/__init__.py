@@ -1,1 +1,1 @@
-"""Every credential tries what it has no right to."""
+"""Every credential tries what it is not allowed to do."""

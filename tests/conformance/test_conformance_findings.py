@@ -63,8 +63,8 @@ async def test_reports_escape_the_providers_messages(tmp_path: Path) -> None:
     ("wrong", "seen"),
     [
         ({"id": "m" * 37}, "is not 1 to 36 of a-z, 0-9, '-' and '.'"),
-        ({"id": "I_0ABC"}, "as for a Node's name (DNS-1123)"),
-        ({"id": "i-.x"}, "as for a Node's name (DNS-1123)"),
+        ({"id": "I_0ABC"}, "as in a Node name (DNS-1123)"),
+        ({"id": "i-.x"}, "as in a Node name (DNS-1123)"),
         (
             {"state": wire.CONFIGURED, "cluster": "c", "host": wire.HostRef()},
             "is CONFIGURED but has no host",

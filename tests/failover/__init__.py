@@ -1,1 +1,1 @@
-"""How long nobody leads when coordinators are killed."""
+"""How long the coordinator has no leader when replicas are killed."""

@@ -1,1 +1,1 @@
-"""Bad operators, and what others may notice of them."""
+"""Misbehaving operators, and their effect on other clusters."""

@@ -1,4 +1,4 @@
-"""Whatever an operator says of machines that are not its cluster's, nothing becomes of them."""
+"""Messages of an operator about machines of other clusters have no effect."""
 
 from __future__ import annotations
 

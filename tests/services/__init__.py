@@ -1,1 +1,1 @@
-"""The services of a fleet, each as a process or over its own wire."""
+"""The services of a fleet, as processes or over their gRPC APIs."""

@@ -1,4 +1,4 @@
-"""A coordinator in memory that records instructions and their results."""
+"""An in-memory coordinator that records instructions and acknowledgements."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A fake shard: reports to the coordinator, executes and records its instructions."""
+"""A shard as the coordinator sees it: reports, carries out instructions, acknowledges them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A disk without room for one process: the kernel refuses all that it writes to files."""
+"""A full disk for one process: the kernel rejects all its writes to files."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def full_disk(pid: int) -> Iterator[None]:
-    """Inside, the process of that id cannot write to any file; pipes and sockets go on."""
+    """Inside, the process with that id cannot write to files; pipes and sockets work."""
     before = resource.prlimit(pid, resource.RLIMIT_FSIZE)
     resource.prlimit(pid, resource.RLIMIT_FSIZE, (0, before[1]))
     try:

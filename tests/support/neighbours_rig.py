@@ -1,4 +1,4 @@
-"""A shard as a process of its own, a healthy cluster that times it, and bad ones beside it."""
+"""A shard as a separate process, a healthy cluster that measures it, and misbehaving ones."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _HICCUP_SECONDS = 0.5
 
 @dataclass
 class Healthy:
-    """A cluster whose operator does everything right, and grows by one machine at a time."""
+    """A cluster with a correct operator, which grows by one machine at a time."""
 
     operator: FakeOperator
     needs: list[Need] = field(default_factory=list)
@@ -121,5 +121,5 @@ async def beside(manner: str, shard: ShardProcess) -> AsyncIterator[None]:
 
 
 def bound_seconds(usual_seconds: float, ratio: float) -> float:
-    """What a healthy cluster may have to wait beside a bad one."""
+    """The longest wait allowed for a healthy cluster beside a misbehaving one."""
     return ratio * usual_seconds + _HICCUP_SECONDS

@@ -153,10 +153,10 @@ def free_port() -> tuple[socket.socket, int]:
 
 _RUNNER = """
 import asyncio, pathlib, sys
-from bigfleet.services.provider import Latencies, Latency, Settings, run
+from bigfleet.services.provider import Latencies, Latency, ProviderConfig, run
 folder, port, slow = pathlib.Path(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])
 latency = Latency(slow, slow)
-asyncio.run(run(Settings(
+asyncio.run(run(ProviderConfig(
     listen_port=port, observe_port=0, state_directory=folder / "state",
     inventory_file=folder / "inventory.jsonl", host_kubeconfigs=None,
     latencies=Latencies(latency, latency, latency, latency),

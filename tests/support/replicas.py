@@ -1,4 +1,4 @@
-"""Coordinator replicas as real processes with real etcd members, and faults of them."""
+"""Coordinator replicas as real processes, each with a real etcd; and faults for them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _POLL_INTERVAL_SECONDS = 0.02
 
 
 def free_ports(count: int) -> list[int]:
-    """Free ports."""
+    """Unused ports."""
     with contextlib.ExitStack() as held:
         sockets = [held.enter_context(socket.socket()) for _ in range(count)]
         for each in sockets:

@@ -1,4 +1,4 @@
-"""A shard in its own process, so that its cost can be measured."""
+"""A shard as a separate process, so that its own cost can be measured."""
 
 from __future__ import annotations
 

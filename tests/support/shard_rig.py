@@ -1,4 +1,4 @@
-"""A shard on loopback with a provider in memory, and an operator that speaks the real session."""
+"""A shard on loopback with an in-memory provider, and operators over real sessions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from bigfleet.services.shard import role
 from bigfleet.services.shard.config import ShardConfig
 from tests.support.waiting import eventually
 
-# Only a failing test waits this long: machines that run tests may be slow.
+# Only a failing test waits this long; test machines may be slow.
 DEADLINE_SECONDS = 60.0
 CPU_PER_MACHINE = 4000
 EAGER = EngineConfig(reclaim_cap_fraction=1.0, reclaim_hold_seconds=0.0)
@@ -55,7 +55,7 @@ def machine(
 
 
 def need(machines: float = 1, priority: int = 0, group: str = "", zone: str = "a") -> Need:
-    """Enough CPU for so many machines, in one zone."""
+    """A need for this many machines' CPU, in one zone."""
     need_profile = profile(
         (Requirement("topology.kubernetes.io/zone", Operator.IN, (zone,)),), (), priority, 1, 1
     )
@@ -197,7 +197,7 @@ class Rig:
         return operator
 
     def stranger(self, cluster: str = "east", *, helpful: bool = True) -> FakeOperator:
-        """An operator that has not said anything yet."""
+        """An operator that has sent no Hello yet."""
         operator = FakeOperator(ShardStub(self.channel).Session(None), cluster, helpful=helpful)
         self._operators.append(operator)
         return operator

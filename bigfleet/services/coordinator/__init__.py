@@ -1,1 +1,1 @@
-"""The coordinator: keeps the shards apart, and never decides provisioning."""
+"""The coordinator: assigns topology domains and clusters to shards; it makes no decisions."""

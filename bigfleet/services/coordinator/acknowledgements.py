@@ -1,4 +1,4 @@
-"""What a shard's answers to its orders mean. Pure."""
+"""Effects of a shard's acknowledgements of its instructions. Pure."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from bigfleet.services.coordinator.rows import Domain, RowChanges, put
 
 
 def accepted(report: wire.ShardReport) -> Iterator[str]:
-    """Ids of the orders that the shard has carried out."""
+    """Ids of the instructions that the shard has carried out."""
     for ack in report.instruction_acks:
         if ack.outcome == wire.InstructAck.ACCEPTED:
             yield ack.instruction_id
 
 
-def refused(report: wire.ShardReport) -> Iterator[wire.InstructAck]:
-    """Answers that say no, for whatever reason; the orders stay pending."""
+def rejected(report: wire.ShardReport) -> Iterator[wire.InstructAck]:
+    """Acknowledgements other than ACCEPTED; their instructions stay pending."""
     return (a for a in report.instruction_acks if a.outcome != wire.InstructAck.ACCEPTED)
 
 
 def apply_acks(
     registry: Registry, report: wire.ShardReport, instruction_id: NewInstructionId
 ) -> RowChanges:
-    """Domains that the shard has taken or released, or could not: those are ordered anew.
+    """Changes to domains that the shard has taken or released; FAILED ones get a new instruction.
 
-    Answers to superseded orders mean nothing. What was refused as stale is repeated as it is.
+    Acknowledgements of superseded instructions are ignored. Stale ones are repeated unchanged.
     """
     changes: RowChanges = {}
     unacknowledged = registry.unacknowledged(report.shard_id)
@@ -40,7 +40,7 @@ def apply_acks(
         if domain is None:
             continue
         if ack.outcome == wire.InstructAck.FAILED:
-            # A shard gives the same answer to the same order for ever.
+            # A shard answers a repeated instruction as it did the first time.
             changes |= put(msgspec.structs.replace(domain, instruction_id=instruction_id()))
         elif ack.outcome == wire.InstructAck.ACCEPTED:
             changes |= _after_acceptance(registry, domain, instruction_id)
@@ -58,9 +58,9 @@ def _after_acceptance(
 def lost_domains(
     registry: Registry, report: wire.ShardReport, reassigned_ids: Collection[str]
 ) -> list[Domain]:
-    """Domains to remind a shard of, because it has fewer than it once accepted.
+    """Domains to assign to a shard again, because it owns fewer than it accepted.
 
-    It was started with another state directory, or on another host. Nobody else has them.
+    It was started with another state directory, or on another host. No other shard owns them.
     """
     if lost_domain_count(registry, report) <= 0:
         return []
@@ -72,16 +72,16 @@ def lost_domains(
 
 
 def lost_domain_count(registry: Registry, report: wire.ShardReport) -> int:
-    """How many domains a shard accepted and does not have."""
+    """Number of domains that a shard accepted and does not own."""
     load, unacknowledged = registry.load(report.shard_id), registry.unacknowledged(report.shard_id)
     return load.domains - len(unacknowledged) - report.owned_domains
 
 
 def surplus_domains(registry: Registry, report: wire.ShardReport) -> int:
-    """How many domains a shard has beyond all that it may have been given."""
+    """Number of domains that a shard owns beyond those assigned to it."""
     return max(0, report.owned_domains - registry.load(report.shard_id).domains)
 
 
 def reassignment_id(domain: Domain) -> str:
-    """The id of the order that reminds a domain's shard of it."""
+    """Id of the instruction that assigns a domain to its shard again."""
     return f"{domain.instruction_id}/again"

@@ -13,11 +13,11 @@ from bigfleet.services.coordinator.rows import Cluster, RowChanges, put
 
 
 def resolve(registry: Registry, cluster: str, asking: str, live: Iterable[str]) -> Cluster:
-    """The cluster's row, as it is or as it is to become: for good, from its first contact on.
+    """The cluster's row, stored or still to be stored; a cluster keeps its shard permanently.
 
-    A new cluster goes to the shard with the most machines for each cluster that it serves, to the
-    asking one among equals; never to one that is being removed. `asking` "" only looks.
-    UnknownObject for a cluster that nobody serves, or a shard that has never reported.
+    A new cluster goes to the shard with the most machines per cluster, to `asking` on a tie, and
+    never to a shard that is being removed. With `asking` "" no shard is chosen. UnknownObject for
+    a cluster without a shard, or an asking shard that has never reported.
     """
     row = registry.clusters.get(cluster)
     if row is not None:
@@ -26,10 +26,10 @@ def resolve(registry: Registry, cluster: str, asking: str, live: Iterable[str]) 
         raise UnknownObject(f"cluster {cluster} is not served by any shard yet")
     shard = registry.shards.get(asking)
     if shard is None:
-        raise UnknownObject(f"shard {asking} has never reported; a shard reports, then asks")
+        raise UnknownObject(f"shard {asking} has never reported; it must report first")
     staying = set(live) - {asking} if shard.leaving or shard.removed else {*live, asking}
     if not staying:
-        raise InvalidInput("asking_shard_id", asking, "is being removed, and no other shard lives")
+        raise InvalidInput("asking_shard_id", asking, "is being removed, and no other is live")
     return Cluster(cluster, _least_loaded(registry, staying, asking))
 
 
@@ -43,15 +43,15 @@ def _least_loaded(registry: Registry, shards: Iterable[str], asking: str) -> str
 
 
 def release_clusters(registry: Registry, shard: str, limit: int) -> RowChanges:
-    """Up to `limit` clusters of a shard that leaves, free for whoever is asked next."""
+    """Unassign up to `limit` clusters of a leaving shard; the next request assigns them again."""
     held = (c for c in registry.clusters.values() if c.shard == shard)
     return {cluster.key: None for cluster in islice(held, limit)}
 
 
 def removed_clusters(registry: Registry, report: wire.ShardReport) -> RowChanges:
-    """Clusters that the reporting shard serves, and has taken out of the fleet to the last machine.
+    """Delete clusters of the reporting shard that are removed from the fleet, machines included.
 
-    One that somebody else serves by now has come back as a new one.
+    A cluster that another shard serves has been registered anew and stays.
     """
     ended = (each.cluster_id for each in report.removals if not each.machines_left)
     rows = (registry.clusters.get(cluster) for cluster in ended)
@@ -59,5 +59,5 @@ def removed_clusters(registry: Registry, report: wire.ShardReport) -> RowChanges
 
 
 def assign(registry: Registry, row: Cluster) -> RowChanges:
-    """Changes that make it so; none when it is."""
+    """Store the row; no change if it is stored already."""
     return {} if registry.clusters.get(row.id) == row else put(row)

@@ -1,4 +1,4 @@
-"""What a coordinator replica is told at its start."""
+"""Configuration of a coordinator replica."""
 
 from __future__ import annotations
 
@@ -27,12 +27,11 @@ from bigfleet.services.coordinator import validation
 class CoordinatorConfig:
     """Port 0 lets the system choose.
 
-    `state_directory` is this replica's own. `etcd` is the binary. `peers` are the etcd peer
-    addresses (HOST:PORT) of all replicas by id, this one's among them; empty for the only one that
-    there will ever be. `join` are coordinators to
-    ask for admission, for a replica that comes later; empty for those of the beginning.
-    `advertised` is where others reach this one, "" for where it listens. No domain is given away
-    before `expected_shards` have registered.
+    `state_directory` belongs to this replica alone. `etcd` is the binary. `peers` are the etcd
+    peer addresses (HOST:PORT) of all replicas by id, including this one; empty for a permanently
+    single replica. `join` are running coordinators through which a later replica joins; empty for
+    the initial ones. `advertised` is the address given to clients, "" for the listen address. No
+    domain is assigned before `expected_shards` have registered.
     """
 
     node_id: Annotated[str, Flag("--node-id", "unique name of this replica", "ID")]
@@ -74,20 +73,20 @@ class CoordinatorConfig:
         check_advertised(self.listen_host, self.listen_port, self.advertised)
         validation.name("--node-id", self.node_id)
         if set(self.node_id) & set("=,"):
-            raise InvalidInput("--node-id", self.node_id, "has a comma or an equals sign in it")
+            raise InvalidInput("--node-id", self.node_id, "contains a comma or an equals sign")
         for address in self.peers.values():
             validation.address("--peers", address)
         if len(set(self.peers.values())) < len(self.peers):
             hint = "gives two replicas one address"
             raise InvalidInput("--peers", ", ".join(self.peers.values()), hint)
         if self.join and not self.peers:
-            raise InvalidInput("--peers", "", "is empty; who joins others names all of them")
+            raise InvalidInput("--peers", "", "is empty; a joining replica lists all replicas")
         if self.expected_shards < 1:
             raise InvalidInput("--expected-shards", self.expected_shards, "is not > 0")
         self.member()
 
     def member(self) -> EtcdMemberConfig:
-        """Those of the etcd member."""
+        """Configuration of this replica's etcd member."""
         return EtcdMemberConfig(
             name=self.node_id,
             binary=self.etcd,

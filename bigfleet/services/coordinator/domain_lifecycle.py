@@ -1,8 +1,8 @@
-"""How a topology domain passes from shard to shard: the one table of it.
+"""State machine of a topology domain's ownership.
 
-At no time may two shards act on one domain. A shard may act once it has accepted an order to take
-it (it may have, from the moment that order was given), until it has accepted one to release it. So
-a domain is free again only after that acceptance, or when its shard is gone for good.
+At no time may two shards act on one domain. A shard may act from the moment it is instructed to
+take the domain, since its acceptance may be lost, until it has accepted an instruction to release
+it. So a domain is free again only after that acceptance, or when its shard is removed.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from bigfleet.model.errors import IllegalTransition
 
 
 class DomainState(Enum):
-    """Where a domain stands; a free one has no row in the store."""
+    """State of a domain; a free one has no row in the store."""
 
     FREE = "free"
     ASSIGNING = "assigning"
@@ -23,14 +23,14 @@ class DomainState(Enum):
 
 
 class DomainEvent(Enum):
-    """What can happen to a domain, in words that fit into a sentence."""
+    """Events of a domain; the values are used in error messages."""
 
-    GIVE = "giving it to a shard"
+    GIVE = "assigning it to a shard"
     TAKEN = "its shard's acceptance"
-    RELEASE = "an order to release it"
+    RELEASE = "an instruction to release it"
     RELEASED = "its release"
     OWNER_GONE = "its shard's removal"
-    REPEAT = "asking its shard again"
+    REPEAT = "instructing its shard again"
 
 
 _S, _E = DomainState, DomainEvent
@@ -38,7 +38,7 @@ _S, _E = DomainState, DomainEvent
 TRANSITIONS: Mapping[tuple[DomainState, DomainEvent], DomainState] = {
     (_S.FREE, _E.GIVE): _S.ASSIGNING,
     (_S.ASSIGNING, _E.TAKEN): _S.OWNED,
-    # The shard may have accepted without our having heard of it.
+    # The shard may have accepted without the coordinator having received it.
     (_S.ASSIGNING, _E.RELEASE): _S.RELEASING,
     (_S.OWNED, _E.RELEASE): _S.RELEASING,
     (_S.RELEASING, _E.RELEASE): _S.RELEASING,
@@ -46,7 +46,7 @@ TRANSITIONS: Mapping[tuple[DomainState, DomainEvent], DomainState] = {
     (_S.ASSIGNING, _E.OWNER_GONE): _S.FREE,
     (_S.OWNED, _E.OWNER_GONE): _S.FREE,
     (_S.RELEASING, _E.OWNER_GONE): _S.FREE,
-    # After a restore nobody knows what the shards hold.
+    # After a restore it is unknown what the shards own.
     (_S.ASSIGNING, _E.REPEAT): _S.ASSIGNING,
     (_S.OWNED, _E.REPEAT): _S.ASSIGNING,
     (_S.RELEASING, _E.REPEAT): _S.RELEASING,

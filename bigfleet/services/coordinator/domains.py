@@ -1,4 +1,4 @@
-"""Who gets a domain, and how it passes on. Pure: rows in, changes to rows out."""
+"""Assignment and transfer of topology domains. Pure: rows in, changes to rows out."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from bigfleet.services.coordinator.domain_lifecycle import DomainEvent, DomainSt
 from bigfleet.services.coordinator.registry import Load, Registry
 from bigfleet.services.coordinator.rows import Domain, DomainName, RowChanges, put
 
-# A new order's id; never the same twice in the life of the fleet.
+# Makes the id of a new instruction, unique in the life of the fleet.
 NewInstructionId = Callable[[], str]
 
 
 class Observation(NamedTuple):
-    """A domain that a shard has seen, with its machines and the commonest type among them."""
+    """A domain reported by a shard: its number of machines and their most common type."""
 
     topology_key: str
     topology_value: str
@@ -32,12 +32,11 @@ def assign_unowned(
     seen: Iterable[Observation],
     instruction_id: NewInstructionId,
 ) -> RowChanges:
-    """Domains seen that are nobody's, each to the candidate with the fewest machines of its type.
+    """Assign each unowned domain to the candidate with the fewest machines of its type.
 
-    So every kind of machine is shared out evenly: a shard without any of a kind could never serve
-    those who ask for it. Largest domains first, ties by machines of all types, domains and name,
-    so that any leader would decide the same. Domains that somebody has, or is about to get, stay
-    as they are. Nothing without candidates.
+    This spreads every instance type evenly: a shard without a type could not serve needs that
+    require it. Largest domains first; ties go by machines of all types, domains and name, so that
+    every leader decides the same. Domains that have an owner or a transfer target are skipped.
     """
     loads = {shard: registry.load(shard).copy() for shard in candidates}
     changes: RowChanges = {}
@@ -68,20 +67,20 @@ def _least_loaded(loads: Mapping[str, Load], instance_type: str) -> str:
 def move(
     registry: Registry, name: DomainName, to: str, instruction_id: NewInstructionId
 ) -> RowChanges:
-    """Bring a domain to the shard `to`: released by its present shard first.
+    """Transfer a domain to the shard `to`; its present shard releases it first.
 
-    UnknownObject for a shard that never reported, InvalidInput for one that is going away, and for
-    a domain by a label that shards do not own by.
+    UnknownObject for a shard that never reported; InvalidInput for one that is being removed, and
+    for a topology key that is not among the shard's domain keys.
     """
     shard = registry.shards.get(to)
     if shard is None:
-        raise UnknownObject(f"no shard {to} has ever reported; `fleet shards` lists those that did")
+        raise UnknownObject(f"shard {to} has never reported; `fleet shards` lists known shards")
     if shard.removed or shard.leaving:
-        raise InvalidInput("shard_id", to, "is being removed; name a shard that stays")
+        raise InvalidInput("shard_id", to, "is being removed; choose another shard")
     key = name[0]
-    if key and shard.domain_keys and key not in shard.domain_keys:
-        own = " or ".join(shard.domain_keys)
-        raise InvalidInput("topology_key", key, f"is not what shards own machines by: {own}")
+    if key and key not in shard.domain_keys:
+        allowed = " or ".join(shard.domain_keys)
+        raise InvalidInput("topology_key", key, f"is not a domain key of the shards: {allowed}")
     domain = registry.domains.get(name)
     if domain is None:
         return put(_assigned(Observation(*name), to, instruction_id()))
@@ -91,7 +90,7 @@ def move(
 
 
 def release(registry: Registry, name: DomainName, instruction_id: NewInstructionId) -> RowChanges:
-    """Take a domain from its shard; UnknownObject when nobody has it."""
+    """Take a domain from its shard; UnknownObject when it has no owner."""
     domain = registry.domains.get(name)
     if domain is None:
         raise UnknownObject(f"domain {'='.join(name)} is not assigned to any shard")
@@ -103,25 +102,25 @@ def release(registry: Registry, name: DomainName, instruction_id: NewInstruction
 def release_all(
     registry: Registry, shard: str, limit: int, instruction_id: NewInstructionId
 ) -> RowChanges:
-    """The first `limit` domains that a leaving shard has not been told to release yet."""
+    """Release the next `limit` domains of a leaving shard."""
     held = (d for d in registry.domains_of(shard) if d.state is not DomainState.RELEASING)
     return put(*(_releasing(domain, "", instruction_id()) for domain in islice(held, limit)))
 
 
 def taken(domain: Domain) -> RowChanges:
-    """Its shard has accepted it."""
+    """The domain once its shard has accepted it."""
     state = next_state(domain.name, domain.state, DomainEvent.TAKEN)
     return put(msgspec.structs.replace(domain, state=state))
 
 
 def released(registry: Registry, domain: Domain, instruction_id: NewInstructionId) -> RowChanges:
-    """Its shard will not act on it any more: it goes to whom it was promised, or is free."""
+    """The domain once its shard has released it: assigned to the transfer target, or free."""
     next_state(domain.name, domain.state, DomainEvent.RELEASED)
     return freed(registry, domain, instruction_id)
 
 
 def freed(registry: Registry, domain: Domain, instruction_id: NewInstructionId) -> RowChanges:
-    """What becomes of a domain that nobody acts on any more: whom it was promised gets it."""
+    """A domain without an owner: assigned to its transfer target, or free."""
     transfer_target = registry.shards.get(domain.to)
     if transfer_target is None or transfer_target.removed or transfer_target.leaving:
         return {domain.key: None}
@@ -130,7 +129,7 @@ def freed(registry: Registry, domain: Domain, instruction_id: NewInstructionId) 
 
 
 def reissued(domain: Domain, instruction_id: str) -> Domain:
-    """The same, to be asked of its shard once more under a new order."""
+    """The domain, with its shard instructed once more under a new id."""
     state = next_state(domain.name, domain.state, DomainEvent.REPEAT)
     return msgspec.structs.replace(domain, state=state, instruction_id=instruction_id)
 
@@ -144,7 +143,7 @@ def _assigned(observation: Observation, shard: str, instruction_id: str) -> Doma
 
 
 def _releasing(domain: Domain, to: str, instruction_id: str) -> Domain:
-    """An order that was given and not answered keeps its id: the shard may be carrying it out."""
+    """An unacknowledged instruction keeps its id: the shard may be carrying it out."""
     state = next_state(domain.name, domain.state, DomainEvent.RELEASE)
     if domain.state is DomainState.RELEASING:
         instruction_id = domain.instruction_id

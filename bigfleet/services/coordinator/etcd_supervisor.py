@@ -1,4 +1,4 @@
-"""Keeps the etcd member running: started again when it dies, given up when it cannot live."""
+"""Keeps the etcd member running: restarts it when it exits, and gives up on a crash loop."""
 
 from __future__ import annotations
 
@@ -13,21 +13,20 @@ from bigfleet.observe import metrics
 
 _LOG = logging.getLogger(__name__)
 _RETRY_INTERVAL_SECONDS = 0.1
-# A member that dies so young, so many times in a row, would do so for ever.
+# This many exits in a row, each within this time of the start, count as a crash loop.
 _CRASH_LOOP_SECONDS = 10.0
 _CRASH_LOOP_EXITS = 4
-# How long a member must have been well for its leader to count as unharmed.
+# How long the member must have answered without a gap to count as healthy.
 _HEALTHY_SECONDS = 3.0
 
 _REMOVED_MESSAGE = (
-    "this replica was taken out of the coordinator (`bigfleet fleet remove-replica`); "
-    "to let it in again, "
-    "start it with --join and an empty state directory"
+    "this replica was removed from the coordinator (`bigfleet fleet remove-replica`); to add it "
+    "again, start it with --join and an empty state directory"
 )
 
 
 class EtcdSupervisor:
-    """`run` until cancelled. `keepalive` and `answered` are what the coordinator tells it."""
+    """Supervises the member in `run`; the coordinator calls `keepalive` while it is working."""
 
     def __init__(self, config: EtcdMemberConfig) -> None:
         self._config = config
@@ -36,7 +35,7 @@ class EtcdSupervisor:
         self._answered_seconds = 0.0
 
     async def run(self) -> None:
-        """Unavailable with the member's last words when it does not stay alive."""
+        """Until cancelled; Unavailable with the last log lines when the member does not stay up."""
         quick_exits = 0
         while True:
             self._member = await EtcdMember.start(self._config)
@@ -47,23 +46,23 @@ class EtcdSupervisor:
             quick_exits = quick_exits + 1 if time.monotonic() - started < _CRASH_LOOP_SECONDS else 1
             if quick_exits >= _CRASH_LOOP_EXITS:
                 raise Unavailable(
-                    f"{exit_message}\nit was started {quick_exits} times and did not stay alive"
+                    f"{exit_message}\nit was started {quick_exits} times and did not stay up"
                 )
-            _LOG.warning("starting etcd again: %s", exit_message)
+            _LOG.warning("restarting etcd: %s", exit_message)
             metrics.coordinator_etcd_restarts.inc()
             await asyncio.sleep(_RETRY_INTERVAL_SECONDS)
 
     async def stop(self) -> None:
-        """End the member for good; `run` must have been cancelled before."""
+        """Stop the member; `run` must have been cancelled before."""
         if self._member is not None:
             await self._member.stop()
 
     async def rotate_log(self) -> None:
-        """Nobody else would, however long the member lives."""
+        """Rotate the member's log; etcd does not do so itself."""
         await asyncio.to_thread(etcd_log.rotate, self._config.log)
 
     def keepalive(self, answers: bool) -> None:
-        """The coordinator is at work; `answers`: its member has just answered a question."""
+        """Renew the watchdog; `answers`: the member has just answered a request."""
         if self._member is not None:
             self._member.keepalive()
         now = time.monotonic()
@@ -75,7 +74,7 @@ class EtcdSupervisor:
 
     @property
     def health(self) -> str:
-        """`healthy`, `starting` (it answers, but not for long yet) or `silent`."""
+        """`healthy`, `starting` (answering for a short time only) or `silent`."""
         if self._answering_since is None:
             return "silent"
         long_enough = time.monotonic() - self._answering_since > _HEALTHY_SECONDS

@@ -1,4 +1,4 @@
-"""Why there was an election: asks the leader before for a sign of life. None should be needed."""
+"""Records the cause of each failover by probing the previous leader."""
 
 from __future__ import annotations
 
@@ -17,33 +17,35 @@ from bigfleet.observe import metrics
 from bigfleet.services.coordinator.rows import Leader
 
 _LOG = logging.getLogger(__name__)
-# How a replica's own etcd does: well, starting or silent.
+# Health of a replica's own etcd member: healthy, starting or silent.
 MEMBER_TRAILER = "bigfleet-member"
 _REQUEST_TIMEOUT_SECONDS = 1.0
 
 
 class FailoverCauses:
-    """Counts each taking over by what the predecessor was doing; `healthy` is a false election."""
+    """Counts elections by the state of the previous leader; `healthy` is a false election."""
 
     def __init__(self, identity: Identity | None) -> None:
         self._identity = identity
         self._tasks: set[asyncio.Task[None]] = set()
 
     def __call__(self, predecessor: Leader | None, now: Leader) -> None:
-        """Note that `now` follows `predecessor`; finds out in the background why."""
+        """Record that `now` follows `predecessor`; the probe runs in the background."""
         task = asyncio.ensure_future(self._record(predecessor, now))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     async def _record(self, predecessor: Leader | None, now: Leader) -> None:
         if predecessor is not None and (predecessor.id, predecessor.term) == (now.id, now.term):
-            return  # it never stopped leading
+            return  # the same leader, still in its term
         state = await self._cause(predecessor, now)
         metrics.coordinator_elections.labels(state).inc()
         if state == "healthy":
             assert predecessor is not None
             _LOG.warning(
-                "election without a fault: %s is healthy", predecessor.id, extra={"term": now.term}
+                "false election: previous leader %s is healthy",
+                predecessor.id,
+                extra={"term": now.term},
             )
 
     async def _cause(self, predecessor: Leader | None, now: Leader) -> str:

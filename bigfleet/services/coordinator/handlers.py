@@ -1,4 +1,4 @@
-"""What the leader does for those who call it: decisions of the pure modules, committed in order."""
+"""Handlers of the leader's calls: decisions of the pure modules, committed in order."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from bigfleet.api.v1alpha1 import coordinator_pb2 as wire
 from bigfleet.model.errors import UnknownObject
 from bigfleet.observe import metrics
+from bigfleet.ports.clock import to_nanos
 from bigfleet.services.coordinator import (
     acknowledgements,
     clusters,
@@ -23,25 +24,24 @@ from bigfleet.services.coordinator.reports import LIVENESS_TIMEOUT_SECONDS
 from bigfleet.services.coordinator.rows import Cluster, DomainName, RowChanges
 
 _LOG = logging.getLogger(__name__)
-# Rows in one transaction; etcd is set to take twice as many.
+# Rows in one transaction; etcd is configured for twice as many.
 _MAX_ROWS = 1000
-# A new leader waits so long for shards that are slower to report before it gives domains away.
+# A new leader waits this long for all shards to report before it assigns domains.
 _SETTLING_SECONDS = 5.0
-_NANOS = 1_000_000_000
 
 
 class LeaderHandlers:
-    """`expected_shards`: no domain is given away before so many have registered."""
+    """No domain is assigned before `expected_shards` have registered."""
 
     def __init__(self, expected_shards: int) -> None:
         self._expected_shards = expected_shards
 
     async def report(self, leader_term: LeaderTerm, report: wire.ShardReport) -> wire.ReportAck:
-        """Take a shard's report; the answer carries what it is to do. Fenced for a stale one."""
+        """Record a shard's report; the answer carries its instructions. Fenced for a stale one."""
         validation.report(report)
         leader_term.require_leadership()
         now = leader_term.clock.monotonic_seconds()
-        unix_ns = int(leader_term.clock.unix_seconds() * _NANOS)
+        unix_ns = to_nanos(leader_term.clock.unix_seconds())
         await leader_term.write(lambda: shards.registered(leader_term.registry, report, unix_ns))
         received = leader_term.reports.record(report, now, unix_ns)
         await leader_term.write(lambda: self._changes_from(leader_term, report))
@@ -58,8 +58,7 @@ class LeaderHandlers:
     async def claim_epoch(self, leader_term: LeaderTerm, shard_id: str) -> int:
         """A new epoch for a shard that has lost its own; 0 for one that never reported.
 
-        NotLeading while a process of it lives, as far as this leader can know; Fenced for one that
-        was removed.
+        NotLeader while a process of the shard may be alive; Fenced for a shard that was removed.
         """
         validation.name("shard_id", shard_id)
         leader_term.require_leadership()
@@ -69,12 +68,12 @@ class LeaderHandlers:
         if (
             seconds_since_report := leader_term.reports.seconds_since_alive(shard_id, now)
         ) <= LIVENESS_TIMEOUT_SECONDS:
-            where = leader_term.registry.shards[shard_id].address or "an address not known yet"
+            where = leader_term.registry.shards[shard_id].address or "an unknown address"
+            wait = LIVENESS_TIMEOUT_SECONDS - seconds_since_report
             raise NotLeader(
-                f"shard {shard_id} may be alive at {where}: stop it there; it must have been "
-                f"silent for {LIVENESS_TIMEOUT_SECONDS:.0f} s before another process is "
-                "given an epoch, and "
-                f"that takes {LIVENESS_TIMEOUT_SECONDS - seconds_since_report:.0f} s more at least"
+                f"shard {shard_id} may be alive at {where}: stop it there; another process gets "
+                f"an epoch once it has been silent for {LIVENESS_TIMEOUT_SECONDS:.0f} s, in "
+                f"{wait:.0f} s at the earliest"
             )
         leader_term.reports.epoch_issued(shard_id, now)
         await leader_term.write(lambda: shards.issue_epoch(leader_term.registry, shard_id))
@@ -84,12 +83,12 @@ class LeaderHandlers:
         self, leader_term: LeaderTerm, report: wire.ShardReport, accepted_ids: set[str]
     ) -> list[wire.CoordinatorInstruction]:
         if report.seen_term > leader_term.term:
-            return []  # it would refuse them all
+            return []  # the shard would reject them all
         reassignments = acknowledgements.lost_domains(leader_term.registry, report, accepted_ids)
         return pending(leader_term.registry, report.shard_id, accepted_ids, reassignments)
 
     def _changes_from(self, leader_term: LeaderTerm, report: wire.ShardReport) -> RowChanges:
-        """All that a report changes beside its shard's own row."""
+        """All changes from a report except those to the shard's own row."""
         registry = leader_term.registry
         changes = shards.providers_seen(registry, report, _eligible_shards(leader_term))
         changes |= acknowledgements.apply_acks(registry, report, leader_term.new_instruction_id)
@@ -104,8 +103,8 @@ class LeaderHandlers:
         return changes
 
     def _may_assign(self, leader_term: LeaderTerm) -> bool:
-        """Whether it is known who is there to be given anything."""
-        registered = len(leader_term.registry.shards)  # those that have left again did so, too
+        """Whether enough shards have registered and reported to assign domains."""
+        registered = len(leader_term.registry.shards)  # including removed ones
         if (
             registered < self._expected_shards
             or leader_term.reports.newest_term_seen() > leader_term.term
@@ -113,11 +112,11 @@ class LeaderHandlers:
             return False
         known = {shard.id for shard in leader_term.registry.known_shards()}
         now = leader_term.clock.monotonic_seconds()
-        apply_acks = now - leader_term.reports.since_seconds > _SETTLING_SECONDS
-        return apply_acks or known <= set(leader_term.reports.live(now))
+        settled = now - leader_term.reports.since_seconds > _SETTLING_SECONDS
+        return settled or known <= set(leader_term.reports.live(now))
 
     async def _continue_removal(self, leader_term: LeaderTerm, shard_id: str) -> None:
-        """A leaving shard is told to release the next of what it has; without any it is gone."""
+        """Have a leaving shard release its next rows; remove it when none are left."""
         await leader_term.write(
             lambda: shard_removal.next_removal_step(
                 leader_term.registry, shard_id, _MAX_ROWS, leader_term.new_instruction_id
@@ -145,7 +144,7 @@ class LeaderHandlers:
     async def resolve(
         self, leader_term: LeaderTerm, cluster: str, asking: str
     ) -> tuple[Cluster, str]:
-        """The shard that serves a cluster, and its address; one is chosen where nobody did."""
+        """The shard that serves a cluster, and its address; chosen now for a new cluster."""
         validation.name("cluster_id", cluster)
         leader_term.require_leadership()
 
@@ -158,11 +157,11 @@ class LeaderHandlers:
         row = resolve()
         shard = leader_term.registry.shards.get(row.shard)
         if shard is None:
-            raise UnknownObject(f"cluster {cluster} is served by shard {row.shard}, which is gone")
+            raise UnknownObject(f"cluster {cluster}: its shard {row.shard} no longer exists")
         return row, shard.address
 
     async def assign(self, leader_term: LeaderTerm, name: DomainName, shard: str) -> None:
-        """Bring a domain to a shard; its present one releases it first."""
+        """Transfer a domain to a shard; its present shard releases it first."""
         validation.name("shard_id", shard)
         await leader_term.write(
             lambda: domains.move(leader_term.registry, name, shard, leader_term.new_instruction_id)
@@ -175,16 +174,16 @@ class LeaderHandlers:
         )
 
     async def set_quota(self, leader_term: LeaderTerm, quota: wire.QuotaAllocation) -> None:
-        """Replace an allocation."""
+        """Replace a quota allocation."""
         validation.quota(quota)
         await leader_term.write(
             lambda: quotas.replaced(leader_term.registry, quota, leader_term.new_instruction_id())
         )
 
     async def remove(self, leader_term: LeaderTerm, shard_id: str) -> None:
-        """A live shard gives up what it has, bit by bit, and is then barred; a silent one at once.
+        """Remove a shard: a live one after it has released everything, a silent one at once.
 
-        NotLeading while a new leader does not know yet whether the shard is silent.
+        NotLeader while a new leader does not know yet whether the shard is silent.
         """
         validation.name("shard_id", shard_id)
         leader_term.require_leadership()
@@ -198,7 +197,7 @@ class LeaderHandlers:
         ):
             wait = LIVENESS_TIMEOUT_SECONDS - (now - leader_term.reports.since_seconds)
             raise NotLeader(
-                f"this leader is new and has not heard of shard {shard_id} yet; ask again in "
+                f"this leader is new and has no report of shard {shard_id} yet; retry in "
                 f"{wait:.0f} s"
             )
         await leader_term.write(lambda: shards.removed(leader_term.registry, shard_id))
@@ -207,7 +206,7 @@ class LeaderHandlers:
 
 
 async def release_orphans(leader_term: LeaderTerm) -> None:
-    """Free what still belongs to shards that were removed."""
+    """Free the domains and clusters of removed shards."""
 
     def batch() -> RowChanges:
         return shard_removal.orphaned_rows(
@@ -219,7 +218,7 @@ async def release_orphans(leader_term: LeaderTerm) -> None:
 
 
 def _eligible_shards(leader_term: LeaderTerm) -> list[str]:
-    """Live shards that are not about to leave."""
+    """Live shards that are not leaving."""
     live = leader_term.reports.live(leader_term.clock.monotonic_seconds())
     rows = (leader_term.registry.shards.get(shard) for shard in live)
     return [row.id for row in rows if row is not None and not (row.leaving or row.removed)]
@@ -233,21 +232,20 @@ def _observations(report: wire.ShardReport) -> Iterator[domains.Observation]:
 
 
 def _record_incidents(leader_term: LeaderTerm, report: wire.ShardReport) -> None:
-    """What should not be is counted and logged with the one who knows of it."""
+    """Count and log incidents that a report reveals."""
     shard = report.shard_id
-    for ack in acknowledgements.refused(report):
+    for ack in acknowledgements.rejected(report):
         outcome = wire.InstructAck.Outcome.Name(ack.outcome).lower()
-        _incident(outcome, f"shard {shard} refused order {ack.instruction_id}: {ack.reason}")
+        _incident(outcome, f"shard {shard} rejected {ack.instruction_id}: {ack.reason}")
     if report.seen_term > leader_term.term:
         _incident(
             "newer_term_seen",
-            f"shard {shard} has taken orders of term {report.seen_term}, and this leader's term is "
-            f"{leader_term.term}: the coordinator's state was lost or is an old copy. "
-            "No domain is given "
-            "away before a snapshot has been restored",
+            f"shard {shard} has accepted instructions of term {report.seen_term}, later than this "
+            f"leader's {leader_term.term}: the coordinator's state was lost or is an old copy. No "
+            "domain is assigned before a snapshot has been restored",
         )
     if surplus := acknowledgements.surplus_domains(leader_term.registry, report):
-        _incident("surplus_domains", f"shard {shard} acts on {surplus} domains not given to it")
+        _incident("surplus_domains", f"shard {shard} owns {surplus} domains not assigned to it")
 
 
 def _incident(incident_type: str, text: str) -> None:

@@ -1,7 +1,7 @@
-"""What a shard is yet to be told: worked out from the rows each time, never queued. Pure.
+"""Pending instructions of a shard, derived from the rows for each answer, never queued. Pure.
 
-An order's id stays the same until its shard has answered it, also under the next leader, so that a
-shard can tell a repeated order from a new one. Its (term, sequence) is fresh in every message.
+An instruction keeps its id until its shard has acknowledged it, also under the next leader, so
+that a shard can tell a repetition from a new one. Its (term, sequence) is new in every message.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from bigfleet.services.coordinator.domain_lifecycle import DomainState
 from bigfleet.services.coordinator.registry import Registry
 from bigfleet.services.coordinator.rows import Domain, Quota
 
-# In one answer; the rest follows with the next report.
+# Per answer; the rest follows with the next report.
 MAX_INSTRUCTIONS = 500
 
 
 def pending(
     registry: Registry, shard: str, accepted_ids: Collection[str], reassignments: Sequence[Domain]
 ) -> list[wire.CoordinatorInstruction]:
-    """The next orders for this shard, without term and sequence number.
+    """The next instructions for this shard, without term and sequence number.
 
-    `accepted_ids` are the ids of orders that it has accepted from this leader, `reassignments`
-    domains that it should have and seems to have forgotten.
+    `accepted_ids` are the instructions that it has accepted from this leader, `reassignments` the
+    domains that it should own but has lost.
     """
     instructions = chain(
         _domain_instructions(registry, shard),
@@ -36,7 +36,7 @@ def pending(
 
 
 def _domain_instructions(registry: Registry, shard: str) -> Iterator[wire.CoordinatorInstruction]:
-    """Others wait for what is to be released."""
+    """Releases first: other shards wait for them."""
     unacknowledged = registry.unacknowledged(shard).values()
     for domain in unacknowledged:
         if domain.state is DomainState.RELEASING:
@@ -73,5 +73,5 @@ def _quota_instructions(
 
 
 def quota_instruction_id(quota: Quota, shard: str) -> str:
-    """The id of the order that tells this shard its part."""
+    """Id of the instruction that carries this shard's slice."""
     return f"{quota.instruction_id}/{shard}"

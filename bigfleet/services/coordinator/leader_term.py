@@ -1,4 +1,4 @@
-"""One leader's time: its term, its writes one after the other, and its end."""
+"""A leader's term: its lease and its serialized writes."""
 
 from __future__ import annotations
 
@@ -16,35 +16,35 @@ from bigfleet.services.coordinator.reports import Reports
 from bigfleet.services.coordinator.rows import RowChanges, encode
 
 _LOG = logging.getLogger(__name__)
-# Without a word from its own member for so long, a leader does not know that it still is one.
+# A leader whose own member has not confirmed it for this long must not answer.
 LEASE_SECONDS = 0.4
 
 
 class NotLeader(Unavailable):
-    """This replica does not lead, or cannot be sure that it does: ask the one that does."""
+    """This replica does not lead, or cannot be sure that it does; call the leader."""
 
 
 class SequenceNumbers:
-    """Sequence numbers of one process; they never go back, whatever the term."""
+    """Sequence numbers of one process; they only grow, across all terms."""
 
     def __init__(self) -> None:
         self._last = 0
 
     def next(self) -> int:
-        """One that was not given before."""
+        """A number greater than all before."""
         self._last += 1
         return self._last
 
     def advance_past(self, used: int) -> None:
-        """Continue after a number that is known to be used."""
+        """Continue after a number that a shard has seen."""
         self._last = max(self._last, used)
 
 
 class LeaderTerm:
     """Leadership in `term`, from a claim in the store until `end`.
 
-    `registry` holds what was committed, `reports` what shards told this leader, `clock` is its
-    host's: whatever is aged or waited for is measured by its steady seconds.
+    `registry` holds the committed rows, `reports` the shards' reports to this leader. Ages and
+    timeouts are measured by the monotonic seconds of `clock`.
     """
 
     def __init__(
@@ -75,34 +75,34 @@ class LeaderTerm:
         return self._ended.is_set()
 
     def renew_lease(self) -> None:
-        """The member has just said that it still leads in this term."""
+        """The member has just confirmed that it leads in this term."""
         self._renewed_seconds = self.clock.monotonic_seconds()
 
     @property
     def lease_valid(self) -> bool:
-        """Whether it may still answer. Time in which this process was stopped counts."""
+        """Whether it may still answer. Time in which the process was suspended counts."""
         return self.clock.monotonic_seconds() - self._renewed_seconds <= LEASE_SECONDS
 
     def end(self, why: str) -> None:
-        """Answer nothing more; what is being written is given up."""
+        """End the term; pending writes are abandoned."""
         if not self.ended:
             self._ended.set()
             _LOG.info("no longer leading: %s", why, extra={"term": self.term})
 
     def require_leadership(self) -> None:
-        """NotLeading unless this replica leads as far as it can know."""
+        """NotLeader unless the term has not ended and its lease is valid."""
         if self.ended or not self.lease_valid:
             raise NotLeader("this replica is not the leader")
 
     def new_instruction_id(self) -> str:
-        """The id of an instruction, never given twice."""
+        """A unique instruction id."""
         return f"{self.term}-{self.sequence_numbers.next()}"
 
     async def write(self, decide: Callable[[], RowChanges]) -> None:
-        """Commit what `decide` makes of the registry as it then is; only then is it visible.
+        """Commit the changes that `decide` derives from the registry, then apply them to it.
 
-        A caller that goes away meanwhile does not stop it. NotLeading when leadership is lost: it
-        is then unknown whether it was written, and asking again is safe.
+        A cancelled caller does not stop the write. NotLeader when leadership is lost: it is then
+        unknown whether the changes were written, and a retry is safe.
         """
         self.require_leadership()
         if decide():
@@ -128,7 +128,7 @@ class LeaderTerm:
         except (LeadershipLost, OutcomeUnknown) as error:
             self.end(str(error))
             metrics.coordinator_commits.labels(type(error).__name__).inc()
-            raise NotLeader(f"{error}; ask again") from None
+            raise NotLeader(f"{error}; retry") from None
         finally:
             commit.cancel()
             ended.cancel()
@@ -144,6 +144,6 @@ class LeaderTerm:
     def _forget(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            # Its caller may have gone, and the error with it.
+            # A cancelled caller does not see the error.
             level = logging.DEBUG if isinstance(error, BigFleetError) else logging.ERROR
             _LOG.log(level, "a write failed: %s", error)

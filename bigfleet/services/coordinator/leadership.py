@@ -1,4 +1,4 @@
-"""Follows the store's own elections: claims leadership when its member leads, and gives it up."""
+"""Follows etcd's elections: claims leadership when this replica's member leads, else steps down."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from bigfleet.services.coordinator.mirror import Mirror
 from bigfleet.services.coordinator.rows import Leader, encode, leader_decoder
 
 _LOG = logging.getLogger(__name__)
-# How soon a change of leader is noticed; a question to one's own member costs half a millisecond.
+# How soon a change of leader is noticed; a request to the own member takes half a millisecond.
 _POLL_INTERVAL_SECONDS = 0.05
 
 
 @dataclass(frozen=True)
 class Replica:
-    """Who this is, and where its calls are answered (HOST:PORT)."""
+    """Id and client address (HOST:PORT) of this replica."""
 
     id: str
     address: str
@@ -39,9 +39,8 @@ OnElected = Callable[[Leader | None, Leader], None]
 
 
 class Leadership:
-    """`leader_term` is set while this replica leads. `keepalive` is called as long as it is at
-    work, with whether its member answers; `on_elected` with the leader before, when this one takes
-    over.
+    """`leader_term` is set while this replica leads. `keepalive` is called at every poll with
+    whether the member answers, `on_elected` with the previous and the new leader on a takeover.
     """
 
     def __init__(
@@ -61,13 +60,13 @@ class Leadership:
         self._mirror_task: asyncio.Task[None] | None = None
         self._claim_task: asyncio.Task[None] | None = None
         self._last_leader: Leader | None = None
-        # How the member stood at the present claim; any other standing ends it.
+        # The member's status at the present claim; any other status ends the claim.
         self._claimed_status: LeadershipStatus | None = None
         self._resigned = False
 
     @property
     def leader(self) -> Leader | None:
-        """Who leads, if this replica knows."""
+        """The leader, if this replica knows it."""
         leadership_status = self.leadership_status
         if leadership_status is None:
             return None
@@ -77,7 +76,7 @@ class Leadership:
         )
 
     def not_ready(self) -> str:
-        """Why a caller is better off elsewhere; "" for one that leads or knows who does."""
+        """Why this replica is not ready; "" when it leads or knows the leader."""
         return "" if self.leader is not None else "no leader known"
 
     async def run(self) -> None:
@@ -96,7 +95,7 @@ class Leadership:
                     task.cancel()
 
     async def resign(self) -> None:
-        """Stop leading, and let the successor know that it was of one's own will."""
+        """Step down, and record in the store that it was voluntary."""
         self._resigned = True
         leader_term, self.leader_term = self.leader_term, None
         if leader_term is None or leader_term.ended or self._last_leader is None:
@@ -106,7 +105,7 @@ class Leadership:
         try:
             await self._store.claim(encode(row), leader_term.claim_revision)
         except (LeadershipLost, OutcomeUnknown) as error:
-            _LOG.info("resigned without a word: %s", error)
+            _LOG.info("resignation not recorded: %s", error)
 
     async def _poll(self) -> None:
         try:
@@ -128,7 +127,7 @@ class Leadership:
             self._step_down(
                 "another replica leads"
                 if leadership_status != self._claimed_status
-                else "starting over"
+                else "restarting the claim"
             )
         if not leadership_status.is_leader or self._resigned:
             return
@@ -139,7 +138,7 @@ class Leadership:
             self._claim_task = asyncio.create_task(self._claim(leadership_status))
 
     async def _claim(self, leadership_status: LeadershipStatus) -> None:
-        """Write one's name, and begin once that has come back: then nothing earlier is missing."""
+        """Write the leader row, and lead once the mirror has it: then no earlier row is missing."""
         await self._mirror.wait_for_revision(0)
         held, revision = await self._store.leader_row()
         predecessor = leader_decoder.decode(held) if held else None
@@ -173,20 +172,20 @@ class Leadership:
         metrics.coordinator_is_leader.set(0)
 
     def _restart_mirror(self) -> None:
-        """Read everything anew: what a deposed leader remembers may be wrong."""
+        """Read all rows again: a deposed leader's registry may be wrong."""
         if self._mirror_task is not None:
             self._mirror_task.cancel()
         self._mirror = Mirror(self._store)
         self._mirror_task = asyncio.create_task(self._mirror.run())
 
     def _raise_failures(self) -> None:
-        """A failed claim is tried again; what a follower cannot read ends the replica."""
+        """Retry a failed claim; a row that cannot be read ends the replica."""
         claim_task, mirror_task = self._claim_task, self._mirror_task
         if claim_task is not None and claim_task.done():
             self._claim_task = None
             if not claim_task.cancelled() and (error := claim_task.exception()) is not None:
                 if not isinstance(error, Unavailable | LeadershipLost | OutcomeUnknown):
                     raise error
-                _LOG.info("could not take over: %s", error)
+                _LOG.info("claim failed: %s", error)
         if mirror_task is not None and mirror_task.done() and not mirror_task.cancelled():
             mirror_task.result()

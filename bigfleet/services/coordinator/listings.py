@@ -1,4 +1,4 @@
-"""The leader's tables as wire messages, in a defined order."""
+"""The leader's tables as wire messages, sorted."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _NO_REPORT_YET = 0
 
 
 def shards(leader_term: LeaderTerm) -> Iterator[wire.ShardRegistryEntry]:
-    """By id; a heartbeat of 0 means that this leader has not heard of the shard."""
+    """By id; a heartbeat of 0 means that this leader has no report of the shard yet."""
     now = leader_term.clock.monotonic_seconds()
     for row in sorted(leader_term.registry.known_shards(), key=lambda row: row.id):
         received = leader_term.reports.of(row.id)

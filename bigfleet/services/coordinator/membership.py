@@ -1,4 +1,4 @@
-"""Replicas that come and go: members of the store's own cluster."""
+"""Joining and removing replicas: membership of the etcd cluster."""
 
 from __future__ import annotations
 
@@ -16,31 +16,31 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class JoiningMember:
-    """A replica that asks for admission, and the peer addresses of all that it was told of."""
+    """A replica that asks to join, and the peer addresses of its --peers."""
 
     id: str
     address: str
     known_peers: Sequence[str] = ()
 
     def check(self) -> None:
-        """InvalidInput unless all of it can be."""
+        """InvalidInput for a malformed name or address."""
         validation.name("node_id", self.id)
         for address in (self.address, *self.known_peers):
             validation.address("raft_address", address)
 
 
 class Membership:
-    """What the leader does about replicas. `scheme` is that of the peers' URLs."""
+    """The leader's changes of membership. `scheme` is that of the peers' URLs."""
 
     def __init__(self, store: CoordinationStore, own_id: str, scheme: str) -> None:
         self._store, self._own_id, self._scheme = store, own_id, scheme
 
     async def join(self, leader_term: LeaderTerm, joining_member: JoiningMember) -> None:
-        """Let a replica in, first without a vote. Harmless when it is in and never ran.
+        """Add a replica as a learner. No effect for a member that has never started.
 
-        InvalidInput when it is to have another address than before, has lost what it wrote down, or
-        was told of other replicas than there are; Unavailable while another one still waits for its
-        vote, because the store bears one such at a time.
+        InvalidInput when it has another address than before, has lost its state, or lists other
+        peers than there are; Unavailable while another learner is not promoted yet, because etcd
+        allows one at a time.
         """
         joining_member.check()
         leader_term.require_leadership()
@@ -50,8 +50,8 @@ class Membership:
             return
         if waiting := [_display_name(member) for member in members if member.learner]:
             raise Unavailable(
-                f"{waiting[0]} has no vote yet, and replicas join one by one; if it is not to "
-                f"come, `bigfleet fleet remove-replica {waiting[0]}` takes it out"
+                f"{waiting[0]} has no vote yet, and replicas join one at a time; to give up on "
+                f"it, run `bigfleet fleet remove-replica {waiting[0]}`"
             )
         await self._store.add_learner(f"{self._scheme}://{joining_member.address}")
         _LOG.info(
@@ -59,8 +59,8 @@ class Membership:
         )
 
     async def leave(self, leader_term: LeaderTerm, node_id: str) -> None:
-        """Take a replica out; one that never ran goes by its peer address. The leader itself first
-        hands over, and the caller asks again.
+        """Remove a replica by name, or by peer address if it has never started. The leader first
+        hands leadership over, and the caller retries.
         """
         validation.name("node_id", node_id)
         leader_term.require_leadership()
@@ -68,7 +68,7 @@ class Membership:
         leaving = next((m for m in members if node_id in (m.name, m.peer_address)), None)
         if leaving is None:
             known = ", ".join(sorted(_display_name(member) for member in members))
-            raise UnknownObject(f"no replica {node_id}; there are: {known}")
+            raise UnknownObject(f"no replica {node_id}; replicas: {known}")
         if leaving.name == self._own_id:
             await self._hand_off(members)
         await self._store.remove(leaving.id)
@@ -78,40 +78,42 @@ class Membership:
         for transfer_target in members:
             if transfer_target.name not in ("", self._own_id) and not transfer_target.learner:
                 await self._store.move_leader(transfer_target.id)
-                raise NotLeader(f"leadership has gone to {transfer_target.name}; ask again there")
-        raise BigFleetError(f"{self._own_id} is the only replica; without it nothing is left")
+                raise NotLeader(f"leadership moved to {transfer_target.name}; retry there")
+        raise BigFleetError(f"{self._own_id} is the only replica and cannot be removed")
 
     async def promote_learners(self) -> None:
-        """Give a vote to those that have caught up."""
+        """Promote learners that have caught up to voting members."""
         try:
             for member in await self._store.members():
                 if member.learner and member.started and await self._store.promote(member.id):
-                    _LOG.info("replica has a vote now", extra={"replica": member.name})
+                    _LOG.info("replica promoted to voter", extra={"replica": member.name})
         except Unavailable as error:
-            _LOG.debug("learners wait: %s", error)
+            _LOG.debug("promotion deferred: %s", error)
 
 
 def _display_name(member: Member) -> str:
-    """By what people can name it."""
+    """Its name, or its peer address before its first start."""
     return member.name or member.peer_address
 
 
 def _validate_joining(joining_member: JoiningMember, members: Sequence[Member]) -> None:
-    """InvalidInput for one with which the store could not begin, or could lose what it holds."""
+    """InvalidInput for a replica that could not start, or with which writes could be lost."""
     for member in members:
         if member.peer_address == joining_member.address and member.started:
             hint = (
-                "has an empty state directory, but is a member already, as "
-                f"{_display_name(member)}: what "
-                "it confirmed would be lost with it. `bigfleet fleet remove-replica "
-                f"{_display_name(member)}` comes first"
+                f"has an empty state directory, but is a member already, as {member.name}: writes "
+                f"that it confirmed would be lost. First run `{_remove_command(member.name)}`"
             )
             raise InvalidInput("node_id", joining_member.id, hint)
         if member.name == joining_member.id and member.peer_address != joining_member.address:
-            command = f"bigfleet fleet remove-replica {joining_member.id}"
-            hint = f"is a member at {member.peer_address}; `{command}` comes first"
+            command = _remove_command(joining_member.id)
+            hint = f"is a member at {member.peer_address}; first run `{command}`"
             raise InvalidInput("node_id", joining_member.id, hint)
     present = {member.peer_address for member in members} | {joining_member.address}
     if joining_member.known_peers and set(joining_member.known_peers) != present:
-        hint = f"does not name all replicas, as they name each other: {', '.join(sorted(present))}"
+        hint = f"differ from the peers of this coordinator: {', '.join(sorted(present))}"
         raise InvalidInput("--peers", ", ".join(joining_member.known_peers), hint)
+
+
+def _remove_command(replica: str) -> str:
+    return f"bigfleet fleet remove-replica {replica}"

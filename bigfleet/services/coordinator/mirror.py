@@ -1,4 +1,4 @@
-"""Every replica keeps all rows in memory, so that a new leader has nothing to read first."""
+"""In-memory copy of all rows on every replica, so that a new leader need not read them first."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _CHUNK_ROWS = 500
 
 
 class Mirror:
-    """What the store holds, up to `revision`. Complete once `wait_for_revision` has returned."""
+    """The store's rows up to `revision`; complete once `wait_for_revision` has returned."""
 
     def __init__(self, store: CoordinationStore) -> None:
         self._store = store
@@ -35,7 +35,7 @@ class Mirror:
             try:
                 await self._watch()
             except Unavailable as error:
-                _LOG.debug("following again: %s", error)
+                _LOG.debug("watching again: %s", error)
                 await asyncio.sleep(_RETRY_INTERVAL_SECONDS)
 
     async def wait_for_revision(self, revision: int) -> None:

@@ -1,4 +1,4 @@
-"""Quota: how many machines of a provider's region each shard may hold bought. Pure."""
+"""Quotas: how many machines of a provider's region each shard may have purchased. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from bigfleet.services.coordinator.rows import Quota, RowChanges, put
 
 
 def replaced(registry: Registry, quota: wire.QuotaAllocation, instruction_id: str) -> RowChanges:
-    """The allocation as asked for; nothing when it already is so.
+    """Replace an allocation; no change if it is the same.
 
     UnknownObject for a shard that never reported, InvalidInput for one that was removed.
     """

@@ -1,4 +1,4 @@
-"""All rows in memory, and what is looked up often. Changes only by `apply`."""
+"""All rows in memory, with indexes. Changed only by `apply`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from bigfleet.services.coordinator.rows import (
 
 @dataclass(slots=True)
 class Load:
-    """What a shard has been given; `of_type` counts machines by their domains' instance type."""
+    """What is assigned to a shard; `of_type` counts machines by their domains' instance type."""
 
     machines: int = 0
     domains: int = 0
@@ -29,18 +29,18 @@ class Load:
     of_type: Counter[str] = field(default_factory=Counter)
 
     def count(self, domain: Domain, sign: int = 1) -> None:
-        """With `domain`, or without it again."""
+        """Add `domain`, or subtract it with `sign` -1."""
         self.domains += sign
         self.machines += sign * domain.machines
         self.of_type[domain.instance_type] += sign * domain.machines
 
     def copy(self) -> Load:
-        """Counts of its own."""
+        """An independent copy."""
         return replace(self, of_type=self.of_type.copy())
 
 
 class Registry:
-    """Tables by name; only rows that were committed are in them."""
+    """Tables of committed rows."""
 
     def __init__(self) -> None:
         self.rows: dict[str, Row] = {}
@@ -51,11 +51,11 @@ class Registry:
         self.providers: dict[tuple[str, str], Provider] = {}
         self.term_base = 0
         self._loads: defaultdict[str, Load] = defaultdict(Load)
-        # By shard, then by order: domains whose shard has not yet done what it was told.
+        # By shard and instruction id: domains with an unacknowledged instruction.
         self._unacknowledged: defaultdict[str, dict[str, Domain]] = defaultdict(dict)
 
     def apply(self, changes: Mapping[str, Row | None]) -> None:
-        """Take over committed changes; None removes."""
+        """Apply committed changes; None deletes a row."""
         for key, row in changes.items():
             old = self.rows.pop(key, None)
             if old is not None:
@@ -65,19 +65,19 @@ class Registry:
                 self._index(row)
 
     def load(self, shard: str) -> Load:
-        """What this shard has been given so far."""
+        """What is assigned to this shard."""
         return self._loads.get(shard) or Load()
 
     def unacknowledged(self, shard: str) -> Mapping[str, Domain]:
-        """By order: the domains that this shard has yet to take or to release."""
+        """The domains that this shard has yet to take or release, by instruction id."""
         return self._unacknowledged.get(shard, {})
 
     def domains_of(self, shard: str) -> Iterator[Domain]:
-        """Its domains in any state."""
+        """The shard's domains, in any state."""
         return (domain for domain in self.domains.values() if domain.shard == shard)
 
     def known_shards(self) -> Iterator[Shard]:
-        """Those that have not been removed."""
+        """Shards that have not been removed."""
         return (shard for shard in self.shards.values() if not shard.removed)
 
     def _index(self, row: Row) -> None:

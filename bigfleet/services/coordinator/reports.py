@@ -1,4 +1,4 @@
-"""What shards said of themselves: soft state of one leader; the next hears it within seconds."""
+"""The shards' latest reports: soft state of one leader; a new leader has it within seconds."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 
 from bigfleet.api.v1alpha1 import coordinator_pb2 as wire
 
-# Several missed reports, at the two seconds between them.
+# Five missed reports, at one every two seconds.
 LIVENESS_TIMEOUT_SECONDS = 10.0
 
 
 @dataclass
 class ReceivedReport:
-    """The newest report of one shard, and the ids of the orders it has accepted since its start."""
+    """The latest report of a shard, and the instructions it has accepted since its start."""
 
     snapshot: wire.ShardReportSnapshot
     at_seconds: float
@@ -22,7 +22,7 @@ class ReceivedReport:
 
 
 class Reports:
-    """By shard. Times are seconds of one clock that never goes back."""
+    """Reports by shard. Times are seconds of a monotonic clock."""
 
     def __init__(self, since_seconds: float) -> None:
         self.since_seconds = since_seconds
@@ -32,7 +32,7 @@ class Reports:
     def record(
         self, report: wire.ShardReport, now_seconds: float, received_at_unix_ns: int
     ) -> ReceivedReport:
-        """Keep a report; what an earlier start of the shard acknowledged is void."""
+        """Store a report; acknowledgements of an earlier epoch of the shard are dropped."""
         snapshot = wire.ShardReportSnapshot(
             shard_id=report.shard_id,
             cycle=report.cycle,
@@ -54,22 +54,22 @@ class Reports:
         return received
 
     def of(self, shard: str) -> ReceivedReport | None:
-        """Its newest report, if this leader has had any."""
+        """The shard's latest report, if this leader has received one."""
         return self._received.get(shard)
 
     def live(self, now_seconds: float) -> Iterator[str]:
-        """Shards that reported lately."""
+        """Shards that have reported within the liveness timeout."""
         for shard, received in self._received.items():
             if now_seconds - received.at_seconds <= LIVENESS_TIMEOUT_SECONDS:
                 yield shard
 
     def epoch_issued(self, shard: str, now_seconds: float) -> None:
-        """A process of this shard was given a new epoch, and will report soon."""
+        """Record that a process of this shard got a new epoch, and will report soon."""
         self._epoch_issued[shard] = now_seconds
 
     def seconds_since_alive(self, shard: str, now_seconds: float) -> float:
-        """How long ago there was a sign of life of this shard; before this leader, if none since
-        then was seen, for as long as it leads.
+        """Seconds since the shard was last known alive, at most the time since this leader took
+        over.
         """
         received = self._received.get(shard)
         last = max(
@@ -80,13 +80,13 @@ class Reports:
         return now_seconds - last
 
     def observed_long_enough(self, now_seconds: float) -> bool:
-        """Whether this leader has listened long enough to call a shard silent."""
+        """Whether this leader has led long enough to consider a shard silent."""
         return now_seconds - self.since_seconds > LIVENESS_TIMEOUT_SECONDS
 
     def forget(self, shard: str) -> None:
-        """It was removed."""
+        """Drop the report of a removed shard."""
         self._received.pop(shard, None)
 
     def newest_term_seen(self) -> int:
-        """The highest term of any order that a shard has taken."""
+        """The highest term of any instruction that a shard has accepted."""
         return max((received.seen_term for received in self._received.values()), default=0)

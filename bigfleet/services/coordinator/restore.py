@@ -1,4 +1,4 @@
-"""Makes a replica's state out of a snapshot: a new cluster of one, which others can then join."""
+"""Restores a snapshot into a new single-member etcd cluster, which other replicas can join."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _BATCH_ROWS = 1000
 
 
 async def restore(file: Path, member: EtcdMemberConfig) -> Meta:
-    """Write the snapshot in `file` into the state directory of `member`, which must have none yet.
+    """Restore the snapshot in `file` into the state directory of `member`, which must be empty.
 
-    The replica then starts as usual. InvalidInput for a file or a directory that cannot be used,
-    Unavailable when etcd does not run; nothing is left behind then.
+    The replica then starts as usual. InvalidInput for an unusable file or directory, Unavailable
+    when etcd does not run; nothing is left behind in either case.
     """
     meta, rows = await asyncio.to_thread(_read, file)
     if member.data.exists():
-        hint = "has a coordinator's state already; restore into an empty one"
+        hint = "already contains a coordinator's state; restore into an empty directory"
         raise InvalidInput("--state", str(member.directory), hint)
     peers = {name: address for name, address in member.peers.items() if name == member.name}
     lock = DirectoryLock("--state", member.directory, "fleet restore")
@@ -65,7 +65,7 @@ async def _fill(config: EtcdMemberConfig, rows: Mapping[str, Row]) -> None:
         while batch := {key: encode(row) for key, row in islice(left, _BATCH_ROWS)}:
             await store.commit(0, batch)
     except TimeoutError:
-        raise Unavailable(f"etcd did not come up; see {config.log}") from None
+        raise Unavailable(f"etcd did not start; see {config.log}") from None
     finally:
         ended.cancel()
         await store.close()

@@ -1,4 +1,4 @@
-"""A coordinator replica as a process: its etcd member, its part in leading, its calls."""
+"""The process of a coordinator replica: etcd member, leadership, gRPC server."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ _JOIN_TIMEOUT_SECONDS = 30.0
 
 
 async def join_cluster(config: CoordinatorConfig) -> None:
-    """Returns once the leader has this replica among its members; at once if it ever was.
+    """Return once the leader has added this replica; at once if it has etcd data already.
 
-    Unavailable when none of `config.join` leads, BigFleetError when the leader refuses.
+    Unavailable when none of `config.join` leads, BigFleetError when the leader rejects it.
     """
     if config.member().data.exists():
         return
@@ -50,17 +50,17 @@ async def join_cluster(config: CoordinatorConfig) -> None:
 
 
 _LOG = logging.getLogger(__name__)
-# Whoever calls, calls another replica next.
+# Clients retry on another replica.
 _STOP_GRACE_SECONDS = 0.2
 _HOUSEKEEPING_INTERVAL_SECONDS = 1.0
-# As much as cluster software commonly takes; real-time needs no less than a machine of its own.
+# A common value for cluster software; real-time scheduling would need a dedicated machine.
 _NICENESS = -10
 _AUTOGROUP_NICENESS = Path("/proc/self/autogroup")
 
 
 @dataclass(frozen=True)
 class RunningReplica:
-    """A replica that answers on `port`. `work` ends only when it cannot go on."""
+    """A replica that serves on `port`. `work` ends only on a fatal error."""
 
     port: int
     leadership: Leadership
@@ -70,11 +70,11 @@ class RunningReplica:
 async def run(config: CoordinatorConfig, stop: asyncio.Event) -> None:
     """Serve until `stop` is set, then hand over and close.
 
-    Raises InvalidInput for settings that cannot work, Unavailable when etcd cannot run here or an
-    address is taken, BigFleetError when the stored state cannot be read.
+    InvalidInput for an unusable configuration, Unavailable when etcd cannot run here or an address
+    is in use, BigFleetError when the stored state cannot be read.
     """
     _raise_priority()
-    with bounded_gc_pauses():  # a long one would pass for a stall, and cost leadership
+    with bounded_gc_pauses():  # a long pause would cost leadership
         async with serving(config) as serves:
             await wait_stopped_or_failed(stop, serves.work)
             await serves.leadership.resign()
@@ -122,26 +122,26 @@ async def serving(config: CoordinatorConfig) -> AsyncIterator[RunningReplica]:
 
 
 def _raise_priority() -> None:
-    """Ask for the CPU before others, also for etcd and the watchdog, which inherit it.
+    """Raise the scheduling priority, also of etcd and the watchdog, which inherit it.
 
-    The three need little, but a leader that is kept from the CPU for half a second loses its term.
-    Without the right to ask, they are scheduled like everybody else.
+    They need little CPU, but a leader without CPU for half a second loses its term. Without the
+    permission, the priority stays normal.
 
-    Where Linux groups processes by session, niceness counts within a session only, and the session
-    has one of its own; it is changed when it was begun for this replica alone.
+    With Linux autogroups, niceness applies within a session only, and the session has its own; it
+    is changed when this process leads the session.
     """
     with contextlib.suppress(PermissionError):
         os.setpriority(os.PRIO_PROCESS, 0, _NICENESS)
     if os.getsid(0) == os.getpid():
         with contextlib.suppress(OSError):
             _AUTOGROUP_NICENESS.write_text(str(_NICENESS))
-    _LOG.info("scheduled", extra={"niceness": os.getpriority(os.PRIO_PROCESS, 0)})
+    _LOG.info("scheduling priority", extra={"niceness": os.getpriority(os.PRIO_PROCESS, 0)})
 
 
 async def _work(
     etcd_supervisor: EtcdSupervisor, leadership: Leadership, membership: Membership
 ) -> None:
-    """All that goes on by itself; the first part to fail ends the replica."""
+    """Run the background tasks; the first to fail ends the replica."""
     housekeeping = _housekeeping(etcd_supervisor, leadership, membership)
     await run_until_first_completes(etcd_supervisor.run(), leadership.run(), housekeeping)
 
@@ -149,7 +149,7 @@ async def _work(
 async def _housekeeping(
     etcd_supervisor: EtcdSupervisor, leadership: Leadership, membership: Membership
 ) -> None:
-    """What is seen to in passing, most of it by the leader alone."""
+    """Rotate etcd's log; on the leader, promote learners and free orphaned rows."""
     while True:
         await asyncio.sleep(_HOUSEKEEPING_INTERVAL_SECONDS)
         await etcd_supervisor.rotate_log()
@@ -159,9 +159,9 @@ async def _housekeeping(
                 await membership.promote_learners()
                 await release_orphans(leader_term)
             except Unavailable as error:
-                _LOG.debug("chores wait: %s", error)
+                _LOG.debug("housekeeping deferred: %s", error)
             except BigFleetError as error:
-                _LOG.warning("chores wait: %s", error)
+                _LOG.warning("housekeeping failed: %s", error)
 
 
 def _log_start(config: CoordinatorConfig, port: int) -> None:

@@ -1,4 +1,4 @@
-"""What the coordinator keeps, as rows of the replicated store. Frozen; JSON in the store."""
+"""Rows of the coordinator's replicated store: immutable, stored as JSON."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from urllib.parse import quote
 
 import msgspec
 
+from bigfleet.model.domain import BY_RACK
 from bigfleet.services.coordinator.domain_lifecycle import DomainState
 
 
 class Leader(msgspec.Struct, frozen=True):
-    """Who leads. `address` is where its calls are answered; `resigned`: it went of its own will."""
+    """The leader. `address` is where it serves; `resigned`: it stepped down voluntarily."""
 
     id: str
     member_id: int
@@ -22,7 +23,7 @@ class Leader(msgspec.Struct, frozen=True):
 
 
 class TermBase(msgspec.Struct, frozen=True):
-    """Added to the store's term to give the coordinator's, so that terms go on after a restore."""
+    """Offset from etcd's term to the coordinator's, so that terms keep growing after a restore."""
 
     term: int
 
@@ -33,9 +34,9 @@ class TermBase(msgspec.Struct, frozen=True):
 
 
 class Shard(msgspec.Struct, frozen=True):
-    """A shard that has reported. `leaving`: it gives everything up; `removed`: it never returns.
-    `address` is "" from when it was given a new epoch until it reports with that. `domain_keys` are
-    the labels by which it tells domains apart; none where an earlier release wrote the row.
+    """A shard that has reported. `leaving`: it is releasing everything; `removed`: it is barred.
+    `address` is "" from the issue of a new epoch until the shard reports with it. `domain_keys`
+    are the labels whose values are its domains; releases without them report none, meaning racks.
     """
 
     id: str
@@ -46,6 +47,10 @@ class Shard(msgspec.Struct, frozen=True):
     removed: bool = False
     domain_keys: tuple[str, ...] = ()
 
+    def __post_init__(self) -> None:
+        if not self.domain_keys:
+            msgspec.structs.force_setattr(self, "domain_keys", tuple(BY_RACK))
+
     @property
     def key(self) -> str:
         """Its place in the store."""
@@ -53,7 +58,7 @@ class Shard(msgspec.Struct, frozen=True):
 
 
 class Cluster(msgspec.Struct, frozen=True):
-    """Which shard serves a cluster."""
+    """A cluster and the shard that serves it."""
 
     id: str
     shard: str
@@ -68,11 +73,11 @@ DomainName: TypeAlias = tuple[str, str]
 
 
 class Domain(msgspec.Struct, frozen=True):
-    """A topology domain and whose it is. A free domain has no row.
+    """A topology domain and its shard. A free domain has no row.
 
-    `instruction_id` is the id of the instruction that the last change of this row asks for. While
-    the domain is being released, `to` is who gets it next, "" for nobody yet. `machines` is how
-    many it had when it was first given away, and `instance_type` the commonest of them.
+    `instruction_id` identifies the instruction that follows from the row's last change. While the
+    domain is being released, `to` is the transfer target, "" for none. `machines` is the number of
+    machines when it was first assigned, and `instance_type` the most common type among them.
     """
 
     topology_key: str
@@ -96,7 +101,7 @@ class Domain(msgspec.Struct, frozen=True):
 
 
 class Quota(msgspec.Struct, frozen=True):
-    """How many machines of a provider's region each shard may hold bought; others none."""
+    """How many machines of a provider's region each shard may have purchased; others none."""
 
     provider: str
     region: str
@@ -110,7 +115,7 @@ class Quota(msgspec.Struct, frozen=True):
 
 
 class Provider(msgspec.Struct, frozen=True):
-    """A region of a provider that shards see; the word of the shard `reported_by` counts."""
+    """A region of a provider, as reported by the shard `reported_by`."""
 
     name: str
     address: str
@@ -139,7 +144,7 @@ leader_decoder = msgspec.json.Decoder(Leader)
 
 
 def decode(key: str, value: bytes) -> Row | None:
-    """The row under `key`; None for a kind of row that this release does not know.
+    """The row under `key`; None for a table that this release does not know.
 
     msgspec.MsgspecError when it is damaged.
     """

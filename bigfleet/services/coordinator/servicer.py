@@ -1,28 +1,23 @@
-"""The gRPC face of the coordinator: decodes, delegates to the leader's desk, says refusals."""
+"""gRPC service of the coordinator: calls the leader's handlers, maps errors to status codes."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from functools import wraps
 from typing import Any, NoReturn, TypeVar
 
-import grpc
 import grpc.aio
 import msgspec
 
 from bigfleet.adapters.coordinator.client import LEADER_TRAILER, TERM_TRAILER
+from bigfleet.api import grpc_status
 from bigfleet.api.v1alpha1 import coordinator_pb2 as wire
 from bigfleet.api.v1alpha1 import provider_pb2 as provider_wire
 from bigfleet.api.v1alpha1.coordinator_pb2_grpc import CoordinatorServicer
-from bigfleet.model.errors import (
-    BigFleetError,
-    Fenced,
-    IllegalTransition,
-    InvalidInput,
-    Unavailable,
-    UnknownObject,
-)
+from bigfleet.model.errors import BigFleetError, Fenced
 from bigfleet.observe import metrics
+from bigfleet.ports.clock import to_nanos
 from bigfleet.services.coordinator import listings, snapshot, validation
 from bigfleet.services.coordinator.failover_causes import MEMBER_TRAILER
 from bigfleet.services.coordinator.handlers import LeaderHandlers
@@ -31,25 +26,30 @@ from bigfleet.services.coordinator.leadership import Leadership
 from bigfleet.services.coordinator.membership import JoiningMember, Membership
 
 Context = grpc.aio.ServicerContext[Any, Any]
+Request = TypeVar("Request")
 Response = TypeVar("Response")
-_NANOS = 1_000_000_000
+Row = TypeVar("Row")
+# A long list yields to other calls after each of these.
+_ROWS_AT_ONCE = 500
 
-_CODES: Mapping[type[BigFleetError], grpc.StatusCode] = {
-    Fenced: grpc.StatusCode.FAILED_PRECONDITION,
-    IllegalTransition: grpc.StatusCode.ABORTED,
-    InvalidInput: grpc.StatusCode.INVALID_ARGUMENT,
-    NotLeader: grpc.StatusCode.UNAVAILABLE,
-    Unavailable: grpc.StatusCode.UNAVAILABLE,
-    UnknownObject: grpc.StatusCode.NOT_FOUND,
-    BigFleetError: grpc.StatusCode.ABORTED,
-}
+
+def _on_leader(
+    call: Callable[[CoordinatorService, LeaderTerm, Request], Awaitable[Response]],
+) -> Callable[[CoordinatorService, Request, Context], Awaitable[Response]]:
+    """Make `call` a gRPC method that only the leader answers."""
+
+    @wraps(call)
+    async def method(self: CoordinatorService, request: Request, context: Context) -> Response:
+        return await self.as_leader(context, lambda leader_term: call(self, leader_term, request))
+
+    return method
 
 
 class CoordinatorService(CoordinatorServicer):
     """`Coordinator` of one replica; only the leader answers.
 
     Every answer carries the trailers `bigfleet-leader` (HOST:PORT, empty when unknown),
-    `bigfleet-term`, and `bigfleet-member`: how this replica's own etcd does.
+    `bigfleet-term`, and `bigfleet-member`: the health of this replica's own etcd member.
     """
 
     def __init__(
@@ -62,195 +62,152 @@ class CoordinatorService(CoordinatorServicer):
         self._leadership, self._handlers, self._membership = leadership, handlers, membership
         self._member_health = member_health
 
-    async def ReportShard(self, request: wire.ShardReport, context: Context) -> wire.ReportAck:
-        """Soft state in, orders out."""
-        return await self._as_leader(
-            context, lambda leader_term: self._handlers.report(leader_term, request)
+    @_on_leader
+    async def ReportShard(self, term: LeaderTerm, request: wire.ShardReport) -> wire.ReportAck:
+        """Record a shard's report; the answer carries its instructions."""
+        return await self._handlers.report(term, request)
+
+    @_on_leader
+    async def ClaimEpoch(
+        self, term: LeaderTerm, request: provider_wire.ClaimEpochRequest
+    ) -> provider_wire.ClaimEpochResponse:
+        """Give an epoch to a shard whose state directory is empty."""
+        epoch = await self._handlers.claim_epoch(term, request.shard_id)
+        return provider_wire.ClaimEpochResponse(shard_epoch=epoch)
+
+    @_on_leader
+    async def ResolveCluster(
+        self, term: LeaderTerm, request: wire.ResolveClusterRequest
+    ) -> wire.ResolveClusterResponse:
+        """Return the shard that serves a cluster, and choose one for a new cluster."""
+        row, address = await self._handlers.resolve(
+            term, request.cluster_id, request.asking_shard_id
+        )
+        return wire.ResolveClusterResponse(
+            shard_id=row.shard, shard_address=address, coordinator_term=term.term
         )
 
-    async def ClaimEpoch(
-        self, request: provider_wire.ClaimEpochRequest, context: Context
-    ) -> provider_wire.ClaimEpochResponse:
-        """A shard that has lost its state directory begins anew."""
-
-        async def claim_epoch(leader_term: LeaderTerm) -> provider_wire.ClaimEpochResponse:
-            epoch = await self._handlers.claim_epoch(leader_term, request.shard_id)
-            return provider_wire.ClaimEpochResponse(shard_epoch=epoch)
-
-        return await self._as_leader(context, claim_epoch)
-
-    async def ResolveCluster(
-        self, request: wire.ResolveClusterRequest, context: Context
-    ) -> wire.ResolveClusterResponse:
-        """Whom a cluster was given to first."""
-
-        async def resolve(leader_term: LeaderTerm) -> wire.ResolveClusterResponse:
-            row, address = await self._handlers.resolve(
-                leader_term, request.cluster_id, request.asking_shard_id
-            )
-            return wire.ResolveClusterResponse(
-                shard_id=row.shard, shard_address=address, coordinator_term=leader_term.term
-            )
-
-        return await self._as_leader(context, resolve)
-
+    @_on_leader
     async def AssignDomain(
-        self, request: wire.AssignDomainRequest, context: Context
+        self, term: LeaderTerm, request: wire.AssignDomainRequest
     ) -> wire.AssignDomainResponse:
-        """Accepted once it is written; carried out when the shards have answered."""
+        """Accepted once it is committed; carried out when the shards have acknowledged."""
+        name = validation.domain(request.topology_key, request.topology_value)
+        await self._handlers.assign(term, name, request.shard_id)
+        return wire.AssignDomainResponse()
 
-        async def assign(leader_term: LeaderTerm) -> wire.AssignDomainResponse:
-            name = validation.domain(request.topology_key, request.topology_value)
-            await self._handlers.assign(leader_term, name, request.shard_id)
-            return wire.AssignDomainResponse()
-
-        return await self._as_leader(context, assign)
-
+    @_on_leader
     async def UnassignDomain(
-        self, request: wire.UnassignDomainRequest, context: Context
+        self, term: LeaderTerm, request: wire.UnassignDomainRequest
     ) -> wire.UnassignDomainResponse:
-        """Its shard is told to release it; then whoever has the fewest machines gets it."""
+        """Have the domain released; it then goes to the shard with the fewest machines."""
+        name = validation.domain(request.topology_key, request.topology_value)
+        await self._handlers.unassign(term, name)
+        return wire.UnassignDomainResponse()
 
-        async def unassign(leader_term: LeaderTerm) -> wire.UnassignDomainResponse:
-            name = validation.domain(request.topology_key, request.topology_value)
-            await self._handlers.unassign(leader_term, name)
-            return wire.UnassignDomainResponse()
-
-        return await self._as_leader(context, unassign)
-
+    @_on_leader
     async def RemoveShard(
-        self, request: wire.RemoveShardRequest, context: Context
+        self, term: LeaderTerm, request: wire.RemoveShardRequest
     ) -> wire.RemoveShardResponse:
-        """A live shard releases what it has first; a silent one is barred at once."""
+        """A live shard first releases its domains and clusters; a silent one is barred at once."""
+        await self._handlers.remove(term, request.shard_id)
+        return wire.RemoveShardResponse()
 
-        async def remove(leader_term: LeaderTerm) -> wire.RemoveShardResponse:
-            await self._handlers.remove(leader_term, request.shard_id)
-            return wire.RemoveShardResponse()
-
-        return await self._as_leader(context, remove)
-
+    @_on_leader
     async def SetQuota(
-        self, request: wire.SetQuotaRequest, context: Context
+        self, term: LeaderTerm, request: wire.SetQuotaRequest
     ) -> wire.SetQuotaResponse:
-        """Replaces the allocation of one provider's region."""
+        """Replace the allocation of one provider's region."""
+        await self._handlers.set_quota(term, request.quota)
+        return wire.SetQuotaResponse()
 
-        async def set_quota(leader_term: LeaderTerm) -> wire.SetQuotaResponse:
-            await self._handlers.set_quota(leader_term, request.quota)
-            return wire.SetQuotaResponse()
-
-        return await self._as_leader(context, set_quota)
-
+    @_on_leader
     async def JoinRaftCluster(
-        self, request: wire.JoinRaftClusterRequest, context: Context
+        self, term: LeaderTerm, request: wire.JoinRaftClusterRequest
     ) -> wire.JoinRaftClusterResponse:
-        """A new replica; it gets its vote when it has caught up."""
+        """Add a replica; it votes once it has caught up."""
+        joining_member = JoiningMember(
+            request.node_id, request.raft_address, request.raft_addresses
+        )
+        await self._membership.join(term, joining_member)
+        return wire.JoinRaftClusterResponse()
 
-        async def join(leader_term: LeaderTerm) -> wire.JoinRaftClusterResponse:
-            joining_member = JoiningMember(
-                request.node_id, request.raft_address, request.raft_addresses
-            )
-            await self._membership.join(leader_term, joining_member)
-            return wire.JoinRaftClusterResponse()
-
-        return await self._as_leader(context, join)
-
+    @_on_leader
     async def LeaveRaftCluster(
-        self, request: wire.LeaveRaftClusterRequest, context: Context
+        self, term: LeaderTerm, request: wire.LeaveRaftClusterRequest
     ) -> wire.LeaveRaftClusterResponse:
-        """A replica that does not come back."""
-
-        async def leave(leader_term: LeaderTerm) -> wire.LeaveRaftClusterResponse:
-            await self._membership.leave(leader_term, request.node_id)
-            return wire.LeaveRaftClusterResponse()
-
-        return await self._as_leader(context, leave)
+        """Remove the replica that the request names, be it this one or another."""
+        await self._membership.leave(term, request.node_id)
+        return wire.LeaveRaftClusterResponse()
 
     async def SnapshotSave(
         self,
         request: wire.SnapshotSaveRequest,  # noqa: ARG002 - gRPC's
         context: Context,
     ) -> AsyncIterator[wire.SnapshotSaveChunk]:
-        """The state at one moment."""
+        """Stream the state as of one moment."""
 
-        async def taken(leader_term: LeaderTerm) -> tuple[snapshot.Meta, bytes]:
-            leader_term.require_leadership()
-            # What rows there are is fixed here; a row never changes.
-            copy = dict(leader_term.registry.rows)
+        async def taken(term: LeaderTerm) -> tuple[snapshot.Meta, bytes]:
+            term.require_leadership()
+            # Rows are immutable: a copy of the table is enough.
+            copy = dict(term.registry.rows)
             data = await asyncio.to_thread(snapshot.data_of, copy)
-            taken_unix_ns = int(leader_term.clock.unix_seconds() * _NANOS)
-            return snapshot.meta_of(data, leader_term.term, taken_unix_ns), data
+            return snapshot.meta_of(data, term.term, to_nanos(term.clock.unix_seconds())), data
 
-        meta, data = await self._as_leader(context, taken)
+        meta, data = await self.as_leader(context, taken)
         yield wire.SnapshotSaveChunk(meta_json=msgspec.json.encode(meta))
         for chunk in snapshot.chunks(data):
             yield wire.SnapshotSaveChunk(data=chunk)
 
+    @_on_leader
     async def ListShards(
-        self,
-        request: wire.ListShardsRequest,  # noqa: ARG002 - gRPC's
-        context: Context,
+        self, term: LeaderTerm, _: wire.ListShardsRequest
     ) -> wire.ListShardsResponse:
-        """Those that have not been removed."""
-        rows = await self._list(context, listings.shards)
-        return wire.ListShardsResponse(shards=rows)
+        """All shards that have not been removed."""
+        return wire.ListShardsResponse(shards=await _rows(term, listings.shards(term)))
 
+    @_on_leader
     async def ListDomainAssignments(
-        self,
-        request: wire.ListDomainAssignmentsRequest,  # noqa: ARG002 - gRPC's
-        context: Context,
+        self, term: LeaderTerm, _: wire.ListDomainAssignmentsRequest
     ) -> wire.ListDomainAssignmentsResponse:
-        """In order of their names."""
-        rows = await self._list(context, listings.domains)
+        """All assigned domains, sorted by name."""
+        rows = await _rows(term, listings.domains(term))
         return wire.ListDomainAssignmentsResponse(assignments=rows)
 
+    @_on_leader
     async def ListClusterAssignments(
-        self,
-        request: wire.ListClusterAssignmentsRequest,  # noqa: ARG002 - gRPC's
-        context: Context,
+        self, term: LeaderTerm, _: wire.ListClusterAssignmentsRequest
     ) -> wire.ListClusterAssignmentsResponse:
-        """In order of their names."""
-        rows = await self._list(context, listings.clusters)
+        """All clusters with their shards, sorted by name."""
+        rows = await _rows(term, listings.clusters(term))
         return wire.ListClusterAssignmentsResponse(assignments=rows)
 
+    @_on_leader
     async def ListQuotas(
-        self,
-        request: wire.ListQuotasRequest,  # noqa: ARG002 - gRPC's
-        context: Context,
+        self, term: LeaderTerm, _: wire.ListQuotasRequest
     ) -> wire.ListQuotasResponse:
-        """In order of provider and region."""
-        rows = await self._list(context, listings.quotas)
-        return wire.ListQuotasResponse(quotas=rows)
+        """All quotas, sorted by provider and region."""
+        return wire.ListQuotasResponse(quotas=await _rows(term, listings.quotas(term)))
 
+    @_on_leader
     async def ListProviders(
-        self,
-        request: wire.ListProvidersRequest,  # noqa: ARG002 - gRPC's
-        context: Context,
+        self, term: LeaderTerm, _: wire.ListProvidersRequest
     ) -> wire.ListProvidersResponse:
-        """As shards have reported them."""
-        rows = await self._list(context, listings.providers)
-        return wire.ListProvidersResponse(providers=rows)
+        """All providers that shards have reported."""
+        return wire.ListProvidersResponse(providers=await _rows(term, listings.providers(term)))
 
+    @_on_leader
     async def ListShardReports(
-        self, request: wire.ListShardReportsRequest, context: Context
+        self, term: LeaderTerm, request: wire.ListShardReportsRequest
     ) -> wire.ListShardReportsResponse:
-        """What this leader has heard; of one shard, or of all."""
-        rows = await self._list(
-            context, lambda leader_term: listings.reports(leader_term, request.shard_id)
-        )
+        """The latest reports that this leader received, of one shard or of all."""
+        rows = await _rows(term, listings.reports(term, request.shard_id))
         return wire.ListShardReportsResponse(reports=rows)
 
-    async def _list(
-        self, context: Context, rows: Callable[[LeaderTerm], Iterable[Response]]
-    ) -> list[Response]:
-        async def read(leader_term: LeaderTerm) -> list[Response]:
-            leader_term.require_leadership()
-            return [row async for row in _cooperatively(rows(leader_term))]
-
-        return await self._as_leader(context, read)
-
-    async def _as_leader(
+    async def as_leader(
         self, context: Context, act: Callable[[LeaderTerm], Awaitable[Response]]
     ) -> Response:
+        """Run `act` in the current term; UNAVAILABLE when this replica does not lead."""
         leader_term = self._leadership.leader_term
         try:
             if leader_term is None:
@@ -265,33 +222,25 @@ class CoordinatorService(CoordinatorServicer):
         if isinstance(error, Fenced):
             metrics.coordinator_incidents.labels("stale_shard").inc()
         self._set_leader_trailers(context)
-        await context.abort(_CODES[type(error)], str(error))
-        raise AssertionError("abort always raises")
+        await grpc_status.abort(context, error)
 
     def _set_leader_trailers(self, context: Context) -> None:
-        leader, leader_term = self._leadership.leader, self._leadership.leader_term
-        leadership_status = self._leadership.leadership_status
-        term = (
-            leader_term.term
-            if leader_term
-            else leader.term
-            if leader
-            else leadership_status.term
-            if leadership_status
-            else 0
-        )
+        leader = self._leadership.leader
+        current = self._leadership.leader_term or leader or self._leadership.leadership_status
         context.set_trailing_metadata(
             (
                 (LEADER_TRAILER, leader.address if leader else ""),
-                (TERM_TRAILER, str(term)),
+                (TERM_TRAILER, str(current.term if current else 0)),
                 (MEMBER_TRAILER, self._member_health()),
             )
         )
 
 
-async def _cooperatively(rows: Iterable[Response]) -> AsyncIterator[Response]:
-    """A list of 100,000 rows shall not keep anybody else waiting."""
-    for number, row in enumerate(rows):
-        if number % 500 == 499:
+async def _rows(term: LeaderTerm, rows: Iterable[Row]) -> list[Row]:
+    term.require_leadership()
+    found: list[Row] = []
+    for row in rows:
+        found.append(row)
+        if len(found) % _ROWS_AT_ONCE == 0:
             await asyncio.sleep(0)
-        yield row
+    return found

@@ -1,4 +1,4 @@
-"""How a shard leaves the fleet: alive, by releasing everything; dead, by being barred. Pure."""
+"""Removal of a shard: a live one releases everything first, a dead one is barred. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from bigfleet.services.coordinator.rows import RowChanges
 def next_removal_step(
     registry: Registry, shard: str, limit: int, instruction_id: NewInstructionId
 ) -> RowChanges:
-    """The next part of a live shard's departure; nothing while it still has to release domains."""
+    """The next step of a live shard's removal; none while it still has to release domains."""
     row = registry.shards.get(shard)
     if row is None or not row.leaving:
         return {}
@@ -24,7 +24,7 @@ def next_removal_step(
 
 
 def orphaned_rows(registry: Registry, limit: int, instruction_id: NewInstructionId) -> RowChanges:
-    """Up to `limit` rows that still name a removed shard: passed on as was promised, or free."""
+    """Up to `limit` rows of removed shards: assigned to their transfer target, or free."""
     gone = {row.id for row in registry.shards.values() if row.removed and _holds(registry, row.id)}
     changes: RowChanges = {}
     if not gone:

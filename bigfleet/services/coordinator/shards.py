@@ -1,4 +1,4 @@
-"""Which shards there are, and which of their reports count. Pure."""
+"""Registration of shards, and validation of their epochs. Pure."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Iterable
 import msgspec
 
 from bigfleet.api.v1alpha1 import coordinator_pb2 as wire
-from bigfleet.model.domain import BY_RACK
 from bigfleet.model.errors import Fenced, InvalidInput, UnknownObject
 from bigfleet.ports.provider import EPOCHS_SKIPPED
 from bigfleet.services.coordinator.registry import Registry
@@ -15,39 +14,33 @@ from bigfleet.services.coordinator.rows import Provider, RowChanges, Shard, put
 
 
 def registered(registry: Registry, report: wire.ShardReport, now_unix_ns: int) -> RowChanges:
-    """What a report changes of its shard's row: a shard registers itself.
+    """Changes to the reporting shard's own row; the first report registers the shard.
 
-    Fenced for a process that has been replaced, or a shard that was removed; InvalidInput when two
-    processes claim to be one start of one shard, or for one that divides the fleet otherwise than
-    the others.
+    Fenced for a process that has been replaced or a shard that was removed. InvalidInput when two
+    processes report with one epoch, or when the shard's domain keys differ from the other shards'.
     """
-    row, keys = registry.shards.get(report.shard_id), tuple(report.domain_keys)
-    if row is None:
-        _refuse_other_domains(registry, report.shard_id, keys)
-        return put(
-            Shard(
-                report.shard_id,
-                report.shard_address,
-                report.shard_epoch,
-                now_unix_ns,
-                domain_keys=keys,
-            )
-        )
-    _refuse_stale(row, report)
-    if row.domain_keys != keys:
-        _refuse_other_domains(registry, report.shard_id, keys)
-    if (row.epoch, row.address) == (report.shard_epoch, report.shard_address):
-        return (
-            {} if row.domain_keys == keys else put(msgspec.structs.replace(row, domain_keys=keys))
-        )
-    if row.epoch == report.shard_epoch and row.address:
-        what = f"shard {row.id}: shard_address"
-        hint = f"is not {row.address}, whence epoch {row.epoch} reported before; do two processes "
-        raise InvalidInput(what, report.shard_address, hint + "share one state directory?")
-    fresh = msgspec.structs.replace(
-        row, epoch=report.shard_epoch, address=report.shard_address, domain_keys=keys
+    fresh = Shard(
+        report.shard_id,
+        report.shard_address,
+        report.shard_epoch,
+        now_unix_ns,
+        domain_keys=tuple(report.domain_keys),
     )
-    return put(fresh)
+    row = registry.shards.get(report.shard_id)
+    if row is None:
+        _reject_other_domain_keys(registry, fresh)
+        return put(fresh)
+    _reject_stale(row, report)
+    if row.domain_keys != fresh.domain_keys:
+        _reject_other_domain_keys(registry, fresh)
+    if row.epoch == fresh.epoch and row.address not in ("", fresh.address):
+        what = f"shard {row.id}: shard_address"
+        hint = f"differs from {row.address}, which epoch {row.epoch} reported before; do two "
+        raise InvalidInput(what, fresh.address, hint + "processes share one state directory?")
+    updated = msgspec.structs.replace(
+        row, epoch=fresh.epoch, address=fresh.address, domain_keys=fresh.domain_keys
+    )
+    return {} if updated == row else put(updated)
 
 
 def issue_epoch(registry: Registry, shard_id: str) -> RowChanges:
@@ -58,11 +51,11 @@ def issue_epoch(registry: Registry, shard_id: str) -> RowChanges:
     row = registry.shards.get(shard_id)
     if row is None:
         return {}
-    _refuse_removed(row)
+    _reject_removed(row)
     return put(msgspec.structs.replace(row, epoch=row.epoch + EPOCHS_SKIPPED, address=""))
 
 
-def _refuse_removed(row: Shard) -> None:
+def _reject_removed(row: Shard) -> None:
     if row.removed:
         raise Fenced(
             f"shard {row.id} was removed from the fleet and must not act; to use its host again, "
@@ -70,49 +63,48 @@ def _refuse_removed(row: Shard) -> None:
         )
 
 
-def _refuse_stale(row: Shard, report: wire.ShardReport) -> None:
-    _refuse_removed(row)
+def _reject_stale(row: Shard, report: wire.ShardReport) -> None:
+    _reject_removed(row)
     if report.shard_epoch < row.epoch:
         raise Fenced(
-            f"shard {row.id}: epoch {row.epoch} has reported already; epoch {report.shard_epoch} "
-            "has been replaced and must stop. If its state directory is an old copy, start it with "
-            "an empty one"
+            f"shard {row.id}: epoch {report.shard_epoch} has been replaced by epoch {row.epoch} "
+            "and must stop. If its state directory is an old copy, start it with an empty one"
         )
 
 
-def _refuse_other_domains(registry: Registry, shard_id: str, keys: tuple[str, ...]) -> None:
-    """A rack that one shard owns would be in a zone that another one owns, and both would act."""
-    what, stated_keys = f"shard {shard_id}: domain_keys", ", ".join(keys or BY_RACK)
+def _reject_other_domain_keys(registry: Registry, shard: Shard) -> None:
+    """A rack of one shard would lie in a zone of another, and both would act on it."""
+    what, stated_keys = f"shard {shard.id}: domain_keys", ", ".join(shard.domain_keys)
     for other in registry.known_shards():
-        if tuple(other.domain_keys or BY_RACK) == tuple(keys or BY_RACK):
+        if other.domain_keys == shard.domain_keys:
             continue
-        theirs = ", ".join(other.domain_keys or BY_RACK)
-        if other.id != shard_id:
-            hint = f"are not those of shard {other.id}, {theirs}; start all with the same --domains"
-            raise InvalidInput(what, stated_keys, hint)
-        if owned := registry.load(shard_id).domains:
-            hint = f"cannot change while it owns {owned} domains by {theirs}; start it as before"
-            raise InvalidInput(what, stated_keys, hint)
+        other_keys = ", ".join(other.domain_keys)
+        if other.id != shard.id:
+            hint = f"differ from those of shard {other.id}, {other_keys}; "
+            raise InvalidInput(what, stated_keys, hint + "start all shards with the same --domains")
+        if owned := registry.load(shard.id).domains:
+            hint = f"cannot change while it owns {owned} domains by {other_keys}; "
+            raise InvalidInput(what, stated_keys, hint + "start it with the previous --domains")
 
 
 def providers_seen(registry: Registry, report: wire.ShardReport, live: Iterable[str]) -> RowChanges:
-    """Providers that a report brings or corrects.
+    """Providers that a report adds or updates.
 
-    Where two shards disagree, the one that named the provider first is believed as long as it
-    lives; otherwise each report would overwrite the other's.
+    Where two shards disagree, the first reporter's entry stays while that shard is live;
+    otherwise each report would overwrite the other's.
     """
     changes: RowChanges = {}
-    believed = set(live) - {report.shard_id}
+    other_live = set(live) - {report.shard_id}
     for entry in report.providers:
         known = registry.providers.get((entry.name, entry.region))
         row = Provider(entry.name, entry.address, entry.region, report.shard_id)
-        if known != row and (known is None or known.reported_by not in believed):
+        if known != row and (known is None or known.reported_by not in other_live):
             changes[row.key] = row
     return changes
 
 
 def leaving(registry: Registry, shard_id: str) -> RowChanges:
-    """Ask a live shard to give everything up. UnknownObject for one that never reported."""
+    """Start the removal of a live shard. UnknownObject for one that never reported."""
     row = _known(registry, shard_id)
     if row.leaving or row.removed:
         return {}
@@ -120,7 +112,7 @@ def leaving(registry: Registry, shard_id: str) -> RowChanges:
 
 
 def removed(registry: Registry, shard_id: str) -> RowChanges:
-    """Bar a shard for good: it holds nothing any more, or cannot act."""
+    """Bar a shard permanently, once it owns nothing or cannot act."""
     row = _known(registry, shard_id)
     if row.removed:
         return {}

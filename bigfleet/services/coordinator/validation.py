@@ -1,4 +1,4 @@
-"""What callers send, checked before use: every refusal names object, field and cure. Pure."""
+"""Validation of requests: every error names the object, the field and what is accepted. Pure."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ MAX_SPLITS = 20
 MAX_REMOVALS = 1000
 MAX_DOMAIN_KEYS = 8
 MAX_ACKS = 1000
-# A name is part of a key in the store and of a line on somebody's screen.
+# A name is part of a key in the store and of a line of output.
 _MAX_NAME_LENGTH = 253
 _MAX_SUMMARY_BYTES = 64 * 1024
 
 
 def name(what: str, value: str) -> None:
-    """InvalidInput unless `value` can be the name of something."""
+    """InvalidInput unless `value` is a valid name."""
     if not value:
         raise InvalidInput(what, value, "is empty")
     if len(value) > _MAX_NAME_LENGTH:
@@ -29,7 +29,7 @@ def name(what: str, value: str) -> None:
             what, f"{value[:20]}...", f"is longer than {_MAX_NAME_LENGTH} characters"
         )
     if not value.isprintable() or value != value.strip():
-        raise InvalidInput(what, value, "has characters that cannot be printed, or outer spaces")
+        raise InvalidInput(what, value, "has unprintable characters or surrounding spaces")
 
 
 def address(what: str, value: str) -> None:
@@ -40,7 +40,7 @@ def address(what: str, value: str) -> None:
 
 
 def domain(topology_key: str, topology_value: str) -> tuple[str, str]:
-    """The domain's name; both parts may be empty together, for machines without any domain."""
+    """The domain's name; both parts are empty for machines without a domain."""
     if topology_key or topology_value:
         name("topology_key", topology_key)
         name("topology_value", topology_value)
@@ -48,7 +48,7 @@ def domain(topology_key: str, topology_value: str) -> tuple[str, str]:
 
 
 def report(message: wire.ShardReport) -> None:
-    """InvalidInput for a report that cannot be right."""
+    """InvalidInput for a report with invalid fields."""
     name("shard_id", message.shard_id)
     who = f"shard {message.shard_id}"
     address(f"{who}: shard_address", message.shard_address)
@@ -93,7 +93,7 @@ def _counts(who: str, message: wire.ShardReport) -> None:
 
 
 def quota(message: wire.QuotaAllocation) -> None:
-    """InvalidInput for an allocation that cannot be meant."""
+    """InvalidInput for an allocation with invalid fields."""
     name("quota.provider", message.provider)
     if message.region:
         name("quota.region", message.region)
@@ -110,4 +110,4 @@ def _not_negative(what: str, counts: Iterable[int]) -> None:
 
 def _at_most(what: str, count: int, limit: int) -> None:
     if count > limit:
-        raise InvalidInput(what, count, f"is more than the {limit} that a report may carry")
+        raise InvalidInput(what, count, f"exceeds the limit of {limit} per report")

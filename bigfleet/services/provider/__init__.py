@@ -1,4 +1,4 @@
-"""The provider that comes with BigFleet: machines in SQLite, hosts faked by kwok."""
+"""The built-in provider: machines in SQLite, hosts simulated by kwok."""
 
 from bigfleet.services.provider.config import Latencies, Latency, ProviderConfig
 from bigfleet.services.provider.role import run

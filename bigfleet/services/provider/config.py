@@ -1,4 +1,4 @@
-"""What a provider is told at its start."""
+"""Configuration of a provider."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _P99_SIGMAS = NormalDist().inv_cdf(0.99)
 
 @dataclass(frozen=True)
 class Latency:
-    """How long a transition takes: log-normal through this median and 99th percentile, in seconds.
+    """Duration of a transition: log-normal with this median and 99th percentile, in seconds.
 
-    A median of 0 means at once. InvalidInput for a negative median or a lower p99.
+    A median of 0 means none. InvalidInput for a negative median or a p99 below the median.
     """
 
     median_seconds: float = 0.0
@@ -33,7 +33,7 @@ class Latency:
             raise InvalidInput("latency", shown, "needs 0 <= median <= p99, both finite")
 
     def sample_seconds(self, seed: int, machine_id: str, operation: int) -> float:
-        """The latency of a machine's n-th operation, the same at every call."""
+        """The latency of a machine's n-th operation, the same for equal arguments."""
         if self.median_seconds == 0:
             return 0.0
         sigma = math.log(self.p99_seconds / self.median_seconds) / _P99_SIGMAS
@@ -75,13 +75,13 @@ class Latencies:
 class ProviderConfig:
     """Port 0 lets the system choose.
 
-    `state_directory` keeps the machines between runs; one provider at a time. `inventory_file`
-    (JSON lines) is read only while that directory holds no machines. `host_kubeconfigs` is a
-    directory of `<cluster id>.kubeconfig` for the fake hosts' own watch of Nodes; None boots
-    machines without any cluster. A machine whose Node is not Ready `boot_timeout_seconds` after its
-    boot began has failed. Spot machines are taken back at their own hourly probability, where
-    `spot_market_hours_per_second` hours of market pass in a second (0: never). `provider_name` is
-    the first part of every Node's providerID. A fixed machine that failed is well again after
+    `state_directory` keeps the machines between runs, for one provider at a time. `inventory_file`
+    (JSON lines) is read only while that directory has no machines. `host_kubeconfigs` is a
+    directory of `<cluster id>.kubeconfig` with which fake hosts watch their Nodes; None boots
+    machines without a cluster. A machine fails when its Node is not Ready within
+    `boot_timeout_seconds` of its boot. Spot machines are interrupted at their hourly probability,
+    at `spot_market_hours_per_second` hours of market time per second (0: never). `provider_name`
+    is the first part of every Node's providerID. A failed fixed machine is repaired after
     `repair_seconds`. Without an `identity` it serves plaintext.
     """
 
@@ -120,7 +120,7 @@ class ProviderConfig:
     identity: Identity | None = None
 
     def __post_init__(self) -> None:
-        """InvalidInput for values with which no provider can work."""
+        """InvalidInput for values that cannot work."""
         if not self.boot_timeout_seconds > 0:
             raise InvalidInput("boot_timeout_seconds", self.boot_timeout_seconds, "is not > 0")
         if not self.repair_seconds >= 0:

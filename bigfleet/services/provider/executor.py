@@ -1,7 +1,7 @@
-"""Carries out what was ordered: one task per operation under way, its end decided by the host.
+"""Executes operations: one task for each operation under way; the host decides its outcome.
 
-Everything that must not be forgotten is in the store before it takes effect, so that a provider
-that was killed takes every operation up again where it stood.
+State is written to the store before it takes effect, so that a provider that was killed resumes
+every operation where it stopped.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ from bigfleet.services.provider.spot_market import SPOT_INTERRUPTED, seconds_unt
 from bigfleet.services.provider.store import Store
 
 _log = logging.getLogger(__name__)
-# A machine that has failed is not worth waiting longer for than this: its Node goes anyway.
+# The Node of a failed machine is removed in any case, so power-off is not awaited for longer.
 _POWER_OFF_TIMEOUT_SECONDS = 10.0
-# The operator removes a failed machine's Node at once, unless it is away.
+# The operator removes a failed machine's Node at once, unless it is disconnected.
 _NODE_REMOVAL_TIMEOUT_SECONDS = 60.0
-# A full disk is soon noticed by others, too; until then nothing that was ordered is lost.
+# Until a full disk is freed, finished operations are kept in memory and retried.
 _DISK_RETRY_INTERVAL_SECONDS = 1.0
 
 
 class OperationExecutor:
-    """The machines of one provider at work."""
+    """Operations on the machines of one provider."""
 
     def __init__(self, config: ProviderConfig, store: Store, host: Host, clock: Clock) -> None:
         self.store = store
@@ -53,10 +53,10 @@ class OperationExecutor:
             self._export(state)
 
     def submit(self, machine_id: str, fence: Fence, read_order: Callable[[], Order]) -> Record:
-        """The record with the order that is read under way or already carried out.
+        """Start the order that `read_order` returns; the machine's record, also for a repetition.
 
-        UnknownObject, Fenced, then InvalidInput from reading and IllegalTransition, in this order
-        of precedence; the fencing mark advances even with the latter two.
+        UnknownObject, Fenced, InvalidInput from `read_order` and IllegalTransition, in this order
+        of precedence; the fencing token advances even with the latter two.
         """
         before = self.store.get(machine_id)
         self._check_fence(fence, machine_id)
@@ -82,7 +82,7 @@ class OperationExecutor:
             fencing.check(fence, machine_id, newest, claimed)
         except Fenced as error:
             provider_orders_fenced.inc()
-            _log.critical("incident: an order of a replaced shard", extra={"why": str(error)})
+            _log.critical("incident: order from a replaced shard", extra={"why": str(error)})
             raise
 
     def _latency_seconds(self, record: Record, order: Order) -> float:
@@ -91,7 +91,7 @@ class OperationExecutor:
         return latency.sample_seconds(self._config.seed, record.machine.id, operation)
 
     def resume(self) -> None:
-        """Take up every operation that the store knows as under way; call once, at the start."""
+        """Resume every operation that the store has as under way; call once, at the start."""
         for record in list(self.store):
             if record.machine.state in TRANSITIONAL:
                 self._start(record)
@@ -101,7 +101,7 @@ class OperationExecutor:
                 self._schedule_repair(record)
 
     async def close(self) -> None:
-        """Stop working; operations under way stay so in the store."""
+        """Cancel all tasks; operations under way stay so in the store."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -120,12 +120,12 @@ class OperationExecutor:
             self._spawn(self._interrupt_after(record, seconds), f"{record.operation_id} loss")
 
     def _schedule_repair(self, record: Record) -> None:
-        """An elastic machine that failed is given back, and another one bought."""
+        """Fixed machines only: a failed elastic machine is released, and another one purchased."""
         if not record.machine.capacity_type.elastic and math.isfinite(self._config.repair_seconds):
             self._spawn(self._repair(record.machine), f"{record.operation_id} repair")
 
     async def _repair(self, machine: Machine) -> None:
-        """Free again once its Node is gone, or has stayed for long because nobody removes it."""
+        """Make the machine idle once its Node is gone, or after a timeout."""
         await asyncio.sleep(self._config.repair_seconds)
         if machine.cluster:
             with suppress(HostFailure, TimeoutError):
@@ -142,9 +142,10 @@ class OperationExecutor:
         await self.interrupt(record)
 
     async def interrupt(self, record: Record) -> None:
-        """Let a machine at work be lost, unless it has begun another life since `record`.
+        """Interrupt a configured machine, unless it was configured again since `record`.
 
-        The host goes first, as in reality; who watches its Node may know before we say so.
+        The host is switched off first, as in reality: Node watchers may notice before the provider
+        reports it.
         """
         if self._still_serves(record):
             await self._switch_off_failed(record.machine)
@@ -156,7 +157,7 @@ class OperationExecutor:
                 await self._wait_for_disk(error)
 
     def _still_serves(self, record: Record) -> bool:
-        """Whether it is at work since the same boot."""
+        """Whether it is still configured by the same operation."""
         now = self.store.get(record.machine.id)
         same_boot = now.operation_id == record.operation_id
         return same_boot and now.machine.state is MachineState.CONFIGURED
@@ -184,20 +185,20 @@ class OperationExecutor:
             self._schedule_repair(after)
 
     async def _outcome(self, record: Record) -> tuple[Record, MachineEvent]:
-        """What the operation under way has made of the machine, once it has ended."""
+        """Run the operation under way to its end; the resulting record and event."""
         try:
             await self._perform(record)
         except HostFailure as failure:
             return lifecycle.fail(record, str(failure)), MachineEvent.FAIL
-        except Exception as error:  # noqa: BLE001 - one machine must not end all others' provider
+        except Exception as error:  # noqa: BLE001 - a defect must not affect other machines
             internal_errors.inc()
-            _log.exception("a bug, met at machine %s: please report it", record.machine.id)
+            _log.exception("internal error on machine %s; please report it", record.machine.id)
             return lifecycle.fail(record, repr(error)), MachineEvent.FAIL
         return lifecycle.finish(record), lifecycle.SUCCESS[record.machine.state]
 
     async def _wait_for_disk(self, error: Unavailable) -> None:
-        """Whoever orders is refused meanwhile, and may read; what has ended is kept in mind."""
-        _log.error("%s; tried again every %g s", error, _DISK_RETRY_INTERVAL_SECONDS)
+        """Until then orders are rejected, reads are served, and finished operations retried."""
+        _log.error("%s; retrying every %g s", error, _DISK_RETRY_INTERVAL_SECONDS)
         await asyncio.sleep(_DISK_RETRY_INTERVAL_SECONDS)
 
     async def _perform(self, record: Record) -> None:
@@ -225,7 +226,7 @@ class OperationExecutor:
             _log.warning("failed host may still be on: %s", error, extra={"machine": machine.id})
 
     async def _drain(self, record: Record) -> None:
-        """Until the Node is gone; when the grace is over the host is switched off instead."""
+        """Wait for the Node to be removed; when the grace period ends, switch the host off."""
         gone = asyncio.create_task(self._host.wait_until_node_gone(record.machine))
         grace = asyncio.create_task(self._sleep_until(record.grace_ends_unix_seconds))
         try:
@@ -240,7 +241,7 @@ class OperationExecutor:
             await asyncio.gather(gone, grace, return_exceptions=True)
 
     async def _sleep_until(self, unix_seconds: float) -> None:
-        # Again after the sleep, because the wall clock that outlives restarts may also be set back.
+        # Checked again after the sleep, because the wall clock may be set back.
         left_seconds = unix_seconds - self._clock.unix_seconds()
         if left_seconds > 0:
             await asyncio.sleep(left_seconds)

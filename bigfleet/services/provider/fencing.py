@@ -1,4 +1,4 @@
-"""Who may still give orders: a replaced shard's are refused, machine by machine."""
+"""Fencing: rejects orders of a replaced shard, machine by machine."""
 
 from __future__ import annotations
 
@@ -9,35 +9,34 @@ from bigfleet.ports.provider import Fence
 
 
 class FencingToken(NamedTuple):
-    """Where an order stands among its shard's: epochs first, then sequence numbers in an epoch."""
+    """Position of an order among its shard's: epoch, then sequence number within the epoch."""
 
     epoch: int
     sequence: int
 
 
 _HINT = (
-    "Whoever sent it has been replaced and must stop; a shard whose state directory is an old copy "
-    "must be started with an empty one"
+    "The sender has been replaced and must stop; a shard whose state directory is an old copy must "
+    "be started with an empty one"
 )
 
 
 def check(
     fence: Fence, machine_id: str, newest: FencingToken | None, claimed: int = 0
 ) -> FencingToken:
-    """The order's mark; Fenced unless newer than `newest`, that shard's newest for the machine, and
-    of an epoch not older than the one that it has `claimed`.
+    """The order's fencing token. Fenced unless it is newer than `newest`, the shard's newest for
+    the machine, and its epoch is not older than the one `claimed` last.
     """
     token = FencingToken(fence.epoch, fence.sequence)
     if newest is not None and token <= newest:
         raise Fenced(
             f"machine {machine_id}: shard {fence.shard_id} has already sent epoch {newest.epoch} "
-            f"sequence {newest.sequence}; epoch {token.epoch} sequence {token.sequence} "
-            "is not newer."
-            f" {_HINT}"
+            f"sequence {newest.sequence}; epoch {token.epoch} sequence {token.sequence} is not "
+            f"newer. {_HINT}"
         )
     if token.epoch < claimed:
         raise Fenced(
-            f"machine {machine_id}: shard {fence.shard_id} has begun anew with epoch {claimed}; "
+            f"machine {machine_id}: shard {fence.shard_id} has restarted with epoch {claimed}; "
             f"epoch {token.epoch} is older. {_HINT}"
         )
     return token

@@ -1,4 +1,4 @@
-"""The machines that a provider starts with, one JSON object a line."""
+"""The inventory file: a provider's initial machines, one JSON object per line."""
 
 from __future__ import annotations
 
@@ -64,10 +64,12 @@ def read(path: Path) -> Iterator[Machine]:
             where = f"{path} line {number}"
             line = _decoded(decoder, raw, where)
             if seen.setdefault(line.id, number) != number:
-                raise InvalidInput(f"{where}: id", line.id, f"is taken by line {seen[line.id]}")
+                raise InvalidInput(f"{where}: id", line.id, f"repeats line {seen[line.id]}")
             yield _machine(line, where)
     if not seen:
-        raise InvalidInput("inventory", str(path), "holds no machine; write one JSON object a line")
+        raise InvalidInput(
+            "inventory", str(path), "has no machines; write one JSON object per line"
+        )
 
 
 def _decoded(decoder: msgspec.json.Decoder[_Line], raw: bytes, where: str) -> _Line:
@@ -104,7 +106,7 @@ def _amounts(line: _Line, where: str) -> Mapping[str, int]:
     for needed in (resources.CPU, resources.MEMORY, resources.PODS):
         if amounts.get(needed, 0) == 0:
             shown = line.resources.get(needed, "nothing")
-            raise InvalidInput(f"{where}: resources: {needed}", shown, "holds no pod")
+            raise InvalidInput(f"{where}: resources: {needed}", shown, "is too little for any pod")
     return amounts
 
 
@@ -112,7 +114,7 @@ def _taints(line: _Line, where: str) -> tuple[Taint, ...]:
     taints = sorted(Taint(t.key, t.value, t.effect) for t in line.taints)
     if len({(taint.key, taint.effect) for taint in taints}) < len(taints):
         shown = ", ".join(map(str, taints))
-        raise InvalidInput(f"{where}: taints", shown, "name a key and an effect twice")
+        raise InvalidInput(f"{where}: taints", shown, "repeat a key and effect")
     return tuple(taints)
 
 
@@ -127,5 +129,5 @@ def _labels(line: _Line, where: str) -> Mapping[str, str]:
     for key, value in line.labels.items():
         if labels.get(key, value) != value:
             what = f"{where}: labels: {key}"
-            raise InvalidInput(what, value, f"contradicts this line's own {labels[key]!r}")
+            raise InvalidInput(what, value, f"contradicts {labels[key]!r} in the same line")
     return labels | line.labels

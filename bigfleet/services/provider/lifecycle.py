@@ -1,4 +1,4 @@
-"""What an order makes of a machine: pure functions over the lifecycle table of `model.machine`."""
+"""Effects of orders on a machine: pure functions over the transitions of `model.machine`."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from bigfleet.model.machine import Machine, MachineEvent, MachineState, next_sta
 
 _S, _E = MachineState, MachineEvent
 
-# For each order: the state while it is under way, and the state that it aims at.
+# For each order: the state while it is under way, and its target state.
 ORDERS: Mapping[MachineEvent, tuple[MachineState, MachineState]] = {
     _E.CREATE: (_S.CREATING, _S.IDLE),
     _E.CONFIGURE: (_S.CONFIGURING, _S.CONFIGURED),
     _E.DRAIN: (_S.DRAINING, _S.IDLE),
     _E.DELETE: (_S.DELETING, _S.SPECULATIVE),
 }
-# How the operation under way ends when all goes well.
+# The event that ends an operation successfully, by the state while it is under way.
 SUCCESS: Mapping[MachineState, MachineEvent] = {
     _S.CREATING: _E.CREATED,
     _S.CONFIGURING: _E.JOINED,
@@ -32,8 +32,8 @@ _UNBIND: Mapping[str, Any] = {"cluster": "", "shard_metadata": {}}
 class Record:
     """A machine and the last operation that was started on it.
 
-    `due_unix_seconds` is when the modelled latency of that operation has passed; a drain waits for
-    the machine's Node no longer than until `grace_ends_unix_seconds`. The store sets `revision`.
+    `due_unix_seconds` is when the simulated latency of that operation has passed. A drain waits
+    for the removal of the Node until `grace_ends_unix_seconds`. The store sets `revision`.
     """
 
     machine: Machine
@@ -45,14 +45,14 @@ class Record:
 
     @property
     def operation_id(self) -> str:
-        """The last operation's name; number 0 stands for the machine's coming into the store."""
+        """Id of the last operation; number 0 is the machine's insertion into the store."""
         return f"{self.machine.id}.{self.operations_started}"
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What a shard asks for. `cluster` and `bootstrap_blob` go with CONFIGURE, `shard_metadata`
-    with that and with CREATE, `grace_seconds` with DRAIN.
+    """An order of a shard. `cluster` and `bootstrap_blob` are for CONFIGURE, `shard_metadata` for
+    CONFIGURE and CREATE, `grace_seconds` for DRAIN.
     """
 
     event: MachineEvent
@@ -63,9 +63,9 @@ class Order:
 
 
 def accept(record: Record, order: Order, now_unix_seconds: float, latency_seconds: float) -> Record:
-    """The record once `order` is under way; `record` itself if the order asks for nothing new.
+    """The record once `order` is under way; `record` itself if the order is a repetition.
 
-    IllegalTransition where the machine's state does not allow the order.
+    IllegalTransition when the machine's state does not allow the order.
     """
     if _repeats(record.machine, order):
         return record
@@ -77,7 +77,7 @@ def accept(record: Record, order: Order, now_unix_seconds: float, latency_second
             f"machine {machine.id}",
             machine.state.name,
             order.event.value,
-            f"{capacity_type} stays ours",
+            f"{capacity_type} capacity is fixed",
         )
     return Record(
         replace(machine, state=state, last_error="", **_binding(order)),
@@ -89,9 +89,9 @@ def accept(record: Record, order: Order, now_unix_seconds: float, latency_second
 
 
 def _repeats(machine: Machine, order: Order) -> bool:
-    """Whether the machine already is where `order` would bring it, or on its way by such an order.
+    """Whether the machine is in the order's target state, or an equal order is under way.
 
-    The same machine for another cluster is another target.
+    An order for another cluster is not a repetition.
     """
     return machine.state in ORDERS[order.event] and order.cluster in ("", machine.cluster)
 
@@ -120,7 +120,7 @@ def finish(record: Record) -> Record:
 
 
 def recover(record: Record) -> Record:
-    """The record once a failed machine is well again: free, for whoever wants it."""
+    """The record once a failed machine is repaired: idle and unbound."""
     machine = record.machine
     state = next_state(machine.id, machine.state, _E.RECOVER)
     host = machine.host or machine.id

@@ -1,4 +1,4 @@
-"""What each call asks for: wire messages to validated orders and selections, without any I/O."""
+"""Validates requests and converts them to orders and selections. Pure."""
 
 from __future__ import annotations
 
@@ -14,13 +14,12 @@ from bigfleet.services.provider.store import Store
 
 Mutation = wire.CreateRequest | wire.ConfigureRequest | wire.DrainRequest | wire.DeleteRequest
 
-
-# So that no claim uses up all numbers.
+# So that no claim exhausts the numbers.
 MAX_EPOCH = 2**62
 
 
 def fence_of(request: Mutation) -> Fence:
-    """Who sent the mutation; InvalidInput without a shard_id, which nothing could fence."""
+    """The fence of a mutation; InvalidInput without a shard_id."""
     if not request.shard_id:
         what = f"machine {request.machine_id}: shard_id"
         raise InvalidInput(what, "", "is empty; every order names the shard that gives it")
@@ -28,16 +27,16 @@ def fence_of(request: Mutation) -> Fence:
 
 
 def epoch_claim_of(request: wire.ClaimEpochRequest) -> tuple[str, int]:
-    """Which shard begins anew, and from which epoch on; InvalidInput for what cannot be right."""
+    """The claiming shard and its least acceptable epoch; InvalidInput for invalid fields."""
     if not request.shard_id:
-        raise InvalidInput("shard_id", "", "is empty; an epoch is of one shard")
+        raise InvalidInput("shard_id", "", "is empty; an epoch belongs to one shard")
     if not 0 <= request.at_least <= MAX_EPOCH:
-        raise InvalidInput("at_least", request.at_least, f"is not 0 to {MAX_EPOCH}")
+        raise InvalidInput("at_least", request.at_least, f"is not in 0 to {MAX_EPOCH}")
     return request.shard_id, max(1, request.at_least)
 
 
 def order_of(request: Mutation) -> Order:
-    """The order in a mutation; InvalidInput for a field that cannot be right."""
+    """The order in a mutation; InvalidInput for invalid fields."""
     match request:
         case wire.ConfigureRequest():
             return _configuration(request)
@@ -70,18 +69,18 @@ def _drain(request: wire.DrainRequest) -> Order:
 
 @dataclass(frozen=True)
 class Selection:
-    """Records in order of their last change, and the revision that continues after them."""
+    """Records in order of their last change, and the revision to continue from."""
 
     records: Sequence[Record]
     revision: bytes
 
 
 def select(store: Store, request: wire.ListFilter) -> Selection:
-    """The records that a List asks for.
+    """The records that a List selects.
 
-    A revision that is malformed, of another store or not reached yet gives all records. Where
-    `max_results` cuts the answer off, its revision is that of the last record in it, so that
-    listing since that revision continues without a gap.
+    A revision that is malformed, of another store or in the future selects all records. When
+    `max_results` truncates the answer, its revision is that of its last record, so that a listing
+    since that revision continues without a gap.
     """
     states = {_state(value) for value in request.states}
     if request.max_results < 0:
@@ -100,7 +99,7 @@ def _state(value: int) -> MachineState:
     try:
         return MachineState(value)
     except ValueError:
-        raise InvalidInput("states", value, "is not a machine state known here") from None
+        raise InvalidInput("states", value, "is not a known machine state") from None
 
 
 def _token(store: Store, revision: int) -> bytes:

@@ -1,4 +1,4 @@
-"""The provider as a process: store, hosts, gRPC and health, opened and closed in order."""
+"""The process of a provider: store, hosts, gRPC and health, opened and closed in order."""
 
 from __future__ import annotations
 
@@ -24,30 +24,30 @@ from bigfleet.services.provider.store import Store
 from bigfleet.tasks import wait_stopped_or_failed
 
 _log = logging.getLogger(__name__)
-# Calls are answered in milliseconds; one that is not is repeated by its shard.
+# Calls are answered in milliseconds; shards retry one that is not.
 _STOP_GRACE_SECONDS = 1.0
 
 
 @dataclass
 class RunningProvider:
-    """A provider that answers on `port`; `failure` gets an exception when it cannot go on."""
+    """A provider that serves on `port`; `failure` gets an exception on a fatal error."""
 
     port: int
     failure: asyncio.Future[None]
 
 
 async def run(config: ProviderConfig, stop: asyncio.Event) -> None:
-    """Serve until `stop` is set, then close cleanly; operations under way go on at the next start.
+    """Serve until `stop` is set, then close; operations under way resume at the next start.
 
-    Raises InvalidInput for settings, inventory or state that cannot be used, Unavailable when an
-    address is taken or the disk refuses writes.
+    InvalidInput for unusable configuration, inventory or state, Unavailable when an address is in
+    use or the disk rejects writes.
     """
     async with serving(config, host_for(config)) as provider:
         await wait_stopped_or_failed(stop, provider.failure)
 
 
 def host_for(config: ProviderConfig) -> Host:
-    """Fake hosts by kwok where clusters are given, by nothing otherwise."""
+    """Hosts simulated by kwok if clusters are given, else hosts that boot instantly."""
     if config.host_kubeconfigs is None:
         return InstantHost()
     return KwokHost(config.host_kubeconfigs, config.provider_name)

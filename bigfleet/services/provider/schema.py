@@ -1,4 +1,4 @@
-"""How machines lie in SQLite: what they are once per kind, what happens to them one row each."""
+"""SQLite schema: one row per distinct machine spec, one row per machine with its status."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ VERSION = 3
 _EPOCHS = """
 CREATE TABLE epochs (shard_id TEXT PRIMARY KEY, epoch INTEGER NOT NULL) WITHOUT ROWID
 """
-# Of a store as an earlier release left it: how to make it one of the next version.
+# Statements that migrate a store of an earlier version to the next one.
 MIGRATIONS: Mapping[int, str] = {
-    1: "",  # kinds have taints, and none where they say nothing of them
-    2: _EPOCHS,  # of shards that began anew
+    1: "",  # specs gained taints; a missing value means none
+    2: _EPOCHS,
 }
 
 TABLES = f"""
@@ -69,7 +69,7 @@ SELECT_FENCE = "SELECT epoch, sequence FROM fences WHERE shard_id = ? AND machin
 
 
 class MachineSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """What a machine is; it stays so for the machine's whole life. Mappings are shared."""
+    """The immutable part of a machine. Machines with equal specs share one row and its mappings."""
 
     instance_type: str
     zone: str
@@ -87,18 +87,18 @@ _METADATA: msgspec.json.Decoder[dict[str, str]] = msgspec.json.Decoder(dict[str,
 
 
 def spec_to_blob(machine: Machine) -> bytes:
-    """The Kind of `machine`; equal kinds give equal bytes."""
+    """The encoded MachineSpec of `machine`; equal specs give equal bytes."""
     fields = {name: getattr(machine, name) for name in MachineSpec.__struct_fields__}
     return _ENCODER.encode(MachineSpec(**fields))
 
 
 def spec_from_blob(blob: bytes) -> MachineSpec:
-    """The Kind that `spec_to_blob` wrote."""
+    """The MachineSpec that `spec_to_blob` encoded."""
     return msgspec.json.decode(blob, type=MachineSpec)
 
 
 def status_columns(record: Record) -> tuple[Any, ...]:
-    """All columns that can change, in the order of UPDATE_MACHINE."""
+    """All mutable columns, in the order of UPDATE_MACHINE."""
     machine = record.machine
     return (
         int(machine.state),

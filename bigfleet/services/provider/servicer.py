@@ -1,44 +1,29 @@
-"""The gRPC face of the provider: decodes, delegates, and says refusals in gRPC's codes."""
+"""gRPC service of the provider: calls the executor and the store, maps errors to status codes."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
 from functools import partial
-from typing import Any, NoReturn
+from typing import Any
 
-import grpc
 import grpc.aio
 
 from bigfleet.api import machine_codec
+from bigfleet.api.grpc_status import abort
 from bigfleet.api.v1alpha1 import provider_pb2 as wire
 from bigfleet.api.v1alpha1.provider_pb2_grpc import CapacityProviderServicer
-from bigfleet.model.errors import (
-    BigFleetError,
-    Fenced,
-    IllegalTransition,
-    InvalidInput,
-    Unavailable,
-    UnknownObject,
-)
+from bigfleet.model.errors import BigFleetError
 from bigfleet.services.provider import requests
 from bigfleet.services.provider.executor import OperationExecutor
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
-_CODES: Mapping[type[BigFleetError], grpc.StatusCode] = {
-    Fenced: grpc.StatusCode.FAILED_PRECONDITION,
-    IllegalTransition: grpc.StatusCode.ABORTED,
-    InvalidInput: grpc.StatusCode.INVALID_ARGUMENT,
-    Unavailable: grpc.StatusCode.UNAVAILABLE,
-    UnknownObject: grpc.StatusCode.NOT_FOUND,
-}
-# A long List is built in pieces of some 10 ms, so that orders are answered in between.
+# A long List is built in chunks of some 10 ms, so that orders are answered in between.
 _CHUNK_RECORDS = 500
 
 
 class ProviderServicer(CapacityProviderServicer):
-    """`CapacityProvider` over one Machinery."""
+    """`CapacityProvider` over one OperationExecutor."""
 
     def __init__(self, executor: OperationExecutor, provider_name: str) -> None:
         self._executor, self._provider_name = executor, provider_name
@@ -64,19 +49,19 @@ class ProviderServicer(CapacityProviderServicer):
     async def ClaimEpoch(
         self, request: wire.ClaimEpochRequest, context: Context
     ) -> wire.ClaimEpochResponse:
-        """A shard that has lost its state directory begins anew."""
+        """Give an epoch to a shard that has lost its state directory."""
         try:
             epoch = self._executor.store.claim_epoch(*requests.epoch_claim_of(request))
         except BigFleetError as error:
-            await _abort(context, error)
+            await abort(context, error)
         return wire.ClaimEpochResponse(shard_epoch=epoch)
 
     async def Get(self, request: wire.MachineRef, context: Context) -> wire.Machine:
-        """One machine as it is now."""
+        """One machine in its present state."""
         try:
             record = self._executor.store.get(request.id)
         except BigFleetError as error:
-            await _abort(context, error)
+            await abort(context, error)
         return machine_codec.machine_to_wire(record.machine, self._provider_name)
 
     async def List(self, request: wire.ListFilter, context: Context) -> wire.MachineList:
@@ -84,7 +69,7 @@ class ProviderServicer(CapacityProviderServicer):
         try:
             selection = requests.select(self._executor.store, request)
         except BigFleetError as error:
-            await _abort(context, error)
+            await abort(context, error)
         answer = wire.MachineList(revision=selection.revision)
         for start in range(0, len(selection.records), _CHUNK_RECORDS):
             answer.machines.extend(
@@ -99,13 +84,8 @@ class ProviderServicer(CapacityProviderServicer):
             fence, read_order = requests.fence_of(request), partial(requests.order_of, request)
             record = self._executor.submit(request.machine_id, fence, read_order)
         except BigFleetError as error:
-            await _abort(context, error)
+            await abort(context, error)
         return wire.TransitionAck(
             operation_id=record.operation_id,
             machine=machine_codec.machine_to_wire(record.machine, self._provider_name),
         )
-
-
-async def _abort(context: Context, error: BigFleetError) -> NoReturn:
-    await context.abort(_CODES[type(error)], str(error))
-    raise AssertionError("abort always raises")

@@ -1,4 +1,4 @@
-"""How long the spot market leaves a machine to us: a pure, seeded model."""
+"""Spot interruptions: a pure, seeded model."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ def seconds_until_interruption(
 ) -> float:
     """Exponential with the machine's own interruption probability per hour of market time.
 
-    Infinite for a machine that nobody takes back, or when the market stands still. It counts from
-    the machine's boot, or from a restart of the provider, which so prolongs what it had left.
+    Infinite for a machine that is never interrupted, or without market time. It counts from the
+    machine's boot, or from a restart of the provider, which thus extends the remaining time.
     """
     probability = machine.interruption_probability
     if machine.capacity_type is not CapacityType.SPOT or not probability:

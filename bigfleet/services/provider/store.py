@@ -1,11 +1,11 @@
-"""The provider's memory: every machine on disk, and a copy of it here for reading.
+"""The provider's store: every machine on disk, with a copy in memory for reads.
 
-SQLite in WAL mode with synchronous=NORMAL: what is committed survives the death of this process at
-any instant, which is what a provider promises. Only a power cut could take the last commits back,
-and it would end these machines' clusters as well; synchronous=FULL would add a disk flush to every
-order, and the event loop waits for that.
+SQLite in WAL mode with synchronous=NORMAL: commits survive a crash of the process at any instant,
+as the provider contract requires. Only a power failure could lose the last commits, and it would
+end these machines' clusters as well; synchronous=FULL would block the event loop for a disk flush
+at every order.
 
-The copy is kept in order of revision, so that "what changed since" costs as much as has changed.
+The copy is ordered by revision, so that listing changes costs in proportion to their number.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from bigfleet.services.provider.fencing import FencingToken
 from bigfleet.services.provider.lifecycle import Record
 
 FILE_NAME = "machines.sqlite"
-# Moving the log into the database flushes the disk, some 20 ms: once in 2,000 changes, not in 500.
+# A checkpoint flushes the disk, some 20 ms: once in 2,000 changes, not in 500 as by default.
 _CHECKPOINT_PAGES = 4000
 
 
 class Store:
-    """Machines, their operations and the fencing marks, in one directory, for one process."""
+    """Machines, their operations and fencing tokens, in one directory, for one process."""
 
     def __init__(self, directory: Path) -> None:
-        """Open or create the store. InvalidInput if it is in use, damaged or of another release."""
+        """Open or create the store. InvalidInput if it is in use, damaged or of another format."""
         self._path = directory / FILE_NAME
         try:
-            directory.mkdir(parents=True, exist_ok=True, mode=0o700)  # it holds join tokens
+            directory.mkdir(parents=True, exist_ok=True, mode=0o700)  # it contains join tokens
             self._database = sqlite3.connect(self._path, timeout=0, isolation_level=None)
         except (OSError, sqlite3.Error) as error:
             raise InvalidInput(
@@ -103,7 +103,7 @@ class Store:
             raise
 
     def close(self) -> None:
-        """Release the directory; what was saved is saved already."""
+        """Release the directory; saved records are already durable."""
         self._database.close()
 
     def __len__(self) -> int:
@@ -128,19 +128,19 @@ class Store:
         return list(newer)[::-1]
 
     def fencing_token(self, shard_id: str, machine_id: str) -> FencingToken | None:
-        """The newest mark that this shard has shown for this machine."""
+        """The newest token that this shard has used for this machine."""
         row = self._database.execute(schema.SELECT_FENCE, (shard_id, machine_id)).fetchone()
         return None if row is None else FencingToken(row["epoch"], row["sequence"])
 
     def claimed_epoch(self, shard_id: str) -> int:
-        """The epoch that this shard was given last; 0 when it never asked for one."""
+        """The epoch that this shard claimed last; 0 when it never claimed one."""
         row = self._database.execute(schema.SELECT_EPOCH, (shard_id,)).fetchone()
         return 0 if row is None else int(row["epoch"])
 
     def claim_epoch(self, shard_id: str, at_least: int) -> int:
-        """A new epoch for this shard, far above any that it has shown or was given, and durable.
+        """A new, durable epoch for this shard, far above any that it has used or claimed.
 
-        Unavailable when the disk refuses.
+        Unavailable when the disk rejects the write.
         """
         try:
             with self._transaction():
@@ -153,9 +153,9 @@ class Store:
         return epoch
 
     def seed(self, machines: Iterable[Machine]) -> None:
-        """Put the first machines into an empty store: all of them or, on any error, none.
+        """Insert the initial machines into an empty store: all of them or, on any error, none.
 
-        Unavailable when the disk refuses.
+        Unavailable when the disk rejects the write.
         """
         try:
             with self._transaction():
@@ -180,9 +180,9 @@ class Store:
         return known[description]
 
     def save(self, record: Record | None, fence: Fence | None = None, machine_id: str = "") -> None:
-        """Make a machine's change, the fencing mark that allowed it, or both durable at once.
+        """Save a machine's record, the fencing token of its order, or both in one transaction.
 
-        With only a fence, `machine_id` says whose. Unavailable when the disk refuses.
+        With only a fence, `machine_id` names the machine. Unavailable when the disk rejects it.
         """
         try:
             with self._transaction():

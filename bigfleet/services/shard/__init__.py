@@ -1,4 +1,4 @@
-"""The shard: holds its machines and its clusters' needs, and brings the two together."""
+"""The shard: matches its machines with the needs of its clusters."""
 
 from bigfleet.services.shard.config import ShardConfig
 from bigfleet.services.shard.role import run

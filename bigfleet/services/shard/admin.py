@@ -1,9 +1,9 @@
-"""An order to take a cluster out of the fleet: what it would do, whether it may, and its start."""
+"""Removal of a cluster from the fleet: preview, safety check and start."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,9 +11,10 @@ import grpc
 import grpc.aio
 import numpy as np
 
+from bigfleet.api.grpc_status import abort
 from bigfleet.api.v1alpha1 import shardadmin_pb2 as wire
 from bigfleet.api.v1alpha1.shardadmin_pb2_grpc import ShardAdminServicer as Servicer
-from bigfleet.model.errors import BigFleetError, InvalidInput, Unavailable, UnknownObject
+from bigfleet.model.errors import BigFleetError, Unavailable, UnknownObject
 from bigfleet.model.machine import MachineState
 from bigfleet.services.shard.decide.cycle import Cycle
 from bigfleet.services.shard.sessions.registry import check_name
@@ -25,13 +26,13 @@ _RESERVED = (MachineState.CREATING, MachineState.IDLE)
 
 
 class OperatorMayBeAlive(BigFleetError):
-    """The operator of a cluster that is to be removed may still be at work."""
+    """The operator of a cluster that is to be removed may still be running."""
 
 
 @dataclass(frozen=True)
 class ClusterRemover:
-    """`router` knows whose a cluster is, None where all are this shard's; `is_served` says of a
-    cluster that this shard has it without asking.
+    """`router` resolves a cluster's shard, None if this shard serves all; `is_served` returns
+    whether this shard serves a cluster, without asking the coordinator.
     """
 
     cycle: Cycle
@@ -41,24 +42,24 @@ class ClusterRemover:
     async def order(
         self, cluster: str, *, force: bool, dry_run: bool
     ) -> wire.RemoveClusterResponse:
-        """What is done, or would be.
+        """Start the removal unless `dry_run`; the response says what it affects.
 
-        UnknownObject for a cluster of which nothing is known, MayBeAlive unless `force`d,
-        Unavailable when nobody can tell whose it is, BigFleetError when it cannot be kept.
+        UnknownObject for an unknown cluster, OperatorMayBeAlive unless `force`d, Unavailable when
+        the cluster's shard cannot be resolved, BigFleetError when the removal cannot be saved.
         """
         plan = self._plan(cluster)
         if plan.already_requested:
             return plan
         if not (any(count for _, count in plan.ListFields()) or self._knows(cluster)):
             raise UnknownObject(
-                f"cluster {cluster}: this shard has neither needs nor machines of it, and serves "
-                "no such cluster; it may have been removed already"
+                f"cluster {cluster}: this shard does not serve it, and has neither needs nor "
+                "machines of it; it may have been removed already"
             )
         if not force and (why := self._may_be_alive(cluster)):
             raise OperatorMayBeAlive(
-                f"cluster {cluster}: {why}. Its {plan.configured_machines} machines at "
-                "work would be drained "
-                "without evicting their pods. Stop its operator and wait, or order it by force"
+                f"cluster {cluster}: {why}. Its {plan.configured_machines} configured machines "
+                "would be drained without evicting their pods. Stop its operator and wait, or use "
+                "--force"
             )
         if dry_run:
             return plan
@@ -98,12 +99,12 @@ class ClusterRemover:
         if away_seconds >= absence_seconds:
             return ""
         return (
-            f"for {away_seconds:.0f} s this shard has not heard its operator, and only after "
-            f"{absence_seconds:.0f} s is it taken for absent"
+            f"its operator has been disconnected for {away_seconds:.0f} s; it counts as absent "
+            f"after {absence_seconds:.0f} s"
         )
 
     def _begin(self, cluster: str) -> None:
-        """From here on nothing is asked any more; each cycle takes the next step."""
+        """Record the removal; the following cycles carry it out."""
         cycle = self.cycle
         cycle.removals.begin(cluster)
         cycle.needs.forget(cluster)
@@ -114,16 +115,8 @@ class ClusterRemover:
         cycle.woken.set()
 
 
-_CODES: Mapping[type[BigFleetError], grpc.StatusCode] = {
-    InvalidInput: grpc.StatusCode.INVALID_ARGUMENT,
-    OperatorMayBeAlive: grpc.StatusCode.FAILED_PRECONDITION,
-    Unavailable: grpc.StatusCode.UNAVAILABLE,
-    UnknownObject: grpc.StatusCode.NOT_FOUND,
-}
-
-
 class ShardAdminServicer(Servicer):
-    """`ShardAdmin`: what cannot be done is answered with a sentence."""
+    """`ShardAdmin` over a ClusterRemover."""
 
     def __init__(self, remover: ClusterRemover) -> None:
         self._remover = remover
@@ -131,10 +124,11 @@ class ShardAdminServicer(Servicer):
     async def RemoveCluster(
         self, request: wire.RemoveClusterRequest, context: Context
     ) -> wire.RemoveClusterResponse:
-        """Take a cluster out, or say what that would do."""
+        """Remove a cluster, or preview its removal."""
         try:
             cluster = check_name("RemoveCluster: cluster_id", request.cluster_id)
             return await self._remover.order(cluster, force=request.force, dry_run=request.dry_run)
+        except OperatorMayBeAlive as error:
+            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(error))
         except BigFleetError as error:
-            code = _CODES.get(type(error), grpc.StatusCode.ABORTED)
-            await context.abort(code, str(error))
+            await abort(context, error)

@@ -1,4 +1,4 @@
-"""A shard's parts, put together."""
+"""Wires the parts of a shard."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ from bigfleet.services.shard.sessions.registry import Sessions
 
 @dataclass(frozen=True)
 class ShardStores:
-    """What a shard has on its disk, beside its epoch and what a coordinator told it. Without
-    `demand` only the machines of a cluster say after a restart how much it asked for.
+    """A shard's stores, except those of its epoch and ownership. Without `demand`, a cluster's
+    former demand is estimated from its machines after a restart.
     """
 
     evictions: EvictionStore
@@ -57,7 +57,7 @@ class ShardStores:
 
 @dataclass(frozen=True)
 class Shard:
-    """The parts of one shard, wired together; nothing happens until `run`."""
+    """The parts of one shard; nothing happens until `run`."""
 
     epoch: int
     sessions: Sessions
@@ -69,7 +69,7 @@ class Shard:
     coordination: Coordination | None = None
 
     def remover(self) -> ClusterRemover:
-        """What takes clusters out of the fleet."""
+        """The remover of clusters for this shard."""
         coordination = self.coordination
         if coordination is None:
             return ClusterRemover(self.cycle, None, lambda _: False)
@@ -78,7 +78,7 @@ class Shard:
         )
 
     async def run(self) -> None:
-        """Decide and act until cancelled."""
+        """Run decision loop, actuation and coordinator link until cancelled."""
         async with asyncio.TaskGroup() as parts:
             if self.coordination is not None:
                 parts.create_task(self.coordination.link.run())
@@ -88,7 +88,7 @@ class Shard:
 
 @dataclass(frozen=True)
 class _State:
-    """What a shard knows: its machines, what is needed of it, and what it has begun."""
+    """A shard's state: machines, needs, orders, evictions, ownership."""
 
     inventory: Inventory
     needs: NeedsTable
@@ -102,7 +102,7 @@ class _State:
     ownership: Ownership | None
 
     def slices(self) -> Mapping[QuotaKey, int]:
-        """How much of each quota is this shard's; nothing where quotas are not shared."""
+        """This shard's slice of each quota; empty without a coordinator."""
         return self.ownership.record.slices if self.ownership else {}
 
 
@@ -115,9 +115,7 @@ def assemble(
     stores: ShardStores,
     coordinator_ports: CoordinatorPorts | None = None,
 ) -> Shard:
-    """All parts of a shard that is in its `epoch`; without `coordinator_ports` everything is its
-    own.
-    """
+    """Wire a shard with this `epoch`; without `coordinator_ports` it owns everything."""
     woken = asyncio.Event()
     state = _state(config, stores, coordinator_ports)
     sessions = _sessions(

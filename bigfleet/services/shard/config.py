@@ -1,4 +1,4 @@
-"""What a shard is told at its start."""
+"""Configuration of a shard."""
 
 from __future__ import annotations
 
@@ -27,19 +27,20 @@ from bigfleet.services.shard.records.journal import JournalLimits
 class ShardConfig:
     """Port 0 lets the system choose.
 
-    `provider_address` is host:port. `state_directory` keeps the epoch and must not be shared with
-    another shard. `cycle_seconds` is the longest time between two decisions. `journal` gets the
-    machines' stories as JSON lines, in files of `journal_limits`. `engine` tunes the decisions
-    themselves. A machine to spare on which pods of Jobs run stays until these have had
-    `batch_wait_seconds` to end. Nothing more is acquired for a cluster whose operator has been away
-    for `cluster_absence_seconds`. `ceilings` is the file that bounds what clusters may claim; None
-    for no bounds. While `actuation_paused` all is decided, shown and counted, and
-    nothing is ordered.
-    `coordinator_addresses` are host:port of the coordinator's replicas; without any the shard owns
+    `provider_address` is host:port. `state_directory` must not be shared with another shard.
+    `cycle_seconds` is the longest time between the starts of two cycles. `journal` is the file for
+    the machines' stories as JSON lines, rotated by `journal_limits`. `engine` configures the
+    decisions. A surplus machine that runs pods of Jobs is kept until these have had
+    `batch_wait_seconds` to end. Nothing is acquired for a cluster whose operator has been
+    disconnected for `cluster_absence_seconds`. `ceilings` is the file with limits per cluster;
+    None for no limits. While `actuation_paused`, decisions are made and shown, but no order is
+    issued.
+
+    `coordinator_addresses` are host:port of the coordinator's replicas. Without any the shard owns
     all machines and serves all clusters; with them it owns domains by the first of `domain_keys`
-    that a machine has, as all shards of a fleet must. It reports every `report_seconds`, and
-    `advertised` is the address that operators are sent to, by default the one that it listens on.
-    Without an `identity` it serves and dials plaintext.
+    that a machine has, which all shards of a fleet must share. It reports every `report_seconds`.
+    `advertised` is its address in redirects, by default the listen address. Without an `identity`
+    it serves and dials plaintext.
     """
 
     shard_id: Annotated[str, Flag("--shard-id", "unique name of this shard", "ID")]
@@ -108,7 +109,7 @@ class ShardConfig:
     identity: Identity | None = None
 
     def __post_init__(self) -> None:
-        """InvalidInput for values with which no shard can work."""
+        """InvalidInput for values that cannot work."""
         if not self.shard_id:
             raise InvalidInput("shard_id", self.shard_id, "is empty; every shard needs a name")
         if self.coordinator_addresses:

@@ -1,4 +1,4 @@
-"""The shard as a process: what it opens, and closes in order."""
+"""The process of a shard: opens stores and servers, and closes them in order."""
 
 from __future__ import annotations
 
@@ -43,16 +43,16 @@ from bigfleet.services.shard.sessions.servicer import SessionServicer
 from bigfleet.tasks import cancel_and_wait, run_until_stopped
 
 _log = logging.getLogger(__name__)
-# Operators dial again by themselves; nothing is gained by waiting for them.
+# Operators reconnect by themselves.
 _STOP_GRACE_SECONDS = 1.0
-# Each message of a session wants the interpreter several times, and a decision holds it: with
-# Python's own 5 ms for each hand-over, a thousand sessions would wait for seconds.
+# Each message of a session needs the interpreter several times, and a decision holds it: with
+# Python's default switch interval of 5 ms, a thousand sessions would wait for seconds.
 _SWITCH_SECONDS = 0.0005
 
 
 @dataclass(frozen=True)
 class Serving:
-    """A shard that takes sessions on `port`. `work` ends only when the shard cannot go on."""
+    """A shard that serves on `port`. `work` ends only on a fatal error."""
 
     port: int
     shard: Shard
@@ -60,10 +60,10 @@ class Serving:
 
 
 class _Readiness:
-    """What a shard says of itself, also before it has its parts."""
+    """Readiness of a shard, also before its parts exist."""
 
     def __init__(self) -> None:
-        self._waiting_for = "it begins"
+        self._waiting_for = "starting"
         self.not_ready_of: Callable[[], str] | None = None
 
     def not_ready(self) -> str:
@@ -74,10 +74,9 @@ class _Readiness:
 
 
 async def run(config: ShardConfig, stop: asyncio.Event) -> None:
-    """Serve until `stop` is set, then close cleanly; the next start continues from the provider.
+    """Serve until `stop` is set, then close; the next start continues from the provider's state.
 
-    Raises BigFleetError for state or a journal that cannot be used, Unavailable when an address is
-    taken.
+    BigFleetError for unusable state or journal, Unavailable when an address is in use.
     """
     sys.setswitchinterval(_SWITCH_SECONDS)
     precompile()
@@ -101,7 +100,7 @@ async def serving(
     """A shard that serves inside the `async with`; closes `provider` and `coordinator` at the end.
 
     Without a `coordinator` it owns all machines and serves all clusters. With an empty state
-    directory it begins once the provider, and the coordinator, have given it an epoch.
+    directory it starts once the provider, and the coordinator, have assigned it an epoch.
     """
     readiness = _Readiness()
     async with AsyncExitStack() as closing:

@@ -1,1 +1,1 @@
-"""Coordinators: leadership, domains, orders, operations."""
+"""The coordinator: leadership, domains, instructions, operations."""

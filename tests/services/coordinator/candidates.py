@@ -1,4 +1,4 @@
-"""Replicas that could lead, in one process."""
+"""Coordinator replicas in one process."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.waiting import eventually
 
 
 class Node:
-    """One replica's part in leading."""
+    """The leadership of one replica."""
 
     def __init__(self, cluster: MemoryCluster, name: str, clock: Clock) -> None:
         self.store: MemoryStore = cluster.store(name)

@@ -1,4 +1,4 @@
-"""A coordinator that leads and refuses for now."""
+"""A leading coordinator that answers UNAVAILABLE."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ class _UnavailableLeader(CoordinatorServicer):
         request: wire.RemoveShardRequest,  # noqa: ARG002 - gRPC's
         context: grpc.aio.ServicerContext[Any, Any],
     ) -> wire.RemoveShardResponse:
-        """Later, perhaps."""
+        """UNAVAILABLE."""
         trailer = ((LEADER_TRAILER, self.address),)
         await context.abort(grpc.StatusCode.UNAVAILABLE, self.why, trailer)
 
 
 @asynccontextmanager
 async def unavailable_leader(why: str) -> AsyncIterator[str]:
-    """The address at which it answers."""
+    """Serve it; yield its address."""
     server, answers = transport.server(), _UnavailableLeader(why)  # type: ignore[abstract]
     add_CoordinatorServicer_to_server(answers, server)
     answers.address = f"127.0.0.1:{transport.listen(server, '127.0.0.1:0', None)}"

@@ -1,4 +1,4 @@
-"""The whole coordinator, one replica on its real etcd, through its real calls."""
+"""One coordinator replica with a real etcd, called over gRPC."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ async def coordinator(config: CoordinatorConfig) -> AsyncIterator[LeaderClient]:
 
 @pytest_asyncio.fixture
 async def client(binaries: Binaries, directory: Path) -> AsyncIterator[LeaderClient]:
-    """Of a coordinator that leads."""
+    """A client of a leading coordinator."""
     async with coordinator(settings(binaries, directory)) as client:
         yield client
 
@@ -72,13 +72,13 @@ async def domains_of(client: LeaderClient) -> dict[str, tuple[str, str]]:
 
 
 async def report_until_rejected(shard: FakeShard, client: LeaderClient) -> None:
-    """Report after report; it takes a few until the shard has given up everything."""
+    """Report until the removed shard has released everything."""
     for _ in range(10):
         await shard.report_once(client)
 
 
 async def test_domains_reach_shards_and_move_between_them(client: LeaderClient) -> None:
-    """Report, order, answer: given, confirmed, released, given on."""
+    """Assigned, acknowledged, released, assigned to the next shard."""
     one, two = FakeShard("s1"), FakeShard("s2", port=7781)
     for shard in (one, two):
         await shard.report_once(client)
@@ -104,20 +104,20 @@ async def test_domains_reach_shards_and_move_between_them(client: LeaderClient) 
     assert (len(one.owns), len(two.owns)) == (0, 2)
 
 
-async def test_shards_that_divide_the_fleet_otherwise_than_the_others_are_refused(
+async def test_shards_with_other_domain_keys_are_rejected(
     client: LeaderClient,
 ) -> None:
-    """A rack of one would be in a zone of the other, and both would order its machines."""
+    """A rack of one shard would lie in a zone of another, and both would order its machines."""
     by_zone, by_rack = FakeShard("s1"), FakeShard("s2", port=7781)
     by_zone.domain_keys, by_zone.observed_domains = (ZONE,), {(ZONE, "a"): 10}
     by_rack.observed_domains = {(RACK, "r1"): 10}
     for _ in range(3):
         await by_zone.report_once(client)
-    with pytest.raises(InvalidInput, match=f"not those of shard s1, {ZONE}; start all with the"):
+    with pytest.raises(InvalidInput, match=f"from those of shard s1, {ZONE}; start all shards"):
         await by_rack.report_once(client)
     assert await domains_of(client) == {"a": ("s1", "owned")}
     whole = wire.AssignDomainRequest(topology_key=RACK, topology_value="r1", shard_id="s1")
-    with pytest.raises(InvalidInput, match=f"not what shards own machines by: {ZONE}"):
+    with pytest.raises(InvalidInput, match=f"not a domain key of the shards: {ZONE}"):
         await client.call("AssignDomain", whole)
     by_zone.domain_keys, by_zone.epoch = (), 2
     with pytest.raises(InvalidInput, match="cannot change while it owns 1 domains"):
@@ -135,10 +135,10 @@ async def test_shards_that_divide_the_fleet_otherwise_than_the_others_are_refuse
     assert await domains_of(client) == {"a": ("s2", "owned")}
 
 
-async def test_nothing_is_given_before_the_expected_shards_are_there(
+async def test_no_domain_is_assigned_before_the_expected_shards_have_registered(
     binaries: Binaries, directory: Path
 ) -> None:
-    """Or the first shard of a fleet that starts would get everything."""
+    """Otherwise the first shard of a new fleet would get everything."""
     async with coordinator(settings(binaries, directory, expected_shards=2)) as client:
         one, two = FakeShard("s1"), FakeShard("s2", port=7781)
         one.observed_domains = {(RACK, "r1"): 10}
@@ -149,7 +149,7 @@ async def test_nothing_is_given_before_the_expected_shards_are_there(
         assert len(await domains_of(client)) == 1
 
 
-async def test_all_is_there_after_a_restart_and_terms_go_on(
+async def test_state_survives_a_restart_and_terms_keep_growing(
     binaries: Binaries, directory: Path
 ) -> None:
     config, one = settings(binaries, directory), FakeShard("s1")
@@ -169,24 +169,24 @@ async def test_all_is_there_after_a_restart_and_terms_go_on(
         assert list(ack.instructions) == []
 
 
-async def test_refusals_carry_the_right_code_and_words(client: LeaderClient) -> None:
-    """FAILED_PRECONDITION is for what is stale, and for nothing else."""
+async def test_errors_have_the_right_code_and_text(client: LeaderClient) -> None:
+    """FAILED_PRECONDITION is used for stale requests only."""
     await FakeShard("s1", epoch=3).report_once(client)
-    with pytest.raises(Fenced, match="epoch 3 has reported"):
+    with pytest.raises(Fenced, match="replaced by epoch 3"):
         await FakeShard("s1", epoch=2).report_once(client)
     broken = FakeShard("s1", epoch=3).report()
     broken.shortfalls.extend(many_shortfalls(101))
-    with pytest.raises(InvalidInput, match="101 is more than the 100"):
+    with pytest.raises(InvalidInput, match="101 exceeds the limit of 100"):
         await client.call("ReportShard", broken)
     request = wire.AssignDomainRequest(topology_key="k", topology_value="v", shard_id="s9")
-    with pytest.raises(UnknownObject, match="no shard s9"):
+    with pytest.raises(UnknownObject, match="shard s9 has never"):
         await client.call("AssignDomain", request)
     with pytest.raises(BigFleetError, match="only replica") as refused:
         await client.call("LeaveRaftCluster", wire.LeaveRaftClusterRequest(node_id="a"))
     assert not isinstance(refused.value, Fenced)
 
 
-async def test_a_quota_is_told_once_and_again_to_a_new_start(client: LeaderClient) -> None:
+async def test_a_quota_is_sent_once_per_start_of_a_shard(client: LeaderClient) -> None:
     one = FakeShard("s1")
     await one.report_once(client)
     quota = wire.QuotaAllocation(provider="kwok", region="r", per_shard={"s1": 5})
@@ -199,8 +199,10 @@ async def test_a_quota_is_told_once_and_again_to_a_new_start(client: LeaderClien
     assert fresh.slices == {("kwok", "r"): 5}
 
 
-async def test_a_shard_that_obeyed_a_later_term_is_told_nothing(client: LeaderClient) -> None:
-    """This coordinator's state is not the newest there was: it must give nothing away."""
+async def test_a_shard_that_has_seen_a_later_term_gets_no_instructions(
+    client: LeaderClient,
+) -> None:
+    """This coordinator's state is not the latest: it must assign nothing."""
     ahead = FakeShard("s1")
     ahead.seen = (10_000, 1)
     ahead.observed_domains = {(RACK, "r1"): 1}
@@ -209,7 +211,7 @@ async def test_a_shard_that_obeyed_a_later_term_is_told_nothing(client: LeaderCl
     assert await domains_of(client) == {}
 
 
-async def test_a_live_shard_is_removed_by_releasing_what_it_has(client: LeaderClient) -> None:
+async def test_a_live_shard_releases_everything_before_its_removal(client: LeaderClient) -> None:
     one = FakeShard("s1")
     one.observed_domains = {(RACK, "r1"): 1}
     await one.report_once(client)
@@ -222,9 +224,7 @@ async def test_a_live_shard_is_removed_by_releasing_what_it_has(client: LeaderCl
     assert await domains_of(client) == {}
 
 
-async def test_a_replica_that_does_not_lead_says_who_does(
-    binaries: Binaries, directory: Path
-) -> None:
+async def test_a_follower_names_the_leader(binaries: Binaries, directory: Path) -> None:
     """UNAVAILABLE with the trailer, which is empty while no leader is known; here for ever, as the
     only other replica is not there.
     """
@@ -273,8 +273,8 @@ def run_command(arguments: list[str]) -> int:
     return subprocess.run(command, check=False, timeout=200).returncode
 
 
-async def test_people_see_the_fleet_in_80_columns(client: LeaderClient) -> None:
-    """Every view, as text and as JSON; no line is wider than a terminal."""
+async def test_fleet_views_fit_into_80_columns(client: LeaderClient) -> None:
+    """Every view, as text and as JSON; text lines fit into 80 columns."""
     one = FakeShard("shard-1")
     one.observed_domains = {(RACK, f"r{n}"): 10 for n in range(3)}
     one.shortfalls = many_shortfalls(3)
@@ -300,7 +300,7 @@ async def test_people_see_the_fleet_in_80_columns(client: LeaderClient) -> None:
         assert json.loads(await view([client.leader], None, action, "json"))["term"] > 0
 
 
-async def test_nobody_there_is_said_in_a_sentence() -> None:
+async def test_an_unreachable_coordinator_is_reported_in_a_sentence() -> None:
     async with LeaderClient(["127.0.0.1:1"]) as client:
         with pytest.raises(Unavailable, match=r"no coordinator leads: 127\.0\.0\.1:1"):
             await client.call("ListShards", wire.ListShardsRequest(), timeout_seconds=0.2)
@@ -309,7 +309,7 @@ async def test_nobody_there_is_said_in_a_sentence() -> None:
 async def test_two_replicas_cannot_share_a_state_directory(
     binaries: Binaries, directory: Path
 ) -> None:
-    """The second would take the sockets of the first one's etcd, and with them its watchdog."""
+    """The second would take over the sockets of the first one's etcd, and its watchdog."""
     config = settings(binaries, directory)
     async with coordinator(config):
         with pytest.raises(InvalidInput, match=r"--state: .*in use by coordinator a, process"):

@@ -1,4 +1,4 @@
-"""Rules of the coordinator that need no store: who is believed, who is refused, and why."""
+"""Rules of the coordinator that need no store."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import pytest
 from grpc import StatusCode
 
 from bigfleet.adapters.coordination.etcd_member import EtcdMemberConfig, command_line
+from bigfleet.api.grpc_status import CODES
 from bigfleet.api.v1alpha1 import coordinator_pb2 as wire
 from bigfleet.commands import fleet_views
 from bigfleet.model.errors import Fenced, InvalidInput, UnknownObject
@@ -21,7 +22,6 @@ from bigfleet.services.coordinator.instructions import pending
 from bigfleet.services.coordinator.registry import Registry
 from bigfleet.services.coordinator.reports import Reports
 from bigfleet.services.coordinator.rows import Cluster, Domain, Quota, Shard, TermBase, put
-from bigfleet.services.coordinator.servicer import _CODES
 from tests.support.fake_shard import FakeShard, many_shortfalls
 
 
@@ -42,12 +42,12 @@ def test_an_unknown_shard_registers_itself() -> None:
 
 
 def test_a_report_of_an_earlier_start_is_stale() -> None:
-    """A zombie is refused; its successor is named."""
-    with pytest.raises(Fenced, match="epoch 5 has reported already; epoch 4"):
+    """A stale process is rejected; the error names the newer epoch."""
+    with pytest.raises(Fenced, match="epoch 4 has been replaced by epoch 5"):
         shards.registered(known(shard("s1", 5)), FakeShard("s1", epoch=4).report(), 0)
 
 
-def test_a_removed_shard_is_stale_for_ever() -> None:
+def test_a_removed_shard_stays_fenced() -> None:
     registry = known(shard("s1", removed=True))
     with pytest.raises(Fenced, match="was removed"):
         shards.registered(registry, FakeShard("s1", epoch=9).report(), 0)
@@ -59,7 +59,7 @@ def test_two_processes_with_one_epoch_are_told_apart_by_address() -> None:
         shards.registered(registry, FakeShard("s1", port=9999).report(), 0)
 
 
-def test_a_provider_is_what_the_first_live_shard_says() -> None:
+def test_the_first_live_shard_defines_a_provider() -> None:
     """Otherwise two shards that disagree would overwrite each other with every report."""
     registry = known(shard("s1"), shard("s2"))
     registry.apply(shards.providers_seen(registry, FakeShard("s1").report(), ["s1", "s2"]))
@@ -78,7 +78,7 @@ def test_a_cluster_stays_with_the_shard_of_its_first_contact() -> None:
 
 
 def owning(machines: Mapping[str, int]) -> Registry:
-    """Shards with so many machines each."""
+    """Shards with these numbers of machines."""
     rows = [
         Domain("rack", name, name, DomainState.OWNED, "", machines=count)
         for name, count in machines.items()
@@ -86,8 +86,8 @@ def owning(machines: Mapping[str, int]) -> Registry:
     return known(*map(shard, machines), *rows)
 
 
-def test_new_clusters_go_where_most_machines_are_left_for_each() -> None:
-    """Also when all operators know the same shard first; one without machines gets none."""
+def test_new_clusters_go_to_the_shard_with_the_most_machines_per_cluster() -> None:
+    """Also when all operators contact the same shard first; one without machines gets none."""
     registry = owning({"s1": 10, "s2": 20, "s3": 0})
     for number in range(6):
         row = clusters.resolve(registry, f"c{number}", "s1", ["s1", "s2", "s3"])
@@ -96,8 +96,8 @@ def test_new_clusters_go_where_most_machines_are_left_for_each() -> None:
     assert loads == [2, 4, 0]
 
 
-def test_clusters_spread_over_shards_that_have_nothing_yet() -> None:
-    """A fleet that starts gives its domains later than its first cluster comes."""
+def test_clusters_spread_over_shards_without_machines() -> None:
+    """In a new fleet, the first clusters connect before domains are assigned."""
     registry = owning({"s1": 0, "s2": 0})
     first = clusters.resolve(registry, "c1", "s2", ["s1", "s2"])
     assert first.shard == "s2"
@@ -105,7 +105,7 @@ def test_clusters_spread_over_shards_that_have_nothing_yet() -> None:
     assert clusters.resolve(registry, "c2", "s2", ["s1", "s2"]).shard == "s1"
 
 
-def test_a_cluster_of_nobody_stays_so_when_one_only_looks() -> None:
+def test_a_lookup_assigns_no_shard() -> None:
     with pytest.raises(UnknownObject, match="not served by any shard"):
         clusters.resolve(known(shard("s1")), "c", "", ["s1"])
 
@@ -125,7 +125,7 @@ def test_a_quota_reaches_every_shard_and_means_none_for_those_it_does_not_name()
         assert pending(registry, name, {told.instruction_id}, ()) == []
 
 
-def test_a_quota_for_a_shard_that_never_reported_is_refused() -> None:
+def test_a_quota_for_an_unknown_shard_is_rejected() -> None:
     quota = wire.QuotaAllocation(provider="kwok", per_shard={"s7": 5})
     with pytest.raises(UnknownObject, match="shard s7"):
         quotas.replaced(known(shard("s1")), quota, "1-1")
@@ -147,8 +147,8 @@ def test_shortfalls_that_a_report_left_out_are_shown_as_a_number() -> None:
     assert fleet_views.shortfalls([received.snapshot])[-1] == "and 30 more, omitted from reports"
 
 
-def test_machines_at_work_outside_their_shards_domains_are_listed() -> None:
-    """They are the exceptions to machines following their domain, so one can see each of them."""
+def test_out_of_domain_machines_are_listed() -> None:
+    """They are the exceptions to machines following their domain, so each is shown."""
     report = FakeShard("s1").report()
     report.out_of_domain_machines.add(
         machine_id="m-1", cluster_id="east", topology_key="rack", topology_value="r1"
@@ -165,8 +165,8 @@ def test_machines_at_work_outside_their_shards_domains_are_listed() -> None:
 
 
 def test_only_what_is_stale_is_failed_precondition() -> None:
-    """Who hears it stops acting for good, so it may mean nothing else."""
-    stale = [kind for kind, code in _CODES.items() if code is StatusCode.FAILED_PRECONDITION]
+    """A shard that receives it stops acting permanently, so it must mean nothing else."""
+    stale = [kind for kind, code in CODES.items() if code is StatusCode.FAILED_PRECONDITION]
     assert stale == [Fenced]
 
 
@@ -176,13 +176,13 @@ def test_only_what_is_stale_is_failed_precondition() -> None:
         (lambda r: r.ClearField("shard_id"), "shard_id: '' is empty"),
         (lambda r: setattr(r, "shard_address", "nowhere"), "'nowhere' is not HOST:PORT"),
         (lambda r: setattr(r, "shard_epoch", 0), "shard_epoch: 0 is not > 0"),
-        (lambda r: r.shortfalls.extend(many_shortfalls(101)), "101 is more than the 100"),
+        (lambda r: r.shortfalls.extend(many_shortfalls(101)), "101 exceeds the limit of 100"),
         (lambda r: setattr(r.summary, "free_machines", -1), "-1 is negative"),
         (lambda r: r.unowned_domains.add(topology_key="k"), "topology_value: '' is empty"),
-        (lambda r: r.providers.add(name="p\n", address="h:1"), "cannot be printed"),
+        (lambda r: r.providers.add(name="p\n", address="h:1"), "has unprintable characters"),
     ],
 )
-def test_an_impossible_report_is_refused_with_the_field_named(
+def test_an_invalid_report_is_rejected_by_field(
     spoil: Callable[[wire.ShardReport], None], said: str
 ) -> None:
     report = FakeShard("s1").report()
@@ -191,8 +191,8 @@ def test_an_impossible_report_is_refused_with_the_field_named(
         validation.report(report)
 
 
-def test_a_snapshot_comes_back_with_every_domain_to_be_confirmed() -> None:
-    """Terms go on above all that shards may have seen, so that they obey again."""
+def test_a_restored_snapshot_instructs_every_shard_again() -> None:
+    """Terms continue above all that shards may have seen, so that they accept instructions."""
     owned = Domain("k", "v", "s1", DomainState.OWNED, "7-1", machines=3)
     registry = known(shard("s1"), Cluster("c", "s1"), owned)
     data = snapshot.data_of(registry.rows)
@@ -218,30 +218,28 @@ def _sealed(data: bytes) -> bytes:
 @pytest.mark.parametrize(
     ("spoil", "said"),
     [
-        (lambda c: c[:-3], "damaged or cut off"),
-        (lambda c: c.replace(b"s1", b"s2", 1), "damaged or cut off"),
-        (lambda _: b"something else\n", "is no snapshot"),
+        (lambda c: c[:-3], "damaged or truncated"),
+        (lambda c: c.replace(b"s1", b"s2", 1), "damaged or truncated"),
+        (lambda _: b"something else\n", "is not a snapshot"),
         (lambda c: c.replace(b"snapshot/1", b"snapshot/9"), "only bigfleet-coordinator"),
-        (lambda c: c.replace(b'"rows":1', b'"rows":0'), "holds 1 rows, and says 0"),
-        (lambda _: _sealed(b'["shard/s1",{"id":7}]\n'), "which is none: Expected `str`"),
-        (lambda _: _sealed(b'["stone/s1",{}]\n'), "which this release does not know"),
+        (lambda c: c.replace(b'"rows":1', b'"rows":0'), "has 1 rows, and its first line says 0"),
+        (lambda _: _sealed(b'["shard/s1",{"id":7}]\n'), "invalid row .*: Expected `str`"),
+        (lambda _: _sealed(b'["stone/s1",{}]\n'), "unknown to this release"),
     ],
 )
-def test_a_file_that_is_no_whole_snapshot_is_refused(
-    spoil: Callable[[bytes], bytes], said: str
-) -> None:
+def test_an_invalid_snapshot_is_rejected(spoil: Callable[[bytes], bytes], said: str) -> None:
     data = snapshot.data_of(known(shard("s1")).rows)
     with pytest.raises(InvalidInput, match=said):
         snapshot.restored("f", spoil(_sealed(data)))
 
 
 def test_peers_off_loopback_need_an_identity(tmp_path: Path) -> None:
-    """Who reaches an unguarded etcd peer port can write anything into the fleet's state."""
+    """An open etcd peer port lets anyone write the fleet's state."""
     with pytest.raises(InvalidInput, match="need --identity"):
         EtcdMemberConfig("a", Path(sys.executable), tmp_path, {"a": "10.1.2.3:2380"})
 
 
-def test_a_state_path_too_long_for_a_socket_is_refused_with_the_surplus(tmp_path: Path) -> None:
+def test_a_state_path_too_long_for_a_socket_is_rejected_with_the_excess(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="bytes shorter"):
         EtcdMemberConfig("a", Path(sys.executable), tmp_path / ("x" * 120), {})
 

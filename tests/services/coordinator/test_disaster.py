@@ -1,7 +1,7 @@
-"""Every disk of ours is lost at once; the guide's words, followed one by one, bring the fleet back.
+"""Disaster recovery: all disks of the control plane are lost, and restored as the guide says.
 
-The coordinator, the shards, the provider and the commands are the real ones, as processes with
-certificates. The provider stands for the cloud: it loses nothing.
+The coordinator, the shards, the provider and the commands are real processes with certificates. The
+provider stands for the cloud: it loses nothing.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ def directory() -> Iterator[Path]:
 
 
 async def run(*arguments: str) -> None:
-    """A command to its end, which must be a good one."""
+    """Run a command, which must succeed."""
     process = await asyncio.create_subprocess_exec(sys.executable, "-m", *arguments, cwd=ROOT)
     assert await process.wait() == 0, arguments
 
 
 class Fleet:
-    """One coordinator, two shards, a provider; and whoever speaks for the clusters."""
+    """One coordinator, two shards, a provider, and the clusters' operators."""
 
     def __init__(self, directory: Path, etcd: Path) -> None:
         self.home, self._etcd = directory, etcd
@@ -69,7 +69,7 @@ class Fleet:
         return Identity(self.home / "ids" / name)
 
     async def start(self, name: str, state: Path | None = None) -> None:
-        """One part, as the guide starts it."""
+        """Start one service as the guide does."""
         ids = self.home / "ids"
         common = ["--listen", self.address[name], "--observe", self.observe[name]]
         common += ["--state", str(state or self.state[name])]
@@ -169,7 +169,7 @@ async def fleet(directory: Path, etcd: Path) -> AsyncIterator[Fleet]:
 
 
 async def serve(made: Fleet, machines: int) -> None:
-    """Each cluster asks for so many machines, and gets them."""
+    """Have each cluster ask for this many machines, and get them."""
     for cluster in CLUSTERS:
         async with made.operator(cluster) as session:
             assert (await session.roll_up(need(machines))).rejected == ""
@@ -179,7 +179,7 @@ async def serve(made: Fleet, machines: int) -> None:
 
 
 def guides_restore(made: Fleet, file: Path, etcd: Path) -> list[str]:
-    """The guide's own command, with this fleet's names in the place of its."""
+    """The guide's command, with this fleet's names."""
     text = " ".join(GUIDE.read_text().split())
     found = re.search(r"`bigfleet (fleet restore FILE [^`]*)`", text)
     assert found, "the guide's step has another form now"
@@ -193,7 +193,7 @@ def guides_restore(made: Fleet, file: Path, etcd: Path) -> list[str]:
     return [log_tail.get(word, word) for word in found[1].split()]
 
 
-async def test_a_fleet_whose_disks_are_all_lost_works_again(
+async def test_a_fleet_recovers_from_the_loss_of_all_disks(
     binaries: Binaries, directory: Path
 ) -> None:
     """Saved, lost, restored by the guide: machines at work stay, new ones join, each cluster is
@@ -237,10 +237,10 @@ async def test_a_fleet_whose_disks_are_all_lost_works_again(
         assert "start it with an empty one" in made.log("s1")
 
 
-async def test_a_shard_that_lost_its_disk_alone_is_given_its_part_again(
+async def test_a_shard_that_lost_its_disk_gets_its_domains_again(
     binaries: Binaries, directory: Path
 ) -> None:
-    """And no second process is, while the first one lives."""
+    """A second process gets none while the first one is alive."""
     async with fleet(directory, binaries.etcd) as made:
         await serve(made, machines=2)
         working = await made.at_work()
@@ -256,7 +256,7 @@ async def test_a_shard_that_lost_its_disk_alone_is_given_its_part_again(
 
 
 async def _twin(made: Fleet) -> None:
-    """A second s1 with a directory and ports of its own, for as long as it takes to be refused."""
+    """Run a second s1 with its own directory and ports until it is rejected."""
     listen, observe = free_ports(2)
     identity = made.home / "ids/shard-s1"
     process = await asyncio.create_subprocess_exec(

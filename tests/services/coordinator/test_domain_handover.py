@@ -1,4 +1,4 @@
-"""A domain belongs to one shard at a time, whatever is lost, repeated or crashes on the way."""
+"""A domain belongs to one shard at a time, whatever is lost or repeated, whoever crashes."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def registry_with(*names: str) -> Registry:
 
 
 class InstructionIds:
-    """Order ids, none twice."""
+    """Unique instruction ids."""
 
     def __init__(self) -> None:
         self._numbers = count(1)
@@ -63,7 +63,7 @@ def report_of(registry: Registry, shard: str, *accepted: str) -> wire.ShardRepor
 
 
 def settle(registry: Registry, shard: str, instruction_id: InstructionIds) -> None:
-    """The shard does all that it is told."""
+    """Have the shard accept all its instructions."""
     pending_instructions = [each.instruction_id for each in pending(registry, shard, (), ())]
     registry.apply(
         acknowledgements.apply_acks(
@@ -73,7 +73,7 @@ def settle(registry: Registry, shard: str, instruction_id: InstructionIds) -> No
 
 
 def test_unowned_domains_go_to_the_shard_with_the_fewest_machines() -> None:
-    """Largest first, so that shards end up with about the same; the same answer every time."""
+    """Largest first, so that shards get about equal numbers; the result is deterministic."""
     registry, instruction_id = registry_with("s1", "s2"), InstructionIds()
     sizes = {"r1": 10, "r2": 40, "r3": 30, "r4": 25}
     seen = [Observation(RACK, rack, machines) for rack, machines in sizes.items()]
@@ -84,8 +84,8 @@ def test_unowned_domains_go_to_the_shard_with_the_fewest_machines() -> None:
     assert registry.load("s2").machines == 55
 
 
-def test_every_kind_of_machine_is_shared_out_evenly() -> None:
-    """Also a scarce one, whatever else the shards have: who gets none could never serve it."""
+def test_every_instance_type_is_spread_evenly() -> None:
+    """Also a scarce one: a shard without any could never serve needs for it."""
     registry, instruction_id = registry_with("s1", "s2", "s3"), InstructionIds()
     racks = {"cpu": (30, 30, 10), "gpu": (2, 2, 2), "memory": (8, 8, 8)}
     seen = [
@@ -101,8 +101,8 @@ def test_every_kind_of_machine_is_shared_out_evenly() -> None:
         assert registry.load(shard).of_type["cpu"] in {10, 30}
 
 
-def test_a_domain_that_somebody_has_is_not_given_again() -> None:
-    """A report that came late still calls it unowned."""
+def test_an_owned_domain_is_not_assigned_again() -> None:
+    """A delayed report may still list it as unowned."""
     registry, instruction_id = registry_with("s1", "s2"), InstructionIds()
     registry.apply(
         domains.assign_unowned(registry, ["s1"], [Observation(RACK, "r1", 1)], instruction_id)
@@ -112,7 +112,7 @@ def test_a_domain_that_somebody_has_is_not_given_again() -> None:
     )
 
 
-def test_a_domain_seen_twice_in_one_report_is_given_once() -> None:
+def test_a_domain_listed_twice_in_one_report_is_assigned_once() -> None:
     registry = registry_with("s1", "s2")
     changes = domains.assign_unowned(
         registry,
@@ -123,10 +123,10 @@ def test_a_domain_seen_twice_in_one_report_is_given_once() -> None:
     assert len(changes) == 1
 
 
-def test_no_more_orders_are_put_together_than_one_answer_carries(
+def test_no_more_instructions_are_built_than_one_answer_holds(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A hundred thousand domains to be told of would else stop the leader at each report."""
+    """Otherwise a hundred thousand pending domains would stall the leader at each report."""
     registry, made = registry_with("s1"), count()
     seen = [Observation(RACK, f"r{n}", 1) for n in range(2000)]
     registry.apply(domains.assign_unowned(registry, ["s1"], seen, InstructionIds()))
@@ -140,8 +140,8 @@ def test_no_more_orders_are_put_together_than_one_answer_carries(
     assert next(made) == instructions.MAX_INSTRUCTIONS
 
 
-def test_a_moved_domain_is_given_only_after_its_release() -> None:
-    """The new shard is told nothing before the old one has accepted the release."""
+def test_a_moved_domain_is_assigned_only_after_its_release() -> None:
+    """The new shard gets no instruction before the old one has accepted the release."""
     registry, instruction_id = registry_with("s1", "s2"), InstructionIds()
     registry.apply(
         domains.assign_unowned(registry, ["s1"], [Observation(RACK, "r1", 1)], instruction_id)
@@ -157,7 +157,7 @@ def test_a_moved_domain_is_given_only_after_its_release() -> None:
     assert state_of(registry, "r1") == ("s2", "owned")
 
 
-def test_an_order_keeps_its_id_until_it_is_answered() -> None:
+def test_an_instruction_keeps_its_id_until_it_is_acknowledged() -> None:
     """Also when its destination changes: the shard may be carrying it out already."""
     registry, instruction_id = registry_with("s1", "s2", "s3"), InstructionIds()
     registry.apply(
@@ -171,7 +171,7 @@ def test_an_order_keeps_its_id_until_it_is_answered() -> None:
     assert state_of(registry, "r1") == ("s3", "assigning")
 
 
-def test_an_answer_to_a_superseded_order_changes_nothing() -> None:
+def test_an_acknowledgement_of_a_superseded_instruction_is_ignored() -> None:
     registry, instruction_id = registry_with("s1"), InstructionIds()
     registry.apply(
         domains.assign_unowned(registry, ["s1"], [Observation(RACK, "r1", 1)], instruction_id)
@@ -182,8 +182,8 @@ def test_an_answer_to_a_superseded_order_changes_nothing() -> None:
     assert acknowledgements.apply_acks(registry, late, instruction_id) == {}
 
 
-def test_a_stale_order_is_repeated_and_a_failed_one_is_ordered_anew() -> None:
-    """A shard answers the same order the same way for ever, unless it never looked at it."""
+def test_a_stale_instruction_is_repeated_and_a_failed_one_gets_a_new_id() -> None:
+    """A shard always answers an instruction the same way, unless it rejected it as stale."""
     registry, instruction_id = registry_with("s1"), InstructionIds()
     registry.apply(
         domains.assign_unowned(registry, ["s1"], [Observation(RACK, "r1", 1)], instruction_id)
@@ -232,7 +232,7 @@ def test_a_live_shard_leaves_only_after_it_has_released_everything() -> None:
     assert not registry.domains
 
 
-def test_what_a_removed_shard_had_is_freed_in_pieces() -> None:
+def test_the_rows_of_a_removed_shard_are_freed_in_batches() -> None:
     registry, instruction_id = registry_with("s1", "s2"), InstructionIds()
     registry.apply(
         domains.assign_unowned(
@@ -246,8 +246,8 @@ def test_what_a_removed_shard_had_is_freed_in_pieces() -> None:
     assert not registry.domains
 
 
-def test_a_shard_that_forgot_its_domains_is_reminded_of_them() -> None:
-    """It came back with an empty state directory; nobody else has been given them."""
+def test_a_shard_that_lost_its_domains_gets_them_again() -> None:
+    """It restarted with an empty state directory; no other shard owns them."""
     registry, instruction_id = registry_with("s1"), InstructionIds()
     registry.apply(
         domains.assign_unowned(
@@ -267,9 +267,9 @@ def test_a_shard_that_forgot_its_domains_is_reminded_of_them() -> None:
     assert acknowledgements.lost_domains(registry, whole, ()) == []
 
 
-def test_moving_to_an_unknown_or_leaving_shard_is_refused_by_name() -> None:
+def test_moving_to_an_unknown_or_leaving_shard_is_rejected_by_name() -> None:
     registry, instruction_id = registry_with("s1", "s2"), InstructionIds()
-    with pytest.raises(UnknownObject, match="no shard s9"):
+    with pytest.raises(UnknownObject, match="shard s9 has never"):
         domains.move(registry, (RACK, "r1"), "s9", instruction_id)
     registry.apply(shards.leaving(registry, "s2"))
     with pytest.raises(InvalidInput, match="being removed"):
@@ -283,8 +283,8 @@ def test_an_illegal_move_names_domain_state_and_event() -> None:
         next_state((RACK, "r1"), DomainState.OWNED, DomainEvent.RELEASED)
 
 
-def test_only_a_free_domain_can_be_given_and_only_an_answer_or_a_death_frees_one() -> None:
-    """The safety of the whole table in one sentence."""
+def test_only_a_free_domain_is_assigned_and_only_a_release_or_removal_frees_one() -> None:
+    """The safety property of the transition table."""
     gives = [state for state, event in TRANSITIONS if event is DomainEvent.GIVE]
     assert gives == [DomainState.FREE]
     frees = {event for (_, event), after in TRANSITIONS.items() if after is DomainState.FREE}
@@ -310,7 +310,7 @@ class Fleet:
         self._sequence = count(1)
 
     def do(self, action: str, name: str, value: str) -> None:
-        """One step; what cannot be done now is left out."""
+        """One step; illegal ones are skipped."""
         domain = (RACK, value)
         match action:
             case "give":
@@ -327,7 +327,7 @@ class Fleet:
                 self.exchange(name, lost=action == "lose")
 
     def exchange(self, name: str, lost: bool) -> None:
-        """A report, and an answer that may be lost."""
+        """A report, and a reply that may be lost."""
         shard = self.shards[name]
         self._apply(acknowledgements.apply_acks(self.registry, shard.report(), self.instruction_id))
         new_instructions = pending(self.registry, name, (), ())
@@ -337,7 +337,7 @@ class Fleet:
             shard.apply(wire.ReportAck(instructions=new_instructions))
 
     def acting(self, value: str) -> list[str]:
-        """Who acts on a domain."""
+        """The shards that may act on a domain."""
         return [name for name, shard in self.shards.items() if (RACK, value) in shard.owns]
 
     def _apply(self, changes: RowChanges) -> None:
@@ -347,7 +347,7 @@ class Fleet:
 @settings(max_examples=300)
 @given(STEPS)
 def test_no_two_shards_ever_act_on_one_domain(steps: list[tuple[str, str, str]]) -> None:
-    """Orders and answers may be lost or repeated at any step; then all settles."""
+    """Instructions and acknowledgements may be lost or repeated; in the end all are settled."""
     fleet = Fleet()
     for next_removal_step in steps:
         fleet.do(*next_removal_step)

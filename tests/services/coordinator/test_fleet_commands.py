@@ -1,4 +1,4 @@
-"""What a person hears who gives the fleet's commands something that cannot work."""
+"""Errors and hints of the `bigfleet fleet` commands."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from tests.services.coordinator.coordinator_answers import unavailable_leader
 
 
 @pytest.mark.parametrize("address", [",", "foo", "foo:", "a:1,b"])
-def test_an_address_that_is_none_is_named(address: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Before anybody is asked."""
+def test_an_invalid_address_is_named(address: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Before any call."""
     with pytest.raises(SystemExit):
         main(["fleet", "status", "--coordinator", address, "--insecure"])
     assert "is not HOST:PORT" in capsys.readouterr().err
@@ -28,7 +28,7 @@ def test_an_address_that_is_none_is_named(address: str, capsys: pytest.CaptureFi
 def test_who_listens_everywhere_says_where_others_reach_it(
     role: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Nobody can dial 0.0.0.0 from elsewhere, and nobody would notice until the leader is asked."""
+    """0.0.0.0 cannot be dialled from elsewhere, which would show only when the leader is called."""
     flags = ["--listen", "0.0.0.0:7791", "--observe", "127.0.0.1:0", "--state", str(tmp_path)]
     own = {
         "coordinator": ["--etcd", sys.executable, "--node-id", "a"],
@@ -48,13 +48,13 @@ def test_who_listens_everywhere_says_where_others_reach_it(
     ],
 )
 def test_a_shard_is_silent_by_the_leaders_clock_alone(entry: dict[str, Any], state: str) -> None:
-    """Whoever looks may have another time of day; and one that leaves can die on its way."""
+    """The client's clock may differ; and a leaving shard can die before its removal ends."""
     told = wire.ShardRegistryEntry(shard_id="s", last_heartbeat_unix_ns=1, **entry)
     assert views.state_of(told) == state
 
 
 def test_a_shard_that_died_while_leaving_shows_how_to_end_it() -> None:
-    """It releases nothing any more, and nobody but a person can say that it is dead."""
+    """It releases nothing any more, and only a person can tell that it is dead."""
     entry = wire.ShardRegistryEntry(
         shard_id="s", last_heartbeat_unix_ns=1, seconds_since_report=60.0, leaving=True
     )
@@ -64,7 +64,7 @@ def test_a_shard_that_died_while_leaving_shows_how_to_end_it() -> None:
 
 
 async def test_a_leader_that_must_wait_is_not_called_absent() -> None:
-    """Its own reason is told, instead of that nobody leads."""
+    """The error has the leader's reason, instead of saying that there is no leader."""
     async with unavailable_leader("ask again in 9 s") as address, LeaderClient([address]) as asks:
         with pytest.raises(Unavailable, match=r"leads but cannot do that yet: ask again in 9 s"):
             await asks.call("RemoveShard", wire.RemoveShardRequest(shard_id="s"), 0.0)

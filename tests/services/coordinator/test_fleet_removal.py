@@ -1,4 +1,4 @@
-"""`bigfleet fleet remove-cluster` through a real coordinator on its real etcd, with real shards."""
+"""`bigfleet fleet remove-cluster` with a real coordinator, etcd and shards."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class Fleet:
 
 @pytest_asyncio.fixture
 async def fleet(binaries: Binaries, directory: Path) -> AsyncIterator[Fleet]:
-    """Four idle machines in two racks, and one at work for a cluster that nobody serves."""
+    """Four idle machines in two racks, and one configured for a cluster that no shard serves."""
     racks = {f"m-{n}": {"topology.bigfleet/rack": f"r{n % 2}"} for n in range(4)}
     machines = [machine(name, labels=labels) for name, labels in racks.items()]
     lost = machine("m-lost", _S.CONFIGURED, "ghost", labels={"topology.bigfleet/rack": "r0"})
@@ -104,8 +104,8 @@ async def fleet(binaries: Binaries, directory: Path) -> AsyncIterator[Fleet]:
         yield Fleet(address, provider, shards)
 
 
-async def test_a_removed_cluster_is_forgotten_by_shard_and_coordinator(fleet: Fleet) -> None:
-    """Whoever comes by its name later is a new cluster, and has nothing of the old one's."""
+async def test_a_removed_cluster_is_dropped_by_shard_and_coordinator(fleet: Fleet) -> None:
+    """A later cluster with its name is a new one, and inherits nothing."""
     east = await fleet.operator("east")
     await east.roll_up(need(2))
     await eventually(lambda: len(fleet.provider.blobs) == 2)
@@ -125,8 +125,8 @@ async def test_a_removed_cluster_is_forgotten_by_shard_and_coordinator(fleet: Fl
     assert len(fleet.drained()) == 2
 
 
-async def test_machines_of_a_cluster_that_no_shard_serves_are_got_back(fleet: Fleet) -> None:
-    """Its shard was removed, say, and nobody ever came again: some shard is given it, to end it."""
+async def test_machines_of_a_cluster_that_no_shard_serves_are_released(fleet: Fleet) -> None:
+    """Its shard may have been removed: another one is assigned to carry out the removal."""
     assert "ghost" not in await fleet.clusters()
     said = await fleet.remove("ghost")
     assert said.startswith("accepted: cluster ghost is being removed: 1 machine in use drained")
@@ -134,8 +134,8 @@ async def test_machines_of_a_cluster_that_no_shard_serves_are_got_back(fleet: Fl
     assert fleet.drained() == ["m-lost"]
 
 
-async def test_a_name_that_nobody_has_is_given_to_no_shard(fleet: Fleet) -> None:
-    """A slip of the pen leaves nothing behind."""
-    with pytest.raises(UnknownObject, match="cluster esat: this shard has neither needs nor"):
+async def test_an_unknown_name_is_not_assigned_to_a_shard(fleet: Fleet) -> None:
+    """A typo has no effect."""
+    with pytest.raises(UnknownObject, match="cluster esat: this shard does not serve it"):
         await fleet.remove("esat")
     assert "esat" not in await fleet.clusters()

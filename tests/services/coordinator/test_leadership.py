@@ -1,4 +1,4 @@
-"""Who leads, and what becomes of one who no longer does; on the store in memory."""
+"""Leadership: elections, leases and deposed leaders, with the in-memory store."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ async def test_a_new_leader_has_all_that_the_old_one_wrote() -> None:
         assert "cluster/d" not in cluster.rows
 
 
-async def test_a_deposed_leader_that_noticed_nothing_cannot_write() -> None:
-    """It was stopped while another took over: the claim in the store refuses it."""
+async def test_an_unaware_deposed_leader_cannot_write() -> None:
+    """It was suspended while another took over: its claim in the store is superseded."""
     cluster = MemoryCluster(["a", "b"])
     cluster.elect("a")
     async with nodes(cluster, "a") as [a]:
@@ -72,8 +72,8 @@ async def test_a_leader_whose_member_is_silent_stops_answering() -> None:
         assert (await a.leader_term()).term == leader_term.term
 
 
-async def test_a_leader_that_was_stopped_for_longer_than_its_lease_answers_nothing() -> None:
-    """Its next word is checked before it has had time to look at its member again."""
+async def test_a_leader_suspended_for_longer_than_its_lease_does_not_answer() -> None:
+    """The lease is checked before it has polled its member again."""
     cluster, clock = MemoryCluster(["a"]), ManualClock()
     cluster.elect("a")
     async with nodes(cluster, "a", clock=clock) as [a]:
@@ -87,7 +87,7 @@ async def test_a_leader_that_was_stopped_for_longer_than_its_lease_answers_nothi
 
 
 async def test_order_ids_and_sequence_numbers_never_repeat_in_a_term() -> None:
-    """Also when one leader begins twice in the same term."""
+    """Also when one leader claims leadership twice in the same term."""
     cluster = MemoryCluster(["a"])
     cluster.elect("a")
     async with nodes(cluster, "a") as [a]:
@@ -100,7 +100,7 @@ async def test_order_ids_and_sequence_numbers_never_repeat_in_a_term() -> None:
         assert first.isdisjoint({again.new_instruction_id() for _ in range(5)})
 
 
-async def test_one_who_resigns_says_so_and_does_not_lead_again() -> None:
+async def test_a_resignation_is_recorded_and_final() -> None:
     cluster = MemoryCluster(["a", "b"])
     cluster.elect("a")
     async with nodes(cluster, "a", "b") as [a, b]:
@@ -113,8 +113,8 @@ async def test_one_who_resigns_says_so_and_does_not_lead_again() -> None:
         assert (predecessor.id, predecessor.resigned) == ("a", True)
 
 
-async def test_a_caller_that_goes_away_does_not_undo_its_write() -> None:
-    """Memory and store must not part because a client's deadline passed in between."""
+async def test_a_cancelled_caller_does_not_undo_its_write() -> None:
+    """Memory and store must not diverge because a client's deadline expired in between."""
     cluster = MemoryCluster(["a"])
     cluster.elect("a")
     async with nodes(cluster, "a") as [a]:

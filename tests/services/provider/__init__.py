@@ -1,1 +1,1 @@
-"""The provider that comes with BigFleet."""
+"""The built-in provider."""

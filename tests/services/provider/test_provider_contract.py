@@ -1,4 +1,4 @@
-"""The provider that comes with BigFleet keeps the contract of all providers, however fast it is."""
+"""The built-in provider conforms to the provider contract, however fast it is."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from bigfleet.conformance.rules import CHECKS
 from bigfleet.services.provider import Latencies, Latency
 from tests.support.providers import provider, settings, subject_of
 
-# The others need a cluster that can withhold readiness, or a process: tests/conformance has both.
+# The other rules need a cluster that can withhold readiness, or a process: see tests/conformance.
 ELSEWHERE = ("crash/", "latency/", "configured/", "list/in-progress")
 HERE = [check for check in CHECKS if not check.name.startswith(ELSEWHERE)]
 

@@ -1,4 +1,4 @@
-"""What the provider makes of what its hosts do."""
+"""The provider's handling of host outcomes."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from tests.support.providers import SlowHost, provider, settings, subject_of
 
 
 async def configuring(subject: Subject, shard: FencedClient) -> None:
-    """Machine m-0 on its way into a cluster."""
+    """Machine m-0, being configured for a cluster."""
     await shard.create("m-0")
     await subject.wait_for_state("m-0", wire.IDLE)
     await shard.configure("m-0", "c", b"blob", {"key": "value"})
 
 
 async def settled() -> None:
-    """Give every task that can run the chance to."""
+    """Let every runnable task run."""
     for _ in range(20):
         await asyncio.sleep(0)
 
 
 async def test_configured_means_that_the_node_is_ready(tmp_path: Path) -> None:
-    """While the Node is not Ready the machine is CONFIGURING, however fast all else is."""
+    """While the Node is not Ready, the machine is CONFIGURING."""
     host = SlowHost()
     async with provider(settings(tmp_path), host) as channel:
         subject = subject_of(channel)
@@ -42,7 +42,7 @@ async def test_configured_means_that_the_node_is_ready(tmp_path: Path) -> None:
         assert (await subject.wait_for_state("m-0", wire.CONFIGURED)).cluster == "c"
 
 
-async def test_a_machine_that_nobody_sells_fails(tmp_path: Path) -> None:
+async def test_a_machine_that_is_sold_out_fails(tmp_path: Path) -> None:
     """FAILED with the seller's reason and without a cluster; Delete gives the slot back."""
     host = SlowHost(sold_out=True)
     async with provider(settings(tmp_path), host) as channel:
@@ -72,10 +72,10 @@ async def test_a_boot_that_fails_fails_the_machine(trouble: str, tmp_path: Path)
         assert (deleted.last_error, deleted.cluster) == ("", "")
 
 
-async def test_a_fixed_machine_that_failed_is_well_again_once_its_node_is_gone(
+async def test_a_failed_fixed_machine_is_repaired_once_its_node_is_gone(
     tmp_path: Path,
 ) -> None:
-    """It cannot be given back, so only its provider can say so; its shard then has it again."""
+    """It cannot be released; only its provider can report it repaired."""
     host = SlowHost(trouble="the bootstrap blob cannot be used")
     given = settings(tmp_path, repair_seconds=0.05)
     async with provider(given, host) as channel:
@@ -95,8 +95,8 @@ async def test_a_fixed_machine_that_failed_is_well_again_once_its_node_is_gone(
         assert (await subject.wait_for_state("b-0", wire.CONFIGURED)).cluster == "d"
 
 
-async def test_a_repair_outlives_the_provider(tmp_path: Path) -> None:
-    """It begins anew with the next process; elastic machines stay FAILED until given back."""
+async def test_a_repair_resumes_after_a_restart(tmp_path: Path) -> None:
+    """It starts over with the next process; elastic machines stay FAILED until released."""
     host = SlowHost(trouble="no")
     never = settings(tmp_path, repair_seconds=math.inf)
     async with provider(never, host) as channel:
@@ -115,7 +115,7 @@ async def test_a_repair_outlives_the_provider(tmp_path: Path) -> None:
 
 
 class _OddHost(SlowHost):
-    """A host with a bug that one machine brings out."""
+    """A host with a defect that one machine triggers."""
 
     async def boot(self, boot: Boot, timeout_seconds: float) -> None:
         if boot.blob == b"odd":
@@ -123,8 +123,8 @@ class _OddHost(SlowHost):
         await super().boot(boot, timeout_seconds)
 
 
-async def test_a_bug_at_one_machine_fails_that_machine_only(tmp_path: Path) -> None:
-    """A bootstrap blob is written in a cluster; no content of it may end the provider of all."""
+async def test_a_defect_at_one_machine_fails_only_that_machine(tmp_path: Path) -> None:
+    """A cluster writes its bootstrap blob; no content of it may end the provider."""
     host = _OddHost()
     host.ready.set()
     async with provider(settings(tmp_path), host) as channel:
@@ -139,7 +139,7 @@ async def test_a_bug_at_one_machine_fails_that_machine_only(tmp_path: Path) -> N
 
 
 async def test_a_drain_waits_for_the_node_to_go(tmp_path: Path) -> None:
-    """Before the grace is over the Node's disappearance ends it, and nothing is switched off."""
+    """If the Node is removed within the grace period, nothing is switched off."""
     host = SlowHost()
     host.ready.set()
     async with provider(settings(tmp_path), host) as channel:
@@ -171,8 +171,8 @@ async def test_a_drain_ends_with_its_grace(tmp_path: Path) -> None:
         assert host.powered_off == ["m-0"]
 
 
-async def test_a_drain_that_nobody_can_watch_fails(tmp_path: Path) -> None:
-    """The machine is not called IDLE while its Node may be running."""
+async def test_a_drain_that_cannot_be_watched_fails(tmp_path: Path) -> None:
+    """The machine is not reported IDLE while its Node may be running."""
     host = SlowHost()
     host.ready.set()
     async with provider(settings(tmp_path), host) as channel:
@@ -187,8 +187,8 @@ async def test_a_drain_that_nobody_can_watch_fails(tmp_path: Path) -> None:
         ).last_error == "m-0: no such cluster"
 
 
-async def test_a_boot_cut_short_is_taken_up_by_the_next_process(tmp_path: Path) -> None:
-    """The same operation with the same blob, until it is through."""
+async def test_an_interrupted_boot_is_resumed_by_the_next_process(tmp_path: Path) -> None:
+    """The same operation with the same blob."""
     given = settings(tmp_path)
     async with provider(given, SlowHost()) as channel:
         subject = subject_of(channel)
@@ -202,7 +202,7 @@ async def test_a_boot_cut_short_is_taken_up_by_the_next_process(tmp_path: Path) 
 
 
 def _fields(**changes: object) -> dict[str, object]:
-    """An order's fields, changed so."""
+    """An order's fields, with changes."""
     return {"machine_id": "m-0", "shard_id": "s", "shard_epoch": 1, "sequence_number": 1} | changes
 
 
@@ -217,7 +217,7 @@ def _fields(**changes: object) -> dict[str, object]:
         ("Get", wire.MachineRef, "NOT_FOUND", "machine '' is not known"),
     ],
 )
-async def test_a_refusal_says_what_is_wrong(
+async def test_an_error_names_machine_and_field(
     call: str, request_: type, code: str, said: str, tmp_path: Path
 ) -> None:
     """Each with its gRPC code, the machine and the field."""

@@ -1,4 +1,4 @@
-"""The machines that a provider starts with."""
+"""The inventory file."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_a_line_becomes_a_machine_with_the_labels_its_node_will_have(tmp_path: P
 
 
 def test_a_line_can_taint_its_machine(tmp_path: Path) -> None:
-    """In the order in which machines have them, whatever the line's."""
+    """Sorted, whatever the order in the line."""
     spot = {"key": "example.com/spot", "value": "yes", "effect": "NoExecute"}
     path = write_inventory(
         tmp_path / "i.jsonl", {"taints": [spot, {"key": "a", "effect": "NoSchedule"}]}
@@ -72,15 +72,15 @@ def test_a_line_can_taint_its_machine(tmp_path: Path) -> None:
         ({"taints": [{"key": "a", "effect": "Never"}]}, r"line 2: .*\$\.taints\[0\]\.effect"),
         (
             {"taints": [{"key": "a", "effect": "NoExecute", "value": v} for v in ("", "b")]},
-            "line 2: taints: .* twice",
+            "line 2: taints: .* repeat",
         ),
-        ({"id": "m-0"}, "line 2: id: 'm-0' is taken by line 1"),
+        ({"id": "m-0"}, "line 2: id: 'm-0' repeats line 1"),
     ],
 )
 def test_a_bad_line_is_named_with_its_field(
     change: dict[str, Any], said: str, tmp_path: Path
 ) -> None:
-    """Whoever wrote the file reads which line and which field to correct."""
+    """The error names the line and the field to correct."""
     path = write_inventory(tmp_path / "i.jsonl", {}, {"id": "m-1"} | change)
     with pytest.raises(InvalidInput, match=rf"{path} {said}"):
         list(inventory.read(path))
@@ -98,9 +98,9 @@ def test_a_missing_field_is_named(missing: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("content", "said"),
-    [(b"{", "line 1: '{' is not a machine"), (b"\n", "holds no machine"), (b"\xff", "line 1")],
+    [(b"{", "line 1: '{' is not a machine"), (b"\n", "has no machines"), (b"\xff", "line 1")],
 )
-def test_a_file_that_is_no_inventory_is_refused(content: bytes, said: str, tmp_path: Path) -> None:
+def test_an_invalid_inventory_is_rejected(content: bytes, said: str, tmp_path: Path) -> None:
     """Broken JSON, no text at all and an empty file each get a sentence."""
     path = tmp_path / "i.jsonl"
     path.write_bytes(content)

@@ -1,4 +1,4 @@
-"""What orders make of machines, decided without any I/O."""
+"""Effects of orders on machines, without I/O."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def configure(cluster: str) -> Order:
 
 
 def taken(record: Record, *orders: Order) -> Record:
-    """The record after each order has been accepted and carried out."""
+    """The record after all orders have been accepted and executed."""
     for order in orders:
         record = finish(accept(record, order, 100.0, 5.0))
     return record
@@ -61,16 +61,16 @@ def test_a_repeated_order_changes_nothing() -> None:
 
 
 def test_another_cluster_is_another_target() -> None:
-    """A machine on its way to one cluster is not silently reported as on its way to another."""
+    """An order for another cluster is rejected, not treated as a repetition."""
     under_way = accept(taken(Record(machine("m-1")), CREATE), configure("a"), 1.0, 1.0)
     with pytest.raises(IllegalTransition, match="machine m-1 is CONFIGURING: an order to conf"):
         accept(under_way, configure("b"), 2.0, 1.0)
 
 
-def test_only_elastic_machines_are_given_back() -> None:
-    """A fixed machine stays ours, idle or failed."""
+def test_only_elastic_machines_are_deleted() -> None:
+    """A fixed machine is kept, idle or failed."""
     fixed = machine("m-1", capacity_type=CapacityType.BARE_METAL, state=MachineState.IDLE)
-    with pytest.raises(IllegalTransition, match="BARE_METAL stays ours"):
+    with pytest.raises(IllegalTransition, match="BARE_METAL capacity is fixed"):
         accept(Record(fixed), DELETE, 1.0, 1.0)
 
 
@@ -89,7 +89,7 @@ def test_a_failed_machine_says_why_and_can_be_deleted() -> None:
     assert not deleted.shard_metadata
 
 
-def test_the_blob_is_forgotten_once_used() -> None:
+def test_the_blob_is_dropped_once_used() -> None:
     """It holds a token, so it is kept for no longer than the boot."""
     under_way = accept(taken(Record(machine("m-1")), CREATE), configure("a"), 1.0, 1.0)
     assert under_way.bootstrap_blob == b"blob"
@@ -130,7 +130,7 @@ def test_every_operation_has_an_end() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), max_size=20))
-def test_only_ever_newer_marks_pass(orders: list[tuple[int, int]]) -> None:
+def test_only_newer_fencing_tokens_pass(orders: list[tuple[int, int]]) -> None:
     """What passes is strictly increasing in (epoch, sequence), whatever order it arrives in."""
     newest: FencingToken | None = None
     passed = []

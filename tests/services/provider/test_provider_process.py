@@ -1,4 +1,4 @@
-"""The provider as a process: what a kill does to it, how it starts and how it ends."""
+"""The provider as a process: kill, start and stop."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from bigfleet.services.provider import run
 from tests.support.full_disk import full_disk
 from tests.support.providers import free_port, settings, start_process, subject_of, write_inventory
 
-# Only a failing test waits this long: machines that run tests may be slow.
+# Only a failing test waits this long; test machines may be slow.
 _PATIENCE_SECONDS = 60.0
 
 
 async def answers(subject: Subject) -> wire.MachineList:
-    """The first answer of a provider that is just starting."""
+    """The first answer of a starting provider."""
     async with asyncio.timeout(_PATIENCE_SECONDS):
         return await subject.stub.List(wire.ListFilter(), wait_for_ready=True)
 
 
-async def test_what_was_under_way_at_a_kill_is_finished_by_the_next_process(
+async def test_operations_under_way_at_a_kill_are_finished_by_the_next_process(
     tmp_path: Path,
 ) -> None:
-    """After kill -9: same operation, same fencing marks, revisions that go on, and an end."""
+    """After SIGKILL: same operation, same fencing tokens, continued revisions, and an end."""
     write_inventory(tmp_path / "inventory.jsonl", {"id": "m-0"}, {"id": "m-1"})
     holder, port = free_port()
     with holder:
@@ -107,8 +107,8 @@ async def test_a_bad_inventory_ends_the_start_and_leaves_nothing_locked(tmp_path
     await run(given, stop)
 
 
-async def test_a_taken_address_is_named(tmp_path: Path) -> None:
-    """Whoever started it reads which port to change."""
+async def test_an_address_in_use_is_named(tmp_path: Path) -> None:
+    """The error names the port."""
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         with pytest.raises(Unavailable, match=f"cannot listen on 127.0.0.1:{port}"):
@@ -117,7 +117,7 @@ async def test_a_taken_address_is_named(tmp_path: Path) -> None:
             await run(settings(tmp_path, observe_port=port), asyncio.Event())
 
 
-async def test_a_full_disk_holds_operations_up_and_loses_none(tmp_path: Path) -> None:
+async def test_a_full_disk_delays_operations_and_loses_none(tmp_path: Path) -> None:
     """Reads go on, orders are refused as unavailable, and what ends meanwhile is kept until there
     is room again: a provider that ended instead could not even be asked what runs.
     """

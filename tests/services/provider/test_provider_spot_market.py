@@ -1,4 +1,4 @@
-"""Spot machines are taken back, as their market says and no other."""
+"""Interruptions of spot machines."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ def test_the_mean_life_is_that_of_the_hourly_probability() -> None:
         (CapacityType.SPOT, 0.5, 0.0),
     ],
 )
-def test_what_nobody_takes_back_stays(
+def test_other_machines_are_never_interrupted(
     capacity_type: CapacityType, probability: float, hours_per_second: float
 ) -> None:
-    """Only spot machines with a probability, in a market that moves, are ever lost."""
+    """Only spot machines with a probability are interrupted, and only with market time."""
     stays = machine("m-0", capacity_type=capacity_type, interruption_probability=probability)
     assert math.isinf(seconds_until_interruption(stays, 1, 1, hours_per_second))
 

@@ -1,4 +1,4 @@
-"""What the provider remembers, and for how long."""
+"""The provider's store."""
 
 from __future__ import annotations
 
@@ -63,8 +63,8 @@ def test_everything_survives_a_restart(store: Store, tmp_path: Path) -> None:
     after.close()
 
 
-def test_a_mark_is_kept_without_a_change(store: Store, tmp_path: Path) -> None:
-    """A refused order leaves its mark and no new revision."""
+def test_a_fencing_token_is_saved_without_a_change(store: Store, tmp_path: Path) -> None:
+    """A rejected order leaves its fencing token and no new revision."""
     store.save(None, Fence("s", 9, 1), "m-0")
     after = reopened(store, tmp_path)
     assert (after.fencing_token("s", "m-0"), after.revision) == (FencingToken(9, 1), 3)
@@ -94,13 +94,13 @@ def test_an_unknown_machine_is_named(store: Store) -> None:
 
 
 def test_one_provider_at_a_time(store: Store, tmp_path: Path) -> None:
-    """A second one is told so instead of working on the same machines."""
+    """A second one is rejected."""
     assert len(store) == 3
     with pytest.raises(InvalidInput, match="in use by another provider"):
         Store(tmp_path)
 
 
-def test_a_seed_that_breaks_off_leaves_nothing(tmp_path: Path) -> None:
+def test_a_failed_seed_leaves_nothing(tmp_path: Path) -> None:
     """An inventory that is wrong in its last line seeds no machine at all."""
 
     def broken() -> Iterator[Machine]:
@@ -115,14 +115,14 @@ def test_a_seed_that_breaks_off_leaves_nothing(tmp_path: Path) -> None:
     after.close()
 
 
-def test_a_file_that_is_no_store_is_refused(tmp_path: Path) -> None:
-    """Somebody else's bytes are not overwritten."""
+def test_a_foreign_file_is_rejected(tmp_path: Path) -> None:
+    """It is not overwritten."""
     (tmp_path / FILE_NAME).write_bytes(b"somebody else's file" * 100)
     with pytest.raises(InvalidInput, match="cannot be read as a provider's state"):
         Store(tmp_path)
 
 
-def test_another_releases_store_is_refused(store: Store, tmp_path: Path) -> None:
+def test_a_store_of_another_format_is_rejected(store: Store, tmp_path: Path) -> None:
     """Its format's number is in the sentence."""
     store.close()
     other = sqlite3.connect(tmp_path / FILE_NAME)
@@ -132,7 +132,7 @@ def test_another_releases_store_is_refused(store: Store, tmp_path: Path) -> None
         Store(tmp_path)
 
 
-def test_a_store_of_the_release_before_is_taken_over(store: Store, tmp_path: Path) -> None:
+def test_a_store_of_an_earlier_format_is_migrated(store: Store, tmp_path: Path) -> None:
     """Its kinds of machines say nothing of taints, and their machines have none; no shard has been
     given an epoch.
     """
@@ -159,15 +159,15 @@ def test_a_store_of_the_release_before_is_taken_over(store: Store, tmp_path: Pat
     again.close()
 
 
-def test_a_directory_that_cannot_be_made_is_named(tmp_path: Path) -> None:
-    """A file in the way is the user's to remove."""
+def test_a_directory_that_cannot_be_created_is_named(tmp_path: Path) -> None:
+    """The error names the path."""
     (tmp_path / "file").touch()
     with pytest.raises(InvalidInput, match="cannot be used"):
         Store(tmp_path / "file")
 
 
-def test_a_change_that_the_disk_refuses_did_not_happen(store: Store) -> None:
-    """Readers go on seeing what is really saved."""
+def test_a_failed_write_changes_nothing(store: Store) -> None:
+    """Reads return the saved state."""
     before = store.get("m-0")
     store.close()
     with pytest.raises(Unavailable, match="cannot be written"):

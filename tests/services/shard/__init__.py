@@ -1,1 +1,1 @@
-"""A shard: demand, decisions, orders, sessions, what it keeps."""
+"""The shard: demand, decisions, orders, sessions, state on disk."""

@@ -1,4 +1,4 @@
-"""A shard as its operators and its provider see it, over the real session."""
+"""A shard as seen by its operators and its provider, over real sessions."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ async def test_a_missing_machine_is_bought_then_bound(tmp_path: Path) -> None:
     assert sequences == [(1, 1), (1, 2)]
 
 
-async def test_what_nobody_needs_is_drained_and_given_back(tmp_path: Path) -> None:
+async def test_unneeded_machines_are_drained_and_released(tmp_path: Path) -> None:
     """An empty roll-up reclaims through the operator; the idle machine goes after its hold."""
     clock = ManualClock()
     provider = MemoryProvider([machine("m-1")], auto_finish=True)
@@ -120,7 +120,7 @@ async def test_what_nobody_needs_is_drained_and_given_back(tmp_path: Path) -> No
     assert states(provider.orders) == [("CONFIGURE", "m-1"), ("DRAIN", "m-1"), ("DELETE", "m-1")]
 
 
-async def test_a_cluster_hears_of_a_machine_that_is_being_made_for_it(tmp_path: Path) -> None:
+async def test_a_machine_being_created_is_announced_to_its_cluster(tmp_path: Path) -> None:
     """Its record names no cluster yet. When nobody wants it any more, it is heard of as gone."""
     elastic = machine("m-1", _S.SPECULATIVE)
     async with shard(MemoryProvider([elastic]), tmp_path) as rig:
@@ -132,7 +132,7 @@ async def test_a_cluster_hears_of_a_machine_that_is_being_made_for_it(tmp_path: 
         await operator.receives_state("m-1", _S.SPECULATIVE)
 
 
-async def test_nothing_is_drained_without_the_operators_word(tmp_path: Path) -> None:
+async def test_nothing_is_drained_without_the_operators_acknowledgement(tmp_path: Path) -> None:
     """A reclaim that the operator has not acknowledged never reaches the provider."""
     bound = machine("m-1", _S.CONFIGURED, "east")
     provider = MemoryProvider([bound])
@@ -176,7 +176,7 @@ async def test_a_bad_need_does_not_keep_the_others_from_machines(tmp_path: Path)
         [told] = ack.rejected_items
         assert told.index == 0
         assert told.why.startswith("cluster east, need 0: 26")
-        assert "bytes are more" in told.why
+        assert "bytes exceed the limit" in told.why
     assert (
         REGISTRY.get_sample_value("bigfleet_shard_rollup_entries_rejected_total") or 0.0
     ) == rejected_items + 1
@@ -208,7 +208,7 @@ async def test_a_rollup_for_another_cluster_is_refused(tmp_path: Path) -> None:
         stray = rollup("west", need())
         await operator.say(rollup=stray)
         ack = await operator.receives(lambda m: m.ack.echo == str(stray.timestamp_unix_nanos))
-        assert "session of east" in ack.ack.rejected
+        assert "the session's, east" in ack.ack.rejected
 
 
 async def test_a_session_begins_with_hello(tmp_path: Path) -> None:
@@ -351,10 +351,10 @@ async def test_fencing_ends_all_orders(tmp_path: Path, caplog: pytest.LogCapture
     assert provider.orders == []
     assert incidents._value.get() == before + 1
     (told,) = [r.message for r in caplog.records if r.levelno == logging.CRITICAL]
-    assert told.startswith("incident: fenced: another shard of this name is alive")
+    assert told.startswith("incident: fenced: another process of this shard")
 
 
-async def test_hints_say_what_could_be_had(tmp_path: Path) -> None:
+async def test_hints_show_available_capacity(tmp_path: Path) -> None:
     """HIGH with idle machines, MEDIUM with speculative ones, NONE without any, one per profile."""
     clock = ManualClock()
     idle = [machine(f"idle-{n}", zone="b") for n in range(3)]
@@ -372,7 +372,7 @@ async def test_hints_say_what_could_be_had(tmp_path: Path) -> None:
     assert hints[1].resources.resources["cpu"] == "4"
 
 
-async def test_hints_are_paced_and_told_on_change_only(tmp_path: Path) -> None:
+async def test_hints_are_rate_limited_and_sent_on_change_only(tmp_path: Path) -> None:
     """Supply that changes is told five seconds later, once; a new session hears all of it."""
     clock = ManualClock()
     provider = MemoryProvider([machine("m-1", zone="b")])

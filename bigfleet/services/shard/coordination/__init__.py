@@ -1,1 +1,1 @@
-"""The shard's side of the coordinator: told what to own, never asked what to decide."""
+"""The shard's side of the coordinator: reports, instructions, ownership changes."""

@@ -1,4 +1,4 @@
-"""The parts of the coordinator's side of a shard, put together."""
+"""Wires the parts of a shard that talk to the coordinator."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from bigfleet.services.shard.sessions.router import SessionRouter
 
 @dataclass(frozen=True)
 class CoordinatorPorts:
-    """Whom a shard reports to, and where it keeps what it is told to own."""
+    """The coordinator, and the store for what it assigns to the shard."""
 
     coordinator: Coordinator
     ownership_store: OwnershipStore
@@ -28,7 +28,7 @@ class CoordinatorPorts:
 
 @dataclass(frozen=True)
 class Coordination:
-    """Of a shard that has a coordinator."""
+    """The parts of a shard that has a coordinator."""
 
     ownership: Ownership
     router: SessionRouter
@@ -43,13 +43,13 @@ def coordinate(
     sessions: Sessions,
     orders: Orders,
 ) -> Coordination:
-    """Nothing is reported until the link runs."""
+    """Wire the parts; nothing is reported until the link runs."""
     inventory = reporter.inventory
     ownership, config = reporter.ownership, reporter.config
 
     def is_busy(domain: Domain) -> bool:
-        """Also while a machine there is still being created, or nobody knows whether one is, or
-        whether an order that was not answered is still on its way to the provider.
+        """Whether an order in the domain is under way, or may still reach the provider, or a
+        machine is reserved there; True before the first decision, when none of this is known.
         """
         lost_since = reporter.clock.monotonic_seconds() - EXECUTE_SECONDS
         ordered = {*(order.machine_id for order in orders), *orders.may_arrive(lost_since)}
@@ -57,7 +57,7 @@ def coordinate(
         return there or reporter.cycle.latest is None or inventory.has_reserved_machine_in(domain)
 
     def fence(why: str) -> None:
-        """Operators that stayed with it would be served by nobody."""
+        """Stop ordering, and close all sessions so that operators find another shard."""
         actuation.stop_ordering(why)
         sessions.close_all()
 

@@ -1,4 +1,4 @@
-"""Carries out what the coordinator says, and keeps the answers until they are delivered."""
+"""Carries out the coordinator's instructions, and keeps acknowledgements until delivered."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _Ack = wire.InstructAck
 
 
 class InstructionHandler:
-    """`is_busy` tells whether anything is under way in a domain.
+    """`is_busy` returns whether anything is under way in a domain.
 
-    What is answered is on the disk first, so that a restart can contradict nothing that was said.
+    Changes are saved before they are acknowledged, so that no restart contradicts an answer.
     """
 
     def __init__(self, ownership: Ownership, is_busy: Callable[[Domain], bool]) -> None:
@@ -29,16 +29,16 @@ class InstructionHandler:
 
     @property
     def due(self) -> Sequence[_Ack]:
-        """Answers that the coordinator has not got yet."""
+        """Acknowledgements that the coordinator has not received yet."""
         return list(self._due.values())
 
     @property
     def has_accepted(self) -> bool:
-        """Whether something carried out is among them. A refusal is repeated in its time only."""
+        """Whether any is ACCEPTED. Others wait for the next regular report."""
         return any(answer.outcome == _Ack.ACCEPTED for answer in self._due.values())
 
     def take(self, received: Sequence[wire.CoordinatorInstruction]) -> None:
-        """Carry out instructions in their order."""
+        """Carry out instructions in order."""
         draft = Draft(self._ownership.record)
         answers = [answer for each in received for answer in instructions.take(draft, each)]
         self._conclude(draft, answers)
@@ -47,15 +47,15 @@ class InstructionHandler:
             _report(answer, types.get(answer.instruction_id) or "unknown")
 
     def settle(self) -> None:
-        """Give up the domains in which nothing is under way any more."""
+        """Release the domains to be released in which nothing is under way any more."""
         leaving = self._ownership.record.leaving.items()
         idle = [number for number, domain in leaving if not self._is_busy(domain)]
         if idle:
             draft = Draft(self._ownership.record)
-            self._conclude(draft, [instructions.give_up(draft, number) for number in idle])
+            self._conclude(draft, [instructions.release(draft, number) for number in idle])
 
     def delivered(self, answers: Iterable[_Ack]) -> None:
-        """The coordinator has them."""
+        """Drop acknowledgements that the coordinator has received."""
         for answer in answers:
             if self._due.get(answer.instruction_id) == answer:
                 del self._due[answer.instruction_id]
@@ -66,7 +66,7 @@ class InstructionHandler:
             if record != self._ownership.record:
                 self._ownership.change(record)
         except BigFleetError as error:
-            # Nothing was done; the coordinator says it again.
+            # Nothing has changed; the coordinator repeats the instructions.
             _log.error("instructions not carried out", extra={"why": str(error)})
             return
         self._due |= {answer.instruction_id: answer for answer in answers}
@@ -78,6 +78,6 @@ def _report(answer: _Ack, instruction_type: str) -> None:
     fields = {"instruction": answer.instruction_id, "type": instruction_type, "why": answer.reason}
     if answer.outcome == _Ack.REJECTED_STALE:
         metrics.shard_incidents.labels("stale-instruction").inc()
-        _log.critical("incident: a coordinator that was deposed gives instructions", extra=fields)
+        _log.critical("incident: stale instruction from a deposed coordinator", extra=fields)
     elif answer.outcome != _Ack.ACCEPTED:
-        _log.error("instruction refused", extra=fields)
+        _log.error("instruction rejected", extra=fields)

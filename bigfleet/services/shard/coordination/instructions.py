@@ -1,8 +1,7 @@
-"""What each instruction of the coordinator does to a shard's holdings: pure.
+"""Effects of the coordinator's instructions on a shard's ownership record. Pure.
 
-An instruction that was carried out is answered the same way again, however late it is repeated. Any
-other must be newer than the newest that was taken: what is not comes from a coordinator that has
-been deposed, or was overtaken on the way.
+A repeated instruction gets its former answer again. Any other must be newer than the newest one
+accepted: otherwise it comes from a deposed coordinator, or was overtaken on the way.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ _ACK = wire.InstructAck
 
 
 class Draft:
-    """Holdings being changed; `to_record` is the result."""
+    """A mutable copy of an OwnershipRecord; `to_record` is the result."""
 
     def __init__(self, record: OwnershipRecord) -> None:
         self.newest = record.newest
@@ -35,7 +34,7 @@ class Draft:
         self._clusters = record.clusters
 
     def to_record(self) -> OwnershipRecord:
-        """As they are now; of what was answered long ago nothing is kept."""
+        """The record as changed so far, without the oldest answers beyond the limit."""
         too_many = max(0, len(self.answered) - MAX_ANSWERS)
         return OwnershipRecord(
             newest=self.newest,
@@ -47,14 +46,14 @@ class Draft:
         )
 
     def end(self, instruction_id: str, outcome: _ACK.Outcome.ValueType, reason: str = "") -> _ACK:
-        """Note how an instruction ended; the answer to it."""
+        """Record the outcome of an instruction; its acknowledgement."""
         self.leaving.pop(instruction_id, None)
         self.answered[instruction_id] = InstructionResult(int(outcome), reason)
         return _ACK(instruction_id=instruction_id, outcome=outcome, reason=reason)
 
 
 def take(draft: Draft, instruction: wire.CoordinatorInstruction) -> list[_ACK]:
-    """Carry out `instruction`; the answers that this makes due, none while it is under way."""
+    """Carry out `instruction`; the acknowledgements now due, none while it is under way."""
     number = instruction.instruction_id
     version = InstructionVersion(instruction.coordinator_term, instruction.sequence_number)
     known = draft.answered.get(number)
@@ -62,25 +61,25 @@ def take(draft: Draft, instruction: wire.CoordinatorInstruction) -> list[_ACK]:
         draft.newest = max(draft.newest, version)
         return [] if known is None else [_repeated(number, known)]
     if version <= draft.newest:
-        return [_refused(number, _ACK.REJECTED_STALE, _stale(version, draft.newest))]
-    instruction_type = instruction.WhichOneof("instruction") or "nothing that this version knows"
+        return [_rejected(number, _ACK.REJECTED_STALE, _stale(version, draft.newest))]
+    instruction_type = instruction.WhichOneof("instruction") or "unknown type"
     if instruction_type not in _CARRY_OUT:
-        why = f"{instruction_type}: this shard cannot carry that out"
-        return [_refused(number, _ACK.REJECTED_INVALID, why)]
+        why = f"{instruction_type}: not supported by this shard's release"
+        return [_rejected(number, _ACK.REJECTED_INVALID, why)]
     if invalid := _invalid_reason(instruction):
-        return [_refused(number, _ACK.REJECTED_INVALID, invalid)]
+        return [_rejected(number, _ACK.REJECTED_INVALID, invalid)]
     draft.newest = version
     return _CARRY_OUT[instruction_type](draft, instruction)
 
 
-def give_up(draft: Draft, instruction_id: str) -> _ACK:
-    """The domain that `instruction_id` takes away is given up now: no order for it is under way."""
+def release(draft: Draft, instruction_id: str) -> _ACK:
+    """Release the domain that `instruction_id` unassigns, once no order is under way in it."""
     draft.domains.discard(draft.leaving[instruction_id])
     return draft.end(instruction_id, _ACK.ACCEPTED)
 
 
 def _assign(draft: Draft, instruction: wire.CoordinatorInstruction) -> list[_ACK]:
-    """A domain that was about to be given up stays: the newer word counts."""
+    """Assign a domain; a pending release of it is cancelled."""
     domain = Domain(
         instruction.assign_domain.topology_key, instruction.assign_domain.topology_value
     )
@@ -122,7 +121,7 @@ def _invalid_reason(instruction: wire.CoordinatorInstruction) -> str:
     return ""
 
 
-def _refused(instruction_id: str, outcome: _ACK.Outcome.ValueType, reason: str) -> _ACK:
+def _rejected(instruction_id: str, outcome: _ACK.Outcome.ValueType, reason: str) -> _ACK:
     return _ACK(instruction_id=instruction_id, outcome=outcome, reason=reason)
 
 
@@ -133,7 +132,6 @@ def _repeated(instruction_id: str, known: InstructionResult) -> _ACK:
 
 def _stale(version: InstructionVersion, newest: InstructionVersion) -> str:
     return (
-        f"term {version.term} sequence {version.sequence} is not newer than term "
-        f"{newest.term} sequence "
-        f"{newest.sequence}, which this shard has taken already"
+        f"term {version.term} sequence {version.sequence} is not newer than term {newest.term} "
+        f"sequence {newest.sequence}, which this shard has already accepted"
     )

@@ -1,6 +1,6 @@
-"""The talk with the coordinator: a report every few seconds, and what comes back of it.
+"""The link to the coordinator: reports every few seconds, and takes instructions back.
 
-Nothing in the shard waits for it. Without any coordinator the shard decides on with what it owns.
+Nothing in the shard waits for it. Without a coordinator the shard continues with what it owns.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from bigfleet.ports.coordinator import Coordinator
 from bigfleet.services.shard.coordination.instruction_handler import InstructionHandler
 from bigfleet.services.shard.fleet.ownership import Ownership
 
-# While a domain waits for its last order to end, that is looked for so often.
+# How often a domain to be released is checked for orders under way.
 POLL_INTERVAL_SECONDS = 0.2
 
 _log = logging.getLogger(__name__)
 
 
 class Link:
-    """`compose` makes the report without the answers to instructions; `acknowledged` is told of a
-    report that arrived and of the leader's term; `fence` ends all ordering, with the reason.
+    """`compose` makes the report without acknowledgements; `acknowledged` is called with a
+    delivered report and the leader's term; `fence` stops all ordering, with the reason.
     """
 
     def __init__(
@@ -41,29 +41,29 @@ class Link:
         self._compose, self._acknowledged, self._fence = compose, acknowledged, fence
         self._report_seconds = report_seconds
         self._term = ownership.record.newest.term
-        self._problem = "no coordinator has answered yet"
+        self._problem = "not connected to a coordinator yet"
 
     @property
     def term(self) -> int:
-        """The newest term of a coordinator that was heard of."""
+        """The highest term received."""
         return self._term
 
     @property
     def problem(self) -> str:
-        """Why no coordinator is heard, "" while one is."""
+        """Why the last report was not acknowledged, "" if it was."""
         return self._problem
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Report until cancelled."""
         while True:
             try:
                 await self.once()
-            except Exception:  # noqa: BLE001  the next report begins afresh
+            except Exception:  # noqa: BLE001  the next report starts afresh
                 _log.exception("report failed")
             await self._pause()
 
     async def once(self) -> None:
-        """Report, and carry out what comes back."""
+        """Report once, and carry out the instructions received."""
         self._ownership.save()
         self._handler.settle()
         report = await self._compose()
@@ -86,10 +86,10 @@ class Link:
         if ack.coordinator_term < self._term:
             metrics.shard_incidents.labels("deposed-coordinator").inc()
             fields = {"term": ack.coordinator_term, "newest": self._term}
-            _log.critical("incident: a coordinator that was deposed still answers", extra=fields)
+            _log.critical("incident: answer from a deposed coordinator", extra=fields)
             return
         if self._problem or ack.coordinator_term != self._term:
-            _log.info("coordinator heard", extra={"term": ack.coordinator_term})
+            _log.info("connected to coordinator", extra={"term": ack.coordinator_term})
         self._term, self._problem = ack.coordinator_term, ""
         metrics.shard_coordinator_reports.labels("acknowledged").inc()
         metrics.shard_coordinator_term.set(ack.coordinator_term)
@@ -100,11 +100,13 @@ class Link:
     def _missed(self, why: str) -> None:
         metrics.shard_coordinator_reports.labels("missed").inc()
         if not self._problem:
-            _log.warning("no coordinator; deciding on with what is owned", extra={"why": why})
+            _log.warning(
+                "coordinator unavailable; continuing with current ownership", extra={"why": why}
+            )
         self._problem = why
 
     async def _pause(self) -> None:
-        """What was carried out is told soon: another shard may wait for it."""
+        """Wait for the next report; it is sent early to acknowledge what was carried out."""
         loop = asyncio.get_running_loop()
         until = loop.time() + self._report_seconds
         while loop.time() < until:

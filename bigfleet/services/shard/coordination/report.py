@@ -1,4 +1,4 @@
-"""What a shard tells the coordinator of itself."""
+"""Parts of a shard's report to the coordinator."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from bigfleet.services.shard.decide.compute import CycleResult
 from bigfleet.services.shard.fleet.inventory import Inventory
 from bigfleet.services.shard.records.machine_class import INSTANCE_TYPE_LABEL, ZONE_LABEL
 
-# So that a summary stays near 240 bytes however many kinds of machines there are.
+# So that a summary stays near 240 bytes for any number of machine classes.
 MAX_TYPES, MAX_ZONES = 6, 3
 OTHERS = "others"
 MAX_OUT_OF_DOMAIN = 100
@@ -29,7 +29,7 @@ MAX_COUNT = 2**31 - 1
 
 
 def summary(fleet: Fleet) -> wire.ShardSummary:
-    """The machines that this shard decides about, by their commonest types and zones."""
+    """Counts of this shard's machines, by the most common types and zones."""
     counts = np.bincount(fleet.flavour, minlength=len(fleet.flavours)).tolist()
     labels = [flavour.labels for flavour in fleet.flavours]
     return wire.ShardSummary(
@@ -41,14 +41,14 @@ def summary(fleet: Fleet) -> wire.ShardSummary:
 
 
 def shortfalls(result: CycleResult) -> tuple[list[wire.Shortfall], int]:
-    """The most urgent lacks of the last decision, and how many old ones are left out."""
+    """The most urgent shortfalls of the last decision, and how many old ones are omitted."""
     found = report(result.fleet, result.demand, result.decision)
     return [_shortfall(row) for row in found.rows], found.unreported
 
 
 def out_of_domain_machines(inventory: Inventory) -> tuple[list[wire.OutOfDomainMachine], int]:
-    """Machines that serve this shard's clusters in others' domains, and how many are left out."""
-    found, left_out = inventory.out_of_domain_machines(MAX_OUT_OF_DOMAIN)
+    """This shard's bound machines in other shards' domains, and how many are omitted."""
+    found, omitted = inventory.out_of_domain_machines(MAX_OUT_OF_DOMAIN)
     machines = [
         wire.OutOfDomainMachine(
             machine_id=machine_id,
@@ -58,14 +58,14 @@ def out_of_domain_machines(inventory: Inventory) -> tuple[list[wire.OutOfDomainM
         )
         for machine_id, cluster, domain in found
     ]
-    return machines, left_out
+    return machines, omitted
 
 
 def splits(
     result: CycleResult, inventory: Inventory, domain_keys: Sequence[str]
 ) -> list[wire.SplitTopology]:
-    """Where needs want one domain, and other shards have machines of that domain, too. A rack is
-    within its zone, and what is owned as a whole is nobody else's.
+    """Topology values that needs ask for as one domain, and whose machines are split between
+    shards. Keys by which domains are owned as a whole, and racks, cannot be split.
     """
     whole = {RACK_LABEL, domain_keys[0]}
     asked = {need.profile.same_key for need in result.demand.needs}

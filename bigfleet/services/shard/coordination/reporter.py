@@ -1,4 +1,4 @@
-"""Puts the shard's report together: numbers at once, the reasons of shortfalls in a thread."""
+"""Composes the shard's report; explanations of shortfalls are computed in a thread."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from bigfleet.api.v1alpha1.coordinator_pb2 import DiscoveredDomain
 from bigfleet.model.domain import Domain, region_of
 from bigfleet.model.errors import BigFleetError
 from bigfleet.observe import metrics
-from bigfleet.ports.clock import Clock
+from bigfleet.ports.clock import Clock, to_nanos
 from bigfleet.services.shard.config import ShardConfig
 from bigfleet.services.shard.coordination import report
 from bigfleet.services.shard.decide.compute import CycleResult
@@ -28,7 +28,7 @@ RESEND_INTERVAL_SECONDS = 30.0
 
 
 class DomainObservations:
-    """What is to be told, and what was."""
+    """Observed unowned domains: which to report now, and which the leader has received."""
 
     def __init__(self) -> None:
         self._acknowledged_at: dict[Domain, float] = {}
@@ -40,7 +40,7 @@ class DomainObservations:
         owned: Collection[Domain],
         now_seconds: float,
     ) -> list[DiscoveredDomain]:
-        """At most 1,000, those that were never told first. `seen` counts machines by type."""
+        """At most 1,000 domains, unreported ones first. `seen` counts machines by type."""
         foreign = {domain: counts for domain, counts in seen.items() if domain not in owned}
         self._acknowledged_at = {d: at for d, at in self._acknowledged_at.items() if d in foreign}
         late = now_seconds - RESEND_INTERVAL_SECONDS
@@ -51,7 +51,7 @@ class DomainObservations:
     def acknowledged(
         self, domains: Iterable[DiscoveredDomain], term: int, now_seconds: float
     ) -> None:
-        """The leader of `term` has heard of `domains`; a new leader must hear of all again."""
+        """Record that the leader of `term` has received `domains`; a new leader gets all again."""
         if term != self._term:
             self._term, self._acknowledged_at = term, {}
         for each in domains:
@@ -59,7 +59,7 @@ class DomainObservations:
 
 
 def _observation(domain: Domain, counts: Counter[str]) -> DiscoveredDomain:
-    """Among equally common types the first by name is told, so that all shards tell the same."""
+    """Ties between equally common types go by name, so that all shards report the same."""
     return DiscoveredDomain(
         topology_key=domain.key,
         topology_value=domain.value,
@@ -71,14 +71,13 @@ def _observation(domain: Domain, counts: Counter[str]) -> DiscoveredDomain:
 _log = logging.getLogger(__name__)
 _MAX_REGIONS = 100
 _MAX_REMOVALS = 1000
-_NANOS = 1_000_000_000
 _Shortfalls = tuple[list[wire.Shortfall], int]
 
 
 @dataclass
 class Reporter:
-    """`address` is where operators reach this shard; it is known once the shard listens. What takes
-    long is done by `offload`, elsewhere than on the event loop.
+    """`address` is this shard's address for operators, set once the shard listens. `offload` runs
+    long work outside the event loop.
     """
 
     config: ShardConfig
@@ -93,7 +92,7 @@ class Reporter:
     _cached_shortfalls: tuple[CycleResult, _Shortfalls] | None = field(default=None, init=False)
 
     async def compose(self) -> wire.ShardReport:
-        """The report as of now, but for answers to instructions."""
+        """The present report, without acknowledgements."""
         record, now_seconds = self.ownership.record, self.clock.monotonic_seconds()
         seen = self.inventory.observed_domains()
         out_of_domain_machines, out_of_domain_omitted = report.out_of_domain_machines(
@@ -102,7 +101,7 @@ class Reporter:
         made = wire.ShardReport(
             shard_id=self.config.shard_id,
             cycle=self.cycle.count,
-            timestamp_unix_nanos=int(self.clock.unix_seconds() * _NANOS),
+            timestamp_unix_nanos=to_nanos(self.clock.unix_seconds()),
             shard_epoch=self.epoch,
             shard_address=self.address,
             providers=self._providers(),
@@ -127,13 +126,13 @@ class Reporter:
         return made
 
     def acknowledged(self, sent: wire.ShardReport, term: int) -> None:
-        """The leader of `term` has this report."""
+        """Record that the leader of `term` has received this report."""
         self._observations.acknowledged(sent.unowned_domains, term, self.clock.monotonic_seconds())
         ended = [each.cluster_id for each in sent.removals if not each.machines_left]
         try:
             self.ownership.drop_clusters(ended)
-        except BigFleetError as error:  # the next report says it again
-            _log.error("the end of a removal is not kept", extra={"why": str(error)})
+        except BigFleetError as error:  # retried with the next report
+            _log.error("end of a removal cannot be saved", extra={"why": str(error)})
         else:
             self.cycle.removals.end(ended)
 
@@ -143,7 +142,7 @@ class Reporter:
             yield wire.ClusterRemoval(cluster_id=cluster, machines_left=machines)
 
     async def _shortfalls(self, result: CycleResult) -> _Shortfalls:
-        """Worked out once for each decision."""
+        """The shortfalls of a result, computed once."""
         if self._cached_shortfalls is None or self._cached_shortfalls[0] is not result:
             self._cached_shortfalls = (
                 result,
@@ -152,7 +151,7 @@ class Reporter:
         return self._cached_shortfalls[1]
 
     def _providers(self) -> Iterator[wire.ProviderEntry]:
-        """What this shard's machines come from, region by region."""
+        """The provider of this shard's machines, once per region."""
         name, address = self.inventory.provider_name, self.config.provider_address
         result = self.cycle.latest
         flavours = result.inputs.fleet.flavours if result and name else ()

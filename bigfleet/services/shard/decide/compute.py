@@ -1,4 +1,4 @@
-"""The step from what is known to what should be done: pure, so that it may run in any thread."""
+"""Computes a decision from a cycle's inputs: pure, so that it may run in any thread."""
 
 from __future__ import annotations
 
@@ -28,11 +28,10 @@ Decide = Callable[[Fleet, Demand, CycleMemory, EngineConfig, float], Decision]
 
 @dataclass(frozen=True)
 class CycleInputs:
-    """What is known at one moment, safe from later changes. `asked` is the demand as reported,
-    `cycle_memory` what the last decision handed on, `machine_ids` names the rows, `hints_for` are
-    the clusters that are to be told what could be had, `report_shortfalls` says whether all are to
-    be told what is short, `quarantine` has the needs that the last decision left out, and
-    `unavailable` what is not bought now because it has failed.
+    """The state at one moment, immutable. `asked` is the demand as reported, `cycle_memory` the
+    state carried over from the last decision. `machine_ids` names the rows, `hints_for` are the
+    clusters that get capacity hints, `report_shortfalls` requests demand statuses, `quarantine` has
+    the needs that the last decision left out, `unavailable` the offerings in backoff.
     """
 
     fleet: Fleet
@@ -49,14 +48,14 @@ class CycleInputs:
 
 @dataclass(frozen=True)
 class AgedShortfall:
-    """A need that stays short, of what, and why."""
+    """A need that has been short for long, with its deficit and the reason."""
 
     need: NeedKey
     deficit: Mapping[str, int]
     why: str
 
     def fields(self) -> dict[str, object]:
-        """As the journal tells it."""
+        """Fields of the journal line."""
         return {
             "cluster": self.need.cluster,
             "need": self.need.fingerprint,
@@ -68,10 +67,10 @@ class AgedShortfall:
 
 @dataclass(frozen=True)
 class CycleResult:
-    """A decision and what it was made from: `demand` is `inputs.asked` in the shape in which it is
-    served, `keys` name its needs, and `aged_shortfalls` tell of those that have come to stay short.
-    `hints` and `statuses` are None when nobody is to be told any. Nothing of this knows the needs
-    in `quarantine`, of which those in `newly_quarantined` were found to fail just now.
+    """A decision and its inputs: `demand` is `inputs.asked` in the shape in which it is served,
+    `keys` name its needs, and `aged_shortfalls` are those that became old in this cycle. `hints`
+    and `statuses` are None when none are due. The needs in `quarantine` are part of none of these;
+    those in `newly_quarantined` failed in this cycle.
     """
 
     inputs: CycleInputs
@@ -91,7 +90,7 @@ class CycleResult:
 
 
 def compute(inputs: CycleInputs, decide: Decide, settings: EngineConfig) -> CycleResult:
-    """Fold the demand, say which need each machine is meant for, decide, and work out hints."""
+    """Fold the demand, match machines with needs, decide, and derive hints and statuses."""
 
     def compute_for(asked: Demand) -> CycleResult:
         return _compute(replace(inputs, asked=asked), decide, settings)
@@ -128,7 +127,7 @@ def _compute(inputs: CycleInputs, decide: Decide, settings: EngineConfig) -> Cyc
 def _aged_shortfalls(
     fleet: Fleet, demand: Demand, keys: Sequence[NeedKey], decision: Decision
 ) -> Iterator[AgedShortfall]:
-    """Each lack that has just outlasted all patience: told once, with its reason."""
+    """Each shortfall that has just exceeded the age limit, with its reason."""
     aged = [s for s in decision.shortfalls if s.age_cycles == ESCALATE_AFTER_CYCLES + 1][:MAX_ROWS]
     if not aged:
         return

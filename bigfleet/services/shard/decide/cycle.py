@@ -1,4 +1,4 @@
-"""The shard's heartbeat: look, decide, order, tell; again and again."""
+"""The decision loop: reconcile, decide, issue orders, publish."""
 
 from __future__ import annotations
 
@@ -39,17 +39,17 @@ from bigfleet.services.shard.records.wants import Wants
 from bigfleet.services.shard.sessions.disruption_costs import DisruptionCosts
 from bigfleet.services.shard.sessions.registry import Sessions
 
-# Has work done elsewhere than on the event loop, where sessions wait for it.
+# Runs work outside the event loop, so that it does not delay sessions.
 Offload = Callable[[Callable[[], CycleResult]], Awaitable[CycleResult]]
 
-# However many events wake the cycle, its starts are this far apart.
+# The shortest time between the starts of two cycles.
 MIN_INTERVAL_SECONDS = 0.1
-# One failure can be a peer's restart; this many in a row make the shard unready.
+# One failure may be a peer's restart; this many in a row make the shard unready.
 FAILURES_UNTIL_UNREADY = 3
-# A provider may take that long over a listing now and then, but not over every one.
+# A cycle that takes longer makes the shard unready.
 STALLED_SECONDS = 60.0
 
-# As many as may be queued without keeping a session waiting.
+# Orders queued at once without delaying sessions.
 _ORDERS_AT_ONCE = 500
 
 
@@ -57,21 +57,20 @@ _log = logging.getLogger(__name__)
 
 
 def pause_seconds(took_seconds: float, cycle_seconds: float) -> float:
-    """How long nothing is decided after a cycle that took so long, whatever happens meanwhile.
+    """The pause after a cycle that took `took_seconds`, whatever happens meanwhile.
 
-    A shard thinks for half of its time at most: the rest is for its sessions, which share the
-    interpreter, and no number of needs makes it want more than a core.
+    At most half of the time is spent deciding: the rest is for sessions, which share the
+    interpreter.
     """
     return max(took_seconds, min(MIN_INTERVAL_SECONDS, cycle_seconds))
 
 
 @dataclass(kw_only=True, eq=False)
 class Cycle:
-    """Decides anew every `config.cycle_seconds`, and soon after `woken` is set. `slices` say how
-    much may be bought where, `ceilings` what clusters may claim.
+    """Decides every `config.cycle_seconds`, and soon after `woken` is set. `slices` are this
+    shard's quotas, `ceilings` the limits per cluster.
 
-    `latest` is the last decision with what it was made from, None before the first; `count` is how
-    many there have been.
+    `latest` is the last result, None before the first; `count` is the number of cycles.
     """
 
     decide: Decide
@@ -104,7 +103,7 @@ class Cycle:
     _not_ready: str = field(default="the first cycle has not ended", init=False)
 
     def not_ready(self) -> str:
-        """Why the shard does not do its work, "" while it does."""
+        """Why the shard is not ready, "" if it is."""
         return self.actuation.fenced or self._stalled() or self._not_ready
 
     def _stalled(self) -> str:
@@ -116,7 +115,7 @@ class Cycle:
         return f"the present cycle has not ended for {elapsed_seconds:.0f} s"
 
     async def run(self) -> None:
-        """Until cancelled. A cycle that fails is counted, and the next one begins afresh."""
+        """Run cycles until cancelled. A failed cycle is counted, and the next one starts afresh."""
         loop = asyncio.get_running_loop()
         while True:
             started = loop.time()
@@ -129,15 +128,15 @@ class Cycle:
                     await self.woken.wait()
 
     async def once(self) -> None:
-        """One cycle, from looking to telling; it never raises."""
+        """Run one cycle; it never raises."""
         self._started_seconds = asyncio.get_running_loop().time()
         try:
             with metrics.shard_cycle_seconds.time():
                 await self._cycle()
         except Unavailable as error:
             self._failed("unavailable", str(error))
-            _log.warning("nothing decided: the provider is away", extra={"error": str(error)})
-        except Exception as error:  # noqa: BLE001  the next cycle begins afresh
+            _log.warning("cycle skipped: provider unavailable", extra={"error": str(error)})
+        except Exception as error:  # noqa: BLE001  the next cycle starts afresh
             self._failed("error", str(error))
             _log.exception("cycle failed")
         else:
@@ -152,7 +151,7 @@ class Cycle:
             self._not_ready = f"the last {self._failures} cycles failed: {error}"
 
     async def _cycle(self) -> None:
-        """Nothing is decided on a view that could not be refreshed."""
+        """Reconcile first: no decision is made on stale state."""
         with _phase("reconcile"):
             await self.reconciler.refresh()
         now_seconds = self.clock.monotonic_seconds()
@@ -179,7 +178,7 @@ class Cycle:
         self._measure(result)
 
     def _gather_inputs(self, now_seconds: float) -> CycleInputs:
-        """Machines, what is being done to them, and what is asked for, at one moment."""
+        """Machines, orders under way and demand at one moment."""
         fleet, wants = self._machines(now_seconds)
         last = self.latest
         return CycleInputs(
@@ -234,11 +233,11 @@ class Cycle:
     def _release_held(self, now_seconds: float) -> None:
         for cluster in self.needs.release_held(now_seconds):
             metrics.shard_rollups.labels("released").inc()
-            _log.info("held roll-up taken: nobody contradicted it", extra={"cluster": cluster})
+            _log.info("held roll-up accepted after its hold", extra={"cluster": cluster})
             self.journal.note("rollup-released", cluster=cluster)
 
     def _publish(self, result: CycleResult) -> None:
-        connected = dict.fromkeys(self.sessions.clusters())  # in an order that is always the same
+        connected = dict.fromkeys(self.sessions.clusters())  # in a deterministic order
         for cluster, message in self.hints.changes(result.hints, connected):
             self.sessions.send(cluster, message, message.available_capacity.supersedes_key)
         for cluster, message in self.statuses.changes(result.statuses, connected):
@@ -247,7 +246,7 @@ class Cycle:
             self.sessions.send(cluster, message, message.node_state_update.supersedes_key)
 
     def _inquire_disruptions(self, result: CycleResult, now_seconds: float) -> None:
-        """Ask operators of clusters that may have machines to spare what a reclaim disturbs."""
+        """Ask the operators of clusters with possibly surplus machines for disruption costs."""
         names = result.fleet.clusters
         candidates = {
             names[cluster]: [result.machine_id(row) for row in rows.tolist()]
@@ -279,7 +278,7 @@ class Cycle:
             error = result.quarantine[key].error if key in result.quarantine else ""
             self.journal.note("need-quarantined", cluster=key.cluster, need=key.fingerprint)
             fields = {"cluster": key.cluster, "need": key.fingerprint, "error": error}
-            _log.error("need left out: no decision can be made about it", extra=fields)
+            _log.error("need quarantined: deciding on it failed", extra=fields)
         metrics.shard_reclaims_capped.inc(decision.reclaims_capped)
         for state, count in self.inventory.count_by_state().items():
             metrics.shard_inventory.labels(state.name).set(count)

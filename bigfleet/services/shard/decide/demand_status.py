@@ -1,4 +1,4 @@
-"""What each cluster is told of its needs that are short."""
+"""Demand statuses: what each cluster's operator is sent about its unmet needs."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from bigfleet.engine.snapshot import Demand, Fleet
 from bigfleet.model.need import Need, Size, sizes_of, total_of
 from bigfleet.services.shard.decide.quarantine import QUARANTINE_MESSAGE, Quarantine
 
-# What passes by itself within some decisions is not worth writing into the cluster.
-ESCALATE_AFTER_CYCLES = 3
+# Younger shortfalls often resolve by themselves and are not reported.
+REPORT_AFTER_CYCLES = 3
 MIN_INTERVAL_SECONDS = 2.0
 
 StatusByCluster = Mapping[str, shard_pb2.DemandStatus]
@@ -22,7 +22,7 @@ StatusByCluster = Mapping[str, shard_pb2.DemandStatus]
 def statuses_of(
     fleet: Fleet, asked: Demand, served: Demand, served_by: Sequence[int], decision: Decision
 ) -> StatusByCluster:
-    """For each cluster its needs that are short, as it reported them."""
+    """The unmet needs of each cluster, as the cluster reported them."""
     short = {shortfall.need: shortfall for shortfall in decision.shortfalls}
     if not short:
         return {}
@@ -47,7 +47,7 @@ def statuses_of(
 
 
 def _is_short(gang: Need, short: dict[tuple[tuple[str, int], ...], int]) -> bool:
-    """Whether this gang is one of those of its size that have no place: the last ones are."""
+    """Whether this gang is among the unplaced ones of its size: the last ones are."""
     (whole,) = sizes_of([(total_of(gang.sizes), 1)])
     if short.get(whole.amounts, 0) == 0:
         return False
@@ -63,7 +63,7 @@ def _of_need(
         obstacles.setdefault(explainer.obstacle(shortfall.need, size), []).append(size)
     for obstacle, sizes in obstacles.items():
         yield _status(need, sizes, Reason.NO_MATCHING_SUPPLY, obstacle)
-    if shortfall.sizes and shortfall.age_cycles >= ESCALATE_AFTER_CYCLES:
+    if shortfall.sizes and shortfall.age_cycles >= REPORT_AFTER_CYCLES:
         yield _status(need, shortfall.sizes, *explainer.reason_and_message(shortfall.need))
 
 
@@ -81,7 +81,7 @@ def _status(
 
 
 def with_quarantined_needs(statuses: StatusByCluster, quarantine: Quarantine) -> StatusByCluster:
-    """`statuses` that also tell of the needs that no decision can be made about."""
+    """`statuses` with the quarantined needs added."""
     with_quarantined = dict(statuses)
     for key, quarantined in quarantine.items():
         status = shard_pb2.DemandStatus()
@@ -100,14 +100,14 @@ def with_quarantined_needs(statuses: StatusByCluster, quarantine: Quarantine) ->
 
 
 class DemandStatuses:
-    """Tells each cluster what is short when that changes, at most every 2 s."""
+    """Sends each cluster its status when it changes, at most every 2 s."""
 
     def __init__(self) -> None:
         self._sent: dict[str, bytes] = {}
         self._next_seconds = 0.0
 
     def are_due(self, now_seconds: float) -> bool:
-        """Whether it is time to work them out again; if so, the next time is later."""
+        """Whether statuses are due; if so, the next time is 2 s later."""
         if now_seconds < self._next_seconds:
             return False
         self._next_seconds = now_seconds + MIN_INTERVAL_SECONDS
@@ -116,9 +116,9 @@ class DemandStatuses:
     def changes(
         self, statuses: StatusByCluster | None, connected: Collection[str]
     ) -> Iterator[tuple[str, shard_pb2.ShardMessage]]:
-        """What the `connected` clusters do not know yet; nothing when `statuses` is None.
+        """Messages to `connected` clusters whose status has changed; none if `statuses` is None.
 
-        A cluster that was told of a lack is told when it has none any more.
+        A cluster whose needs are all met again gets an empty status.
         """
         if statuses is None:
             return
@@ -130,5 +130,5 @@ class DemandStatuses:
                 yield cluster, shard_pb2.ShardMessage(demand_status=status)
 
     def forget(self, cluster: str) -> None:
-        """The cluster's next session is told everything again."""
+        """Send the cluster everything again in its next session."""
         self._sent.pop(cluster, None)

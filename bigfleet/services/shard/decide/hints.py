@@ -1,4 +1,4 @@
-"""Hints for each cluster: how much capacity of the kinds it asks for could be had."""
+"""Capacity hints: for each cluster, how much matching capacity is available for its needs."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ HintsByNeed = Mapping[tuple[str, str], _Hint]
 
 
 class CapacityHints:
-    """One hint per cluster and demanded profile, told when it changed, at most every 5 s."""
+    """One hint per cluster and profile, sent when it changes, at most every 5 s."""
 
     def __init__(self) -> None:
         self._sent: dict[tuple[str, str], bytes] = {}
         self._next_seconds = 0.0
 
     def are_due(self, now_seconds: float) -> bool:
-        """Whether it is time to work them out again; if so, the next time is later."""
+        """Whether hints are due; if so, the next time is 5 s later."""
         if now_seconds < self._next_seconds:
             return False
         self._next_seconds = now_seconds + MIN_INTERVAL_SECONDS
@@ -38,8 +38,8 @@ class CapacityHints:
     def changes(
         self, hints: HintsByNeed | None, connected: Collection[str]
     ) -> Iterator[tuple[str, shard_pb2.ShardMessage]]:
-        """Of `hints` what the `connected` clusters have not been told yet, and what they were told
-        but do not ask for any more; nothing when None.
+        """Messages to `connected` clusters: hints that have changed, and withdrawals of those for
+        profiles no longer asked for; none if `hints` is None.
         """
         if hints is None:
             return
@@ -57,12 +57,12 @@ class CapacityHints:
         self._sent = sent
 
     def forget(self, cluster: str) -> None:
-        """The cluster's next session is told everything again."""
+        """Send the cluster everything again in its next session."""
         self._sent = {key: sent for key, sent in self._sent.items() if key[0] != cluster}
 
 
 def hints_of(fleet: Fleet, demand: Demand, connected: Collection[str]) -> HintsByNeed:
-    """What each of the `connected` clusters could have, by cluster and profile."""
+    """Hints for the `connected` clusters, by cluster and profile fingerprint."""
     supply = _Supply(fleet)
     is_connected = [name in connected for name in fleet.clusters]
     hint_by_class: dict[tuple[str, tuple[Size, ...]], _Hint] = {}
@@ -70,7 +70,7 @@ def hints_of(fleet: Fleet, demand: Demand, connected: Collection[str]) -> HintsB
     for need, number in zip(demand.needs, demand.cluster.tolist(), strict=True):
         key = fleet.clusters[number], need.profile.fingerprint
         if is_connected[number] and key not in hints:
-            # A thousand clusters ask for the same few kinds of machines.
+            # Many clusters ask for the same few machine classes.
             class_key = key[1], need.sizes
             hint = hint_by_class.get(class_key)
             if hint is None:
@@ -80,7 +80,7 @@ def hints_of(fleet: Fleet, demand: Demand, connected: Collection[str]) -> HintsB
 
 
 class _Supply:
-    """What of a fleet is free, by flavour."""
+    """The free machines of a fleet, by flavour."""
 
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
@@ -90,7 +90,7 @@ class _Supply:
         self._speculative = self._count(MachineState.SPECULATIVE)
 
     def hint(self, need: Need) -> _Hint:
-        """What could be had for `need`: idle machines at once, speculative ones after a while."""
+        """The hint for `need`: HIGH for idle machines, MEDIUM for speculative ones."""
         usable = self._usable(need)
         for confidence, free in ((_Hint.HIGH, self._idle), (_Hint.MEDIUM, self._speculative)):
             found = np.flatnonzero(usable & (free > 0))
@@ -100,7 +100,7 @@ class _Supply:
         return _base(need, _Hint.NONE)
 
     def _usable(self, need: Need) -> Flags:
-        """Machines that the need accepts and that hold its largest pod that any of these holds."""
+        """Flavours that the need accepts and that fit its largest pod that fits any of them."""
         accepted = self._matcher.accepting(need.profile)
         place, allocatable = self._columns.column_of, self._columns.allocatable
         for size in sorted(need.sizes, reverse=True, key=lambda size: size.amounts):

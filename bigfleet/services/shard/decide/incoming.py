@@ -1,7 +1,7 @@
-"""Tells each cluster of the machines that are being made for it.
+"""Announces to each cluster the machines that are being created for it.
 
-The provider's record of such a machine names no cluster yet. Who waits in a cluster for a machine
-must know all the same that it comes: else pods would ask for another one.
+The provider's record of such a machine names no cluster yet. Its cluster must know of it
+nevertheless: otherwise waiting pods would ask for another machine.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ _BEFORE_CONFIGURED = (MachineState.CREATING, MachineState.IDLE, MachineState.CON
 
 
 class IncomingMachines:
-    """Which cluster was told of which machine that is on its way to it."""
+    """Incoming machines and the clusters to which they were announced."""
 
     def __init__(self) -> None:
         self._announced: dict[str, str] = {}
-        # Whose sessions have ended since.
+        # Machines to announce again, because their cluster's session has ended.
         self._unannounced: set[str] = set()
 
     def forget(self, cluster: str) -> None:
-        """The cluster's next session is told everything again."""
+        """Send the cluster everything again in its next session."""
         self._unannounced.update(
             name for name, announced in self._announced.items() if announced == cluster
         )
@@ -38,8 +38,8 @@ class IncomingMachines:
     def changes(
         self, result: CycleResult, inventory: Inventory, connected: Collection[str]
     ) -> Iterator[tuple[str, shard_pb2.ShardMessage]]:
-        """What the `connected` clusters do not know yet: of machines that are being made for them,
-        and of those that do not come after all. Of one that has come they are told otherwise.
+        """Messages to `connected` clusters about new incoming machines, and about those that no
+        longer come. The arrival of one is reported by its transition.
         """
         incoming = self._incoming(result)
         for name, cluster in [*self._announced.items()]:
@@ -56,9 +56,7 @@ class IncomingMachines:
                 yield from _update(inventory, name, cluster, MachineState.CREATING)
 
     def _incoming(self, result: CycleResult) -> Mapping[str, str]:
-        """The machines that are being made, and those of which a cluster was told when they were,
-        each with the cluster that gets it.
-        """
+        """Machines being created, and announced ones not configured yet, with their clusters."""
         fleet, claimed_by = result.fleet, result.decision.claimed_by
         of_need = np.append(result.demand.cluster, np.int32(NONE))[claimed_by]
         goes_to = np.where(fleet.state == MachineState.CONFIGURING, fleet.cluster, of_need)
@@ -74,7 +72,7 @@ class IncomingMachines:
 def _update(
     inventory: Inventory, name: str, cluster: str, state: MachineState
 ) -> Iterator[tuple[str, shard_pb2.ShardMessage]]:
-    """That the machine is in that state, unless its record says more of this cluster by now."""
+    """Report the machine in `state`, unless its record names this cluster already."""
     view = inventory.view(name)
     if view is not None and view.cluster != cluster:
         message = of_machine(replace(view, state=state), inventory.provider_name, cluster)

@@ -1,4 +1,4 @@
-"""From what a decision wants to orders that are under way."""
+"""Turns the actions of a decision into orders."""
 
 from __future__ import annotations
 
@@ -23,9 +23,7 @@ _ACQUIRING = (ActionType.BOOTSTRAP, ActionType.PROVISION)
 
 
 class OrderIssuer:
-    """Gives orders for what may be ordered now. `slices` say how much may be bought where; while
-    `paused` nothing is ordered.
-    """
+    """Issues orders. `slices` are this shard's quotas; while `paused` nothing is ordered."""
 
     def __init__(
         self,
@@ -41,7 +39,7 @@ class OrderIssuer:
         self._journal, self._slices, self._paused = journal, slices, paused
 
     def orders(self, result: CycleResult) -> Iterator[Order]:
-        """What the decision wants, as far as it can be paid for, the most urgent first."""
+        """Orders for the decision's actions within quota, the most urgent first."""
         for action in self._affordable(result):
             yield _order(action, result)
 
@@ -53,11 +51,11 @@ class OrderIssuer:
         return Quotas(result.inputs.fleet, provider, slices).within(actions)
 
     def issue(self, order: Order) -> None:
-        """Put an order under way, unless it would be in vain: the next cycle derives it again."""
+        """Queue an order if it can be executed now; otherwise the next cycle derives it again."""
         if self._paused:
             metrics.shard_actions_suppressed.labels(order.action_type.value).inc()
         elif not self._inventory.owns(order.machine_id):
-            # It went to another shard while the decision was under way.
+            # It passed to another shard during the decision.
             metrics.shard_actions_dropped.inc()
         elif order.asks_operator:
             self._ask_operator(order)
@@ -91,7 +89,7 @@ def _order(action: Action, result: CycleResult) -> Order:
 
 
 def _grace_seconds(action: Action, result: CycleResult) -> int:
-    """Where nothing can run any more, pods that are left cannot end in an orderly way either."""
+    """The action's grace period, shortened for a broken machine: its pods cannot shut down."""
     fleet = result.fleet
     flavour = fleet.flavours[fleet.flavour[action.row]]
     useless = flavour.limited and not any(flavour.allocatable.values())
@@ -99,8 +97,8 @@ def _grace_seconds(action: Action, result: CycleResult) -> int:
 
 
 def _most_cost(action: Action, result: CycleResult) -> float | None:
-    """A machine on which nothing is counted goes only if that disturbs no more than was said, and
-    for somebody who waits for it nothing at all where nothing was said.
+    """The highest disruption cost for a reclaim: the reported cost. Without a report there is no
+    limit for a surplus machine, and a machine taken for a need must have no cost.
     """
     if action.type is not ActionType.RECLAIM:
         return None

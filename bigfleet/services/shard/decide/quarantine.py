@@ -1,9 +1,9 @@
-"""Decides without the needs that cannot be decided about.
+"""Quarantine: decides without the needs on which the engine fails.
 
-What was accepted can be decided; should a defect of ours break that promise, only whoever triggers
-it may notice. The first need at which a decision fails is looked for, and left out until its
-cluster reports it otherwise. Meanwhile nothing is taken away from that cluster, since what its need
-counts on is not known.
+Every accepted need can be decided on; if a defect breaks that, only the need that triggers it may
+be affected. The first failing need is found by bisection, and left out until its cluster changes
+it. Meanwhile nothing is reclaimed from that cluster, since it is unknown which machines the need
+uses.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from bigfleet.model.need import Need, NeedKey
 
 _Result = TypeVar("_Result")
 
-# A cluster with more of them than this is left out as a whole: each is looked for with many
+# A cluster with more failing needs than this is left out entirely, because each search takes many
 # decisions.
 _MAX_PER_CLUSTER = 3
 
-QUARANTINE_MESSAGE = "no decision can be made about it, which is a defect of BigFleet: {error}"
+QUARANTINE_MESSAGE = "deciding on this need failed, which is a defect of BigFleet: {error}"
 
 
 @dataclass(frozen=True)
 class QuarantinedNeed:
-    """A need that is left out for as long as it stays as it is, and the error that it raised."""
+    """A need that is left out until it changes, and the error that it raised."""
 
     need: Need
     error: str
@@ -40,7 +40,7 @@ Quarantine = Mapping[NeedKey, QuarantinedNeed]
 
 @dataclass(frozen=True)
 class QuarantineResult(Generic[_Result]):
-    """What came of the demand but for the needs in `quarantine`, and those `found` just now."""
+    """The result without the needs in `quarantine`; `found` are the newly failing ones."""
 
     decided: _Result
     quarantine: Quarantine
@@ -53,17 +53,17 @@ def decide_without_failing_needs(
     known: Quarantine,
     decide: Callable[[Demand], _Result],
 ) -> QuarantineResult[_Result]:
-    """What `decide` makes of all of `asked` that it can decide about.
+    """Run `decide` on all needs of `asked` on which it does not fail.
 
-    `known` are the needs left out so far; one that has changed since is tried again. Raises what
-    `decide` raises if no need is to blame.
+    `known` are the needs left out so far; one that has changed since is retried. Raises the error
+    of `decide` if it fails without needs, too.
     """
     excluded = _known_failing(clusters, asked, known) if known else {}
     found: list[NeedKey] = []
     while True:
         try:
             result = decide(without(asked, excluded))
-        except Exception as error:  # noqa: BLE001  whatever it is, all others must be served
+        except Exception as error:  # noqa: BLE001  all other needs must be served
             index_of_failing = _first_failing(asked, excluded, decide)
             found.append(_key(clusters, asked, index_of_failing))
             excluded[index_of_failing] = _error_text(error)
@@ -91,7 +91,7 @@ def _known_failing(clusters: Sequence[str], asked: Demand, known: Quarantine) ->
 
 
 def without(asked: Demand, excluded: Collection[int]) -> Demand:
-    """`asked` but for the needs at the indices `excluded`, whose clusters keep what they have."""
+    """`asked` without the needs at the indices `excluded`, whose clusters keep their machines."""
     if not excluded:
         return asked
     kept = np.ones(len(asked.needs), np.bool_)
@@ -108,18 +108,18 @@ def without(asked: Demand, excluded: Collection[int]) -> Demand:
 def _first_failing(
     asked: Demand, excluded: Collection[int], decide: Callable[[Demand], object]
 ) -> int:
-    """The last need of some beginning of the demand that fails where the one before does not."""
+    """The last need of the shortest prefix of the demand that fails, found by bisection."""
     number = len(asked.needs)
 
     def fails(length: int) -> bool:
         try:
             decide(without(asked, {*excluded, *range(length, number)}))
-        except Exception:  # noqa: BLE001  this is what is being looked for
+        except Exception:  # noqa: BLE001  the failure being searched for
             return True
         return False
 
     if fails(0):
-        decide(without(asked, range(number)))  # raises: no need is to blame
+        decide(without(asked, range(number)))  # raises: it fails without any need
     sound, failing = 0, number
     while failing - sound > 1:
         middle = (sound + failing) // 2
@@ -136,7 +136,7 @@ def _exclude_whole_clusters(
     worst = {c for c, n in Counter(key.cluster for key in found).items() if n > _MAX_PER_CLUSTER}
     for index, cluster in enumerate(asked.cluster.tolist()):
         if clusters[cluster] in worst:
-            why = f"other needs of cluster {clusters[cluster]} cannot be decided"
+            why = f"too many needs of cluster {clusters[cluster]} failed"
             excluded.setdefault(index, why)
 
 

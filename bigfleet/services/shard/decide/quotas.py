@@ -1,9 +1,9 @@
-"""How many elastic machines this shard may still buy, by provider and region: pure.
+"""Quotas: how many elastic machines this shard may still purchase, by provider and region. Pure.
 
-Speculative machines are shown to a decision as long as anything may be bought there; of what the
-decision then wants to buy, the most urgent orders fit into the quota and the others are dropped.
-The next decision sees those orders under way, and once nothing is left it finds no speculative
-machine: only then are the needs short of it for good, and say so.
+A decision sees speculative machines of a region as long as the quota is not exhausted; of the
+purchases that it wants, the most urgent ones within the quota are ordered and the others dropped.
+The next decision sees those orders under way. Once the quota is exhausted it sees no speculative
+machines, and the needs are reported as short.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from bigfleet.ports.ownership import QuotaKey
 
 
 class Quotas:
-    """What the `slices` leave over for the machines of `provider` in one fleet."""
+    """What is left of the `slices` for the machines of `provider` in one fleet."""
 
     def __init__(self, fleet: Fleet, provider: str, slices: Mapping[QuotaKey, int]) -> None:
         self._fleet = fleet
@@ -39,13 +39,13 @@ class Quotas:
         ]
 
     def exhausted(self) -> Flags:
-        """The speculative machines of regions where nothing more may be bought."""
+        """The speculative machines of regions with an exhausted quota."""
         none_left = np.array([*(left == 0 for left in self._left), False], np.bool_)
         found: Flags = none_left[self._region] & (self._fleet.state == MachineState.SPECULATIVE)
         return found
 
     def within(self, actions: Sequence[Action]) -> Iterator[Action]:
-        """The actions that fit, in their order."""
+        """The actions within quota, in their order."""
         left = list(self._left)
         for action in actions:
             region = int(self._region[action.row])

@@ -1,8 +1,7 @@
-"""For which clusters nothing is acquired now, and why.
+"""Suspensions: clusters for which no machines are acquired now.
 
-What an operator does not take, nobody should hold for it: machines that are decided for a cluster
-in every cycle and never joined would be missing elsewhere, and one that nobody uses any more would
-be paid for.
+Machines that are assigned to a cluster in every cycle but never join it would be missing elsewhere,
+or be paid for without use.
 """
 
 from __future__ import annotations
@@ -14,8 +13,8 @@ from bigfleet.services.shard.sessions.registry import Sessions
 
 
 class Suspensions:
-    """Clusters whose operator has been away for `absence_seconds` or leaves questions unanswered,
-    and those whose machines do not become Ready.
+    """Clusters whose operator has been disconnected for `absence_seconds` or does not answer, and
+    those whose machines do not become Ready.
     """
 
     def __init__(
@@ -26,7 +25,7 @@ class Suspensions:
         self._last_seconds: dict[str, float] = {}
 
     def clusters(self, known: Collection[str], now_seconds: float) -> frozenset[str]:
-        """Which of the `known` clusters are suspended at this Unix time."""
+        """The suspended ones among the `known` clusters."""
         connected = set(self._sessions.clusters())
         self._last_seconds = {
             name: now_seconds if name in connected else self._last_seconds.get(name, now_seconds)
@@ -40,12 +39,12 @@ class Suspensions:
         return frozenset({*absent, *self.silent(), *self._failures.clusters(now_seconds)})
 
     def away_seconds(self, cluster: str, now_seconds: float) -> float:
-        """For how long the cluster's operator has not been connected, as far as this shard knows:
-        0 for one that it has not looked for yet.
+        """For how long the cluster's operator has been disconnected, as far as this shard knows;
+        0 for an unknown cluster.
         """
         return now_seconds - self._last_seconds.get(cluster, now_seconds)
 
     def silent(self) -> set[str]:
-        """Clusters with an operator that is connected and does not answer."""
+        """Clusters whose operator is connected and does not answer."""
         sessions = ((name, self._sessions.of(name)) for name in self._sessions.clusters())
         return {name for name, session in sessions if session is not None and session.is_silent}

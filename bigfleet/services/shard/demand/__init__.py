@@ -1,1 +1,1 @@
-"""Roll-ups of clusters as rows of needs, and the guard against sudden drops."""
+"""Demand of all clusters: the needs table, roll-up handling, node limits."""

@@ -1,4 +1,4 @@
-"""What all clusters need: each roll-up replaces everything its cluster said before."""
+"""The needs of all clusters: each roll-up replaces its cluster's previous one."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _Key = tuple[str, str]
 
 
 class Trends:
-    """By cluster number, the moments in seconds on the shard's clock; none until it has happened.
+    """When demand last rose and fell, by cluster number, in monotonic seconds; absent if never.
 
     Both may happen at once: one need grows while another shrinks.
     """
@@ -50,8 +50,8 @@ class Trends:
         after: Mapping[_Key, Need],
         now_seconds: float,
     ) -> None:
-        """A cluster's needs are replaced. Additional ones do not count: they come and go with where
-        kube-scheduler happens to put pods.
+        """Record a replacement of a cluster's needs. Additional needs do not count: they change
+        with kube-scheduler's placements.
         """
         old = {key for key in before if key[1] != ADDITIONAL_GROUP}
         new = {key for key in after if key[1] != ADDITIONAL_GROUP}
@@ -67,13 +67,13 @@ class Trends:
             self.fell_seconds[cluster] = now_seconds
 
     def forget(self, cluster: int) -> None:
-        """The cluster is gone."""
+        """Drop a removed cluster."""
         self.rose_seconds.pop(cluster, None)
         self.fell_seconds.pop(cluster, None)
 
 
 def _has_grown(before: Need, after: Need) -> bool:
-    """In the number of pods, or in what as many of them ask for."""
+    """Whether the number of pods has grown or, for the same number, their requests."""
     if after.pods != before.pods:
         return after.pods > before.pods
     return any(amount > before.aggregate.get(name, 0) for name, amount in after.aggregate.items())
@@ -83,8 +83,8 @@ _log = logging.getLogger(__name__)
 
 
 class RollUpOutcome(NamedTuple):
-    """What became of a roll-up: why it is `held` for now, and by index what is wrong with each need
-    and each node overhead that was left out.
+    """Result of a roll-up: why it is `held`, if so, and by index the error of each rejected need
+    and node overhead.
     """
 
     held: str
@@ -95,9 +95,9 @@ class RollUpOutcome(NamedTuple):
 class NeedsTable:
     """Needs by cluster, profile and group, in the order in which they are served.
 
-    A need that stays keeps the time of its arrival. `clusters` is shared with the inventory.
-    `limits` are those of the clusters' machines. Needs whose cluster has a ceiling for priorities
-    are served by that. `version` is another number after every change.
+    A need keeps its arrival time across roll-ups. `clusters` is shared with the inventory.
+    `limits` are the node limits. Needs above their cluster's priority ceiling are served at the
+    ceiling. `version` changes with every change.
     """
 
     def __init__(self, clusters: Interned[str], guard: RollUpGuard | None = None) -> None:
@@ -116,18 +116,18 @@ class NeedsTable:
         self.version = 0
 
     def cluster_name(self, number: int) -> str:
-        """The cluster that a Demand calls by `number`."""
+        """The name of the cluster with this number in a Demand."""
         return self._clusters[number]
 
     def __len__(self) -> int:
         return sum(len(rows) for rows in self._rows.values())
 
     def replace(self, rollup: wire.ClusterCapacityNeeds, now_seconds: float) -> RollUpOutcome:
-        """Take over a roll-up, but for what makes no sense in it.
+        """Apply the valid part of a roll-up.
 
-        Of a need that makes no sense any more, what was last taken stays in force. InvalidInput
-        when the roll-up as a whole is too large, or none of its needs makes sense; then nothing of
-        it is taken. Of a held roll-up all is in force that it adds.
+        An invalid need keeps its last valid version. InvalidInput when the roll-up is too large or
+        all of its needs are invalid; then nothing is applied. Of a held roll-up only additions are
+        applied.
         """
         cluster = rollup.cluster_id
         if len(rollup.needs) > MAX_NEEDS_OF_A_CLUSTER:
@@ -152,23 +152,23 @@ class NeedsTable:
         return RollUpOutcome(held, faults, odd)
 
     def release_held(self, now_seconds: float) -> list[str]:
-        """Take over held roll-ups that nobody contradicted in time; names their clusters."""
+        """Apply held roll-ups whose hold has expired; return their clusters."""
         return self._guard.release(now_seconds)
 
     def forget_held(self, cluster: str) -> None:
-        """The cluster's operator is gone: what it last said is in doubt for good."""
+        """Drop the held roll-up of a cluster whose operator has disconnected."""
         self._guard.drop(cluster)
 
     def save(self) -> None:
-        """Put on the disk what is needed to doubt a collapse after a restart."""
+        """Save what the guard needs after a restart."""
         self._guard.save()
 
     def count_of(self, cluster: str) -> int:
-        """How many needs of the cluster are in force."""
+        """Number of the cluster's needs in force."""
         return len(self._rows.get(cluster, ()))
 
     def forget(self, cluster: str) -> None:
-        """The cluster is gone: it needs nothing, and has never reported."""
+        """Drop all state of a removed cluster."""
         self._guard.forget(cluster)
         for row in self._rows.pop(cluster, {}).values():
             row.in_force = False
@@ -181,9 +181,7 @@ class NeedsTable:
         self._changed()
 
     def demand(self) -> Demand:
-        """All needs: priority descending, arrival ascending, cluster, additional ones last, then
-        need key.
-        """
+        """All needs, sorted by descending priority, arrival, cluster, additional ones last, key."""
         if self._demand is None:
             self._arrange()
             self._demand = Demand(
@@ -201,7 +199,7 @@ class NeedsTable:
         return self._demand
 
     def bound(self, ceilings: Ceilings) -> None:
-        """These ceilings are in force from now on."""
+        """Apply these ceilings."""
         if ceilings == self._ceilings:
             return
         self._ceilings = ceilings
@@ -213,9 +211,9 @@ class NeedsTable:
         self._changed()
 
     def _ceilings_in_force(self) -> Mapping[int, Ceiling]:
-        """The ceilings of clusters that have said anything."""
-        spoken = self._reported | {self._clusters.number(cluster) for cluster in self._rows}
-        every = {number: self._ceilings.of(self._clusters[number]) for number in spoken}
+        """The ceilings of clusters that have sent a roll-up."""
+        known = self._reported | {self._clusters.number(cluster) for cluster in self._rows}
+        every = {number: self._ceilings.of(self._clusters[number]) for number in known}
         return {number: ceiling for number, ceiling in every.items() if ceiling != Ceiling()}
 
     def _bounded(self, cluster: str, need: Need) -> Need:
@@ -265,14 +263,14 @@ class NeedsTable:
         self._demand = None
 
     def _new_row(self, cluster: str, need: Need, wire_bytes: bytes, now_seconds: float) -> NeedRow:
-        # Whoever asks for further machines waits for what the others of its cluster get first.
+        # Additional needs are served after the other needs of their cluster.
         order = (-need.priority, now_seconds, cluster, need.is_additional, need.key)
         row = NeedRow(need, wire_bytes, self._clusters.number(cluster), order)
         self._added.append(row)
         return row
 
     def _arrange(self) -> None:
-        """Sorting what was sorted before plus a few additions takes little more than a look."""
+        """Sort; fast for a sorted list with few additions."""
         self._ordered = [row for row in self._ordered if row.in_force]
         added = [row for row in self._added if row.in_force]
         if added:
@@ -284,5 +282,5 @@ def _warn_of_rejected_limits(problems: Sequence[InvalidInput]) -> None:
     if problems:
         metrics.shard_node_limits_rejected.inc(len(problems))
         _log.warning(
-            "node limits left out", extra={"number": len(problems), "why": str(problems[0])}
+            "node limits rejected", extra={"number": len(problems), "why": str(problems[0])}
         )

@@ -1,8 +1,8 @@
-"""Machines whose Nodes take no new pods, as their clusters' operators report them.
+"""Node limits: machines whose Nodes take no new pods, as operators report them.
 
-To a decision such a machine is one of the same kind that has just what its pods hold: they go on
-being served by it, and nothing else is counted there. A broken one has nothing, and nobody need be
-asked what giving it back would disturb.
+A decision sees such a machine with only the capacity that its pods use: they stay served, and
+nothing else is counted there. A broken one has no capacity, and reclaiming it has no disruption
+cost.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ _SHOWN_AT_WORK = (MachineState.CONFIGURED, MachineState.CONFIGURING)
 
 
 class NodeLimits:
-    """The newest limits of each cluster; they hold for its own machines at work."""
+    """The latest limits of each cluster; they apply to its own configured machines."""
 
     def __init__(self) -> None:
         self._of: dict[str, Mapping[str, NodeLimit]] = {}
 
     def replace(self, cluster: str, limits: Mapping[str, NodeLimit]) -> bool:
-        """These are all limits of the cluster; whether that is news."""
+        """Replace all limits of the cluster; True if they changed."""
         if self._of.get(cluster, {}) == limits:
             return False
         if limits:
@@ -37,12 +37,12 @@ class NodeLimits:
         return True
 
     def of(self, machine_id: str, cluster: str) -> NodeLimit | None:
-        """The limit of a machine of `cluster`, None where that has said none."""
+        """The limit that `cluster` reported for a machine, or None."""
         return self._of.get(cluster, {}).get(machine_id)
 
     def apply_to(self, fleet: Fleet, inventory: Inventory) -> Fleet:
-        """`fleet`, the inventory's latest snapshot, with the limits in force written into it: those
-        of machines at work in the cluster that reports them.
+        """Write the limits into `fleet`, the inventory's latest snapshot. Only machines configured
+        for the reporting cluster are limited.
         """
         flavours = list(fleet.flavours)
         numbers = {name: number for number, name in enumerate(fleet.clusters)}
@@ -70,7 +70,7 @@ class NodeLimits:
 def _is_at_work(
     fleet: Fleet, row: int, cluster: int, limit: NodeLimit, inventory: Inventory
 ) -> bool:
-    """A machine that is protected shows as one that is still joining."""
+    """Whether it is configured for the cluster; protected machines appear as CONFIGURING."""
     if row == NONE or fleet.cluster[row] != cluster:
         return False
     shown = fleet.state[row] in _SHOWN_AT_WORK

@@ -1,9 +1,8 @@
-"""Doubt about a roll-up that takes back nearly everything at once.
+"""Holds a roll-up that drops nearly all demand until it is confirmed.
 
-An operator whose cache is empty for a moment would otherwise have its whole cluster reclaimed. What
-such a roll-up takes back does not count until three in a row agree, or until nothing else was said
-for as long as three would take: an operator that speaks only on change says nothing while it
-agrees. What it adds counts at once.
+Otherwise an operator with a temporarily empty cache would have its whole cluster reclaimed. The
+reduction takes effect after three such roll-ups in a row, or after 30 s without another roll-up:
+an operator sends only changes, so silence confirms. Additions take effect at once.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ MIN_PODS = 10
 MIN_KEPT_FRACTION = 0.1
 CONFIRMATIONS = 3
 HOLD_SECONDS = 30.0
-# What is on the disk may be off by this factor, so that it is seldom written.
+# The saved numbers may be off by this factor, so that they are written rarely.
 _SAVE_FACTOR = 2
 
 _log = logging.getLogger(__name__)
@@ -35,11 +34,11 @@ class _Held:
 
 
 class RollUpGuard:
-    """At most one held roll-up per cluster, the newest.
+    """At most one held roll-up per cluster, the latest.
 
-    It is compared with how many pods the last one asked for that was believed. After a restart
-    `store` says that. Where it does not, as for a cluster that another shard served, each machine
-    in the cluster's service counts as a pod; `machines_of` says how many there are.
+    It is compared with the number of pods of the last accepted one, which `store` keeps across
+    restarts. Where that is unknown, as for a cluster that another shard served, each of the
+    cluster's machines counts as a pod; `machines_of` returns their number.
     """
 
     def __init__(
@@ -54,26 +53,25 @@ class RollUpGuard:
         self._failing = False
 
     def holds(self, cluster: str, pods: int, now_seconds: float, accept: Callable[[], None]) -> str:
-        """Why the roll-up is held, "" when it was taken: then `accept` has been called.
+        """Why a roll-up of `pods` pods is held; "" when it is accepted: then `accept` was called.
 
-        It asks for so many `pods`. A held one is accepted when it is released.
+        A held one is accepted when its hold expires.
         """
         before = self._held.pop(cluster, None)
-        asked, what = self._before(cluster)
+        asked, former = self._before(cluster)
         count = 1 if before is None else before.count + 1
         if asked < MIN_PODS or pods >= MIN_KEPT_FRACTION * asked or count >= CONFIRMATIONS:
             self._accept(cluster, pods, accept)
             return ""
         self._held[cluster] = _Held(count, pods, now_seconds, accept)
         return (
-            f"held: it asks for {pods} pods where {what}; what it takes back counts once "
-            f"{CONFIRMATIONS} in a row say so (this is number {count}) or "
-            f"{HOLD_SECONDS:.0f} s pass "
-            "without another"
+            f"held: demand fell from {former} to {pods} pods; it takes effect after "
+            f"{CONFIRMATIONS} such roll-ups in a row (this is number {count}), or "
+            f"{HOLD_SECONDS:.0f} s without another"
         )
 
     def release(self, now_seconds: float) -> list[str]:
-        """Take over what was held long enough without contradiction; names the clusters."""
+        """Accept roll-ups whose hold has expired; return the clusters."""
         due = [c for c, h in self._held.items() if now_seconds - h.since_seconds >= HOLD_SECONDS]
         for cluster in due:
             held = self._held.pop(cluster)
@@ -81,37 +79,35 @@ class RollUpGuard:
         return due
 
     def drop(self, cluster: str) -> None:
-        """Drop what is held: whoever said it is gone and cannot contradict it any more."""
+        """Drop the held roll-up: its operator has disconnected and can no longer confirm it."""
         self._held.pop(cluster, None)
 
     def forget(self, cluster: str) -> None:
-        """The cluster is gone."""
+        """Drop a removed cluster."""
         self._held.pop(cluster, None)
         self._accepted.pop(cluster, None)
 
     def save(self) -> None:
-        """Put on the disk what a restart needs, if it has changed by much. What cannot be written
-        now is written once there is room.
-        """
+        """Save the accepted numbers of pods if they have changed much. A failure is retried."""
         if self._store is None or not self._is_stale():
             return
         try:
             self._store.save(self._accepted)
         except BigFleetError as error:
             if not self._failing:
-                _log.error("what clusters ask for is not kept", extra={"why": str(error)})
+                _log.error("demand cannot be saved", extra={"why": str(error)})
             self._failing = True
         else:
             self._kept, self._failing = dict(self._accepted), False
         metrics.shard_demand_not_persisted.set(self._failing)
 
     def _before(self, cluster: str) -> tuple[int, str]:
-        """How many pods the cluster is known to have asked for, and how that is known."""
+        """Number of pods that the cluster last asked for, and its description."""
         if cluster in self._accepted:
             asked = self._accepted[cluster]
-            return asked, f"{asked} were asked for before"
+            return asked, f"{asked} pods"
         machines = self._machines_of(cluster)
-        return machines, f"{machines} machines are in its cluster's service"
+        return machines, f"an unknown number (the cluster has {machines} machines)"
 
     def _accept(self, cluster: str, pods: int, accept: Callable[[], None]) -> None:
         self._accepted[cluster] = pods

@@ -1,4 +1,4 @@
-"""Roll-ups as they arrive: checked, counted, and told to the journal."""
+"""Receives roll-ups: validates, applies, counts and journals them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bigfleet.ports.clock import Clock
 from bigfleet.services.shard.demand.needs import NeedsTable, RollUpOutcome
 from bigfleet.services.shard.records.journal import Journal
 
-MAX_LEFT_OUT = 1000
+MAX_REJECTED_ITEMS = 1000
 _MAX_JOURNALED_REASONS = 3
 _MAX_CHARACTERS = 500
 
@@ -21,7 +21,7 @@ _log = logging.getLogger(__name__)
 
 
 class RollUpReceiver:
-    """Puts roll-ups into the needs table; `accepted` is called after each that changed it."""
+    """Applies roll-ups to the needs table; `accepted` is called after each change."""
 
     def __init__(
         self, needs: NeedsTable, journal: Journal, clock: Clock, accepted: Callable[[], None]
@@ -32,20 +32,18 @@ class RollUpReceiver:
         self._accepted = accepted
 
     def take(self, cluster: str, rollup: wire.ClusterCapacityNeeds) -> Acknowledgement:
-        """Take a roll-up that came on `cluster`'s session; says why it is not in force, and what
-        of it is not.
-        """
+        """Apply a roll-up from `cluster`'s session; the acknowledgement has what was rejected."""
         try:
             if rollup.cluster_id != cluster:
                 raise InvalidInput(
-                    "roll-up: cluster_id", rollup.cluster_id, f"came on the session of {cluster}"
+                    "roll-up: cluster_id", rollup.cluster_id, f"is not the session's, {cluster}"
                 )
             before = self._needs.version
             taken = self._needs.replace(rollup, self._clock.monotonic_seconds())
         except InvalidInput as error:
             self._record("rejected", cluster, rollup, str(error))
             return Acknowledgement(rejected=str(error))
-        rejected_items = [*_left_out(taken)]
+        rejected_items = [*_rejected_items(taken)]
         outcome = "held" if taken.held else "accepted-in-part" if rejected_items else "accepted"
         why = [taken.held, *(each.why for each in rejected_items[:_MAX_JOURNALED_REASONS])]
         self._record(outcome, cluster, rollup, "; ".join(filter(None, why)))
@@ -53,14 +51,14 @@ class RollUpReceiver:
         if self._needs.version != before:
             self._accepted()
         return Acknowledgement(
-            unconfirmed_reductions=taken.held, rejected_items=rejected_items[:MAX_LEFT_OUT]
+            unconfirmed_reductions=taken.held, rejected_items=rejected_items[:MAX_REJECTED_ITEMS]
         )
 
     def note_too_large(self, cluster: str, report: RollUpTooLarge) -> str:
-        """Note a roll-up that its operator could not send; returns what that means."""
+        """Record a roll-up that its operator could not send; return the message for it."""
         why = (
-            f"cluster {cluster}: its roll-up takes {report.bytes} bytes, more than the "
-            f"{report.max_bytes} that a message may hold; the last good one stays in force. "
+            f"cluster {cluster}: its roll-up of {report.bytes} bytes exceeds the message limit of "
+            f"{report.max_bytes}; the last accepted one stays in force. "
             "Aggregate its requests: fewer co-location groups, fewer distinct profiles"
         )
         unsent = wire.ClusterCapacityNeeds(timestamp_unix_nanos=report.timestamp_unix_nanos)
@@ -82,7 +80,7 @@ class RollUpReceiver:
         )
 
 
-def _left_out(taken: RollUpOutcome) -> Iterator[RejectedItem]:
+def _rejected_items(taken: RollUpOutcome) -> Iterator[RejectedItem]:
     for index, why in taken.needs.items():
         yield RejectedItem(index=index, why=why[:_MAX_CHARACTERS])
     for index, why in taken.overheads.items():

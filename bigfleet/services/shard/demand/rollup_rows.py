@@ -1,33 +1,33 @@
-"""One cluster's needs: as a roll-up says them, and as they are in force."""
+"""One cluster's needs: in a roll-up, and in force."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from bigfleet.api import need_codec
 from bigfleet.api.v1alpha1 import capacity_pb2 as wire
 from bigfleet.model.errors import InvalidInput
 from bigfleet.model.need import Need
 
-# A thousand label values of the greatest length; the largest real need seen takes some 2 KiB.
+# A thousand label values of the greatest length; the largest real need seen has some 2 KiB.
 MAX_NEED_BYTES = 2**18
 
 Key = tuple[str, str]
-# Needs by key, each with how it was sent.
+# Needs by key, each with its wire bytes.
 NeedsByKey = dict[Key, tuple[bytes, Need]]
 _Order = tuple[int, float, str, bool, tuple[str, str]]
 
 
 @dataclass(slots=True, eq=False)
 class NeedRow:
-    """One need in force; `wire_bytes` is how it was last sent, `order` its place among all."""
+    """One need in force; `wire_bytes` are its last encoding, `order` its sort key among all."""
 
     need: Need
     wire_bytes: bytes
     cluster_number: int
     order: _Order
-    in_force: bool = field(default=True)
+    in_force: bool = True
 
 
 def read(
@@ -35,8 +35,8 @@ def read(
     rows: Mapping[Key, NeedRow],
     known: Mapping[bytes, NeedRow],
 ) -> tuple[NeedsByKey, Mapping[int, str]]:
-    """The roll-up's needs by key, and what is wrong with the others by index. Those sent before
-    with the same bytes are not parsed again; `rows` are in force.
+    """The roll-up's valid needs by key, and the errors of the others by index. Needs with the same
+    bytes as before are not parsed again; `rows` are in force.
     """
     fresh: NeedsByKey = {}
     faults: dict[int, InvalidInput] = {}
@@ -62,18 +62,18 @@ def read(
 
 def _parsed(raw: wire.CapacityNeed, size: int, where: str) -> Need:
     if size > MAX_NEED_BYTES:
-        hint = f"bytes are more than {MAX_NEED_BYTES}, the most that one need may take"
+        hint = f"bytes exceed the limit of {MAX_NEED_BYTES} per need"
         raise InvalidInput(where, size, hint)
     return need_codec.need_from_wire(raw, where)
 
 
 def pods_of(fresh: NeedsByKey) -> int:
-    """Those of additional needs are asked for by another need, too."""
+    """Number of pods; those of additional needs are part of another need already."""
     return sum(need.pods for _, need in fresh.values() if not need.is_additional)
 
 
 def added(fresh: NeedsByKey, rows: Mapping[Key, NeedRow]) -> NeedsByKey:
-    """What is in force, with those of `fresh` that are new or ask for no fewer pods."""
+    """The needs in force, updated by those of `fresh` that are new or ask for no fewer pods."""
     kept = {key: (row.wire_bytes, row.need) for key, row in rows.items()}
     more = {k: v for k, v in fresh.items() if k not in rows or v[1].pods >= rows[k].need.pods}
     return kept | more

@@ -1,1 +1,1 @@
-"""Orders carried out at the provider: fenced, retried, evictions on disk."""
+"""Execution of orders at the provider: fencing, limits, durable evictions, reconciliation."""

@@ -1,4 +1,4 @@
-"""Carries out orders, many at a time, never two for one machine."""
+"""Executes orders concurrently, at most one per machine."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from bigfleet.services.shard.fleet.backoff import FailureBackOff
 from bigfleet.services.shard.records.journal import Journal
 from bigfleet.services.shard.records.orders import Order, Orders
 
-# What happens between sound peers now and then is counted and told to the journal only.
+# Other failures occur in normal operation: they are counted and journaled, but not logged.
 _UNEXPECTED = (OrderOutcome.ILLEGAL, OrderOutcome.UNKNOWN_MACHINE, OrderOutcome.INVALID)
 
-# Nobody knows whether the provider has it, or will.
+# It is unknown whether the provider has received the order.
 _UNANSWERED = (OrderOutcome.UNAVAILABLE, OrderOutcome.TIMED_OUT)
 _log = logging.getLogger(__name__)
 
 
 class Actuation:
-    """At most `concurrency` orders of each cluster that ask its operator, and twice as many of all
-    that ask only the provider: so an operator that does not answer keeps no other cluster waiting.
+    """At most `concurrency` orders per cluster that involve its operator, and twice as many that
+    involve only the provider: so an unresponsive operator delays no other cluster.
 
     `on_done` is called after each order that succeeded, `on_unknown_machine` after one whose
-    machine the provider does not know. Once an order was Fenced, nothing more is ordered: `fenced`
-    says why.
+    machine the provider does not know. After a Fenced order no more are executed: `fenced` has the
+    reason.
     """
 
     def __init__(
@@ -55,14 +55,14 @@ class Actuation:
         self._on_unknown_machine = on_unknown_machine
         self._under_way: Counter[str] = Counter()
         self._queue: asyncio.Queue[Order] = asyncio.Queue()
-        for action_type in ActionType:  # so that one that never happens reads 0, not as absent
+        for action_type in ActionType:  # so that unused types read 0 instead of being absent
             metrics.shard_actions.labels(action_type.value)
 
     def enqueue(self, order: Order, *, on_probation: bool = False) -> bool:
-        """Put `order` under way; False when too many are, its machine is busy, or after Fenced.
+        """Queue `order`; False when its limit is reached, its machine has an order, or when fenced.
 
-        `on_probation` its cluster gets no second one. A refused order is no loss: the next cycle
-        derives it again.
+        A cluster `on_probation` gets one order at a time. The next cycle derives a dropped order
+        again.
         """
         most = self._concurrency if order.asks_operator else 2 * self._concurrency
         full = self._under_way[_lane(order)] >= (1 if on_probation else most)
@@ -77,7 +77,7 @@ class Actuation:
         return True
 
     async def run(self) -> None:
-        """Work until cancelled. What was sent by then is settled by the next start's listing."""
+        """Execute until cancelled. The next start's listing shows the outcome of sent orders."""
         async with asyncio.TaskGroup() as group:
             while True:
                 group.create_task(self._work(await self._queue.get()))
@@ -114,9 +114,9 @@ class Actuation:
             if isinstance(error, Fenced):
                 metrics.shard_incidents.labels("fenced-by-provider").inc()
                 self.stop_ordering(
-                    f"fenced: another shard of this name is alive with a newer epoch ({why})"
+                    f"fenced: another process of this shard has a newer epoch ({why})"
                 )
-        except Exception as error:  # noqa: BLE001  a bug in one order must not end its worker
+        except Exception as error:  # noqa: BLE001  a defect in one order must not affect others
             _log.exception("order failed", extra={"machine": order.machine_id})
             outcome, why = OrderOutcome.FAILED, str(error)
         if outcome is not OrderOutcome.DONE:
@@ -133,17 +133,17 @@ class Actuation:
             self._failures.refused(order.cluster, why, self._clock.monotonic_seconds())
         if outcome in _UNEXPECTED:
             fields = {"machine": order.machine_id, "action": order.action_type.value, "why": why}
-            _log.warning("order refused", extra=fields)
+            _log.warning("order failed", extra=fields)
         note = f"{outcome.value}: {why}" if why else outcome.value
         self._journal.note_order("order-failed", order, note=note)
 
     def stop_ordering(self, why: str) -> None:
-        """Give no more orders in this life; the first reason is kept."""
+        """Stop executing orders for the rest of this process; the first reason is kept."""
         if not self.fenced:
-            self.fenced = f"{why}; this one gives no more orders and should be stopped"
+            self.fenced = f"{why}; this process issues no more orders and should be stopped"
             _log.critical("incident: %s", self.fenced)
 
 
 def _lane(order: Order) -> str:
-    """Orders of one lane have a limit of their own; "" is that of the provider."""
+    """Each lane has its own limit: one per cluster, and "" for orders without operator."""
     return order.cluster if order.asks_operator else ""

@@ -1,9 +1,9 @@
-"""Machines whose Nodes are being emptied, whatever answers got lost and whoever died meanwhile.
+"""Evictions: Nodes that operators are draining, durable across lost answers and restarts.
 
-Between "empty this Node" and the provider's DRAINING lies a stretch in which nobody else knows that
-the machine is no supply any more. So an eviction is written down before its operator is told, and
-from then on it is carried through: the machine counts as draining, and the order is given again
-until the provider shows it elsewhere than at work in that cluster.
+Between the instruction to drain a Node and the provider's DRAINING, only this record shows that the
+machine is no longer supply. So an eviction is saved before its operator is instructed, and then
+carried through: the machine counts as draining, and the order is repeated until the provider no
+longer reports the machine as configured for that cluster.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ class Evictions:
         return len(self._under_way)
 
     def begin(self, order: Order, incarnation: int) -> None:
-        """Write down what `order` is about to begin with this service of its machine.
+        """Record the eviction that `order` starts, for this incarnation of its machine.
 
-        BigFleetError when it cannot be written.
+        BigFleetError when it cannot be saved.
         """
         eviction = Eviction(
             order.machine_id,
@@ -52,12 +52,12 @@ class Evictions:
         self._under_way[eviction.machine_id] = eviction
 
     def cancel(self, machine_id: str) -> None:
-        """The operator has begun nothing, and said so."""
+        """Drop an eviction that the operator has refused."""
         if self._under_way.pop(machine_id, None) is not None:
             self._store.record_ended(machine_id)
 
     def drop(self, clusters: Container[str]) -> None:
-        """Nobody of these clusters carries out an eviction any more."""
+        """Drop the evictions in these clusters."""
         for eviction in list(self._under_way.values()):
             if eviction.cluster in clusters:
                 self.cancel(eviction.machine_id)
@@ -67,13 +67,13 @@ class Evictions:
         return self._under_way.get(machine_id)
 
     def need_of(self, machine_id: str) -> NeedKey | None:
-        """The need for which a machine is emptied, None when for nobody or not at all."""
+        """The need for which a machine is drained, or None."""
         eviction = self._under_way.get(machine_id)
         return None if eviction is None else eviction.need
 
     def settle(self, inventory: Inventory) -> None:
-        """Forget those whose machine is neither at work in its cluster nor draining out of it, or
-        serves that cluster again.
+        """Drop evictions whose machine is neither configured for the cluster nor draining, or has
+        been configured for it again.
         """
         for eviction in list(self._under_way.values()):
             view = inventory.view(eviction.machine_id)
@@ -82,8 +82,8 @@ class Evictions:
                 self._store.record_ended(eviction.machine_id)
 
     def resume(self, sessions: Iterable[Session], inventory: Inventory) -> None:
-        """Take up what operators carry out and nobody here knows of: it was begun by a life of this
-        shard, or by a shard, whose disk is lost. What cannot be written down is tried again.
+        """Adopt evictions that operators carry out and that have no record here: they were started
+        by a shard whose disk is lost. One that cannot be saved is retried.
         """
         for session in sessions:
             for machine_id, seconds_left in list(session.drains.items()):
@@ -100,11 +100,11 @@ class Evictions:
                     try:
                         self._store.record_started(eviction)
                     except BigFleetError as error:
-                        _log.error("an eviction waits to be taken up: %s", error)
+                        _log.error("eviction reported by the operator cannot be saved: %s", error)
                         continue
                     self._under_way[machine_id] = eviction
                     fields = {"machine": machine_id, "cluster": session.cluster}
-                    _log.warning("taking up an eviction that was forgotten", extra=fields)
+                    _log.warning("resuming an eviction reported by the operator", extra=fields)
                 del session.drains[machine_id]
 
     def _is_new(self, view: MachineView, cluster: str) -> bool:
@@ -114,7 +114,7 @@ class Evictions:
     def unattended(
         self, inventory: Inventory, orders: Orders, now_seconds: float
     ) -> Iterator[Order]:
-        """The order to give again for each machine that is still at work and has none."""
+        """An order for each machine that is still configured and has none under way."""
         for eviction in self._under_way.values():
             working = inventory.state(eviction.machine_id) is MachineState.CONFIGURED
             if working and orders.of(eviction.machine_id) is None:

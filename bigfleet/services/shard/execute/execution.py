@@ -1,4 +1,4 @@
-"""How each kind of order is carried out, step by step."""
+"""Executes one order: the steps of each action type."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ from bigfleet.services.shard.sessions.session import BootstrapRefused, ReclaimRe
 
 
 def as_met(profile: Profile, labels: Mapping[str, str]) -> Sequence[Requirement]:
-    """The labels that kube-scheduler will look at for such pods, with the machine's own values:
-    whatever the pods ask, these are facts. Those that the machine does not have are left out.
+    """The labels that kube-scheduler considers for such pods, with the machine's actual values.
+    Labels that the machine does not have are omitted.
     """
     return [
         Requirement(key, Operator.IN, (labels[key],))
@@ -86,15 +86,15 @@ _OF_ERROR: dict[type[BaseException], OrderOutcome] = {
 
 
 def outcome_of(error: BigFleetError | TimeoutError) -> OrderOutcome:
-    """What an error says about the order that raised it."""
+    """The outcome of an order that raised `error`."""
     return _OF_ERROR.get(type(error), OrderOutcome.FAILED)
 
 
 @dataclass(eq=False)
 class Execution:
-    """Carries out one order at a time per caller; raises what the operator or provider raises.
+    """Executes one order per call of `carry_out`.
 
-    `provider_slots` bounds how many calls to the provider are under way.
+    `provider_slots` limits the concurrent calls to the provider.
     """
 
     provider: CapacityProvider
@@ -109,7 +109,7 @@ class Execution:
     provider_slots: asyncio.Semaphore
 
     async def carry_out(self, order: Order) -> OrderOutcome:
-        """To the provider's answer. Fenced, Unavailable, TimeoutError and others end it early."""
+        """Execute up to the provider's answer; raises errors of the operator and the provider."""
         if self._is_overtaken(order):
             return OrderOutcome.OVERTAKEN
         steps = {
@@ -180,7 +180,7 @@ class Execution:
             self.disruptions.refused(order.machine_id, order.cluster, order.decided_seconds)
             raise
         self._note(order, "reclaim-acknowledged", f"nodes started: {started}")
-        # The Node is being emptied now: a machine left CONFIGURED would pass for supply.
+        # The Node is being drained now: a machine left CONFIGURED would count as supply.
         while True:
             if self._is_overtaken(order):
                 return OrderOutcome.OVERTAKEN
@@ -203,12 +203,12 @@ class Execution:
                 operation = await send(self.fences.next())
         if operation.machine.id != order.machine_id:
             what = f"machine {order.machine_id}: the provider's answer"
-            raise InvalidInput(what, operation.machine.id[:80], "is about another machine")
+            raise InvalidInput(what, operation.machine.id[:80], "names another machine")
         self.reconciler.answered(order, operation.machine)
         return OrderOutcome.DONE
 
     def _is_overtaken(self, order: Order) -> bool:
-        """Also when the machine meanwhile serves another cluster, be it another shard's."""
+        """Whether the machine has changed state, cluster or order since the decision."""
         known = self.inventory.view(order.machine_id)
         if known is None or known.state not in order.starts_from:
             return True

@@ -1,4 +1,4 @@
-"""The fence that every order carries: this shard, this start, and a number that only grows."""
+"""Fences of orders: shard id, epoch of this process, and an increasing sequence number."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ async def obtain_epoch(
     coordinator: Coordinator | None,
     on_wait: Callable[[str], None],
 ) -> int:
-    """The epoch of this life, on the disk. Waits until those who must be asked have answered, and
-    tells `on_wait` for what.
+    """A new epoch, saved on disk. With an empty store, wait until provider and coordinator have
+    answered; `on_wait` is called with the reason.
 
     Fenced when the shard was removed; BigFleetError when the store cannot be used.
     """
@@ -37,21 +37,21 @@ async def obtain_epoch(
             reported = await coordinator.claim_epoch(shard_id) if coordinator else 0
             return store.next_epoch(await provider.claim_epoch(shard_id, max(1, reported)))
         except Unavailable as error:
-            why = f"has no epoch yet, as its state directory was empty: {error}"
+            why = f"waiting for an epoch (empty state directory): {error}"
             on_wait(why)
             if why != problem:
-                _log.warning("shard %s %s", shard_id, why)
+                _log.warning("shard %s: %s", shard_id, why)
             problem = why
         await asyncio.sleep(RETRY_INTERVAL_SECONDS)
 
 
 class FenceSequence:
-    """Sequence numbers are given out at sending, so that a later order always outranks."""
+    """Assigns sequence numbers when orders are sent, so that a later order outranks all before."""
 
     def __init__(self, shard_id: str, epoch: int) -> None:
         self.shard_id, self.epoch = shard_id, epoch
         self._sequence = itertools.count(1)
 
     def next(self) -> Fence:
-        """A fence newer than all before."""
+        """A fence newer than all before it."""
         return Fence(self.shard_id, self.epoch, next(self._sequence))

@@ -1,4 +1,4 @@
-"""Takes over what the provider says, and tells everyone whom it concerns."""
+"""Syncs the inventory from the provider and notifies affected clusters."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ RELIST_INTERVAL_SECONDS = 5.0
 
 
 class ListingGuard:
-    """Remembers since when most machines have been missing."""
+    """Holds a full listing that drops most machines until it is confirmed."""
 
     def __init__(self) -> None:
         self._since_seconds: float | None = None
 
     def reason_to_hold(self, known: int, kept: int, now_seconds: float) -> str:
-        """Why a full listing is not believed yet, "" when it is; it has `kept` of the `known`."""
+        """Why a full listing with `kept` of the `known` machines is held, "" if it is accepted."""
         if known < MIN_MACHINES or kept >= MIN_KEPT_FRACTION * known:
             self._since_seconds = None
             return ""
@@ -45,14 +45,14 @@ class ListingGuard:
             self._since_seconds = None
             return ""
         return (
-            f"it lacks {known - kept} of {known} machines; they count as they last were, and as "
-            f"gone if every listing of the next {left_seconds:.0f} s lacks them too"
+            f"it lacks {known - kept} of {known} machines; they are kept, and removed if every "
+            f"listing of the next {left_seconds:.0f} s lacks them too"
         )
 
 
-# Changes name no machine that ceased to exist, so now and then everything is listed anew.
+# Incremental listings do not show deleted machines, so a full one is made at this interval.
 FULL_LISTING_SECONDS = 300.0
-# As many records as may be taken over without keeping a session waiting.
+# Records applied at once without delaying sessions.
 _RECORDS_AT_ONCE = 2000
 
 _SHOWN_CHARACTERS = 80
@@ -63,7 +63,7 @@ _log = logging.getLogger(__name__)
 
 
 class Reconciler:
-    """Keeps the inventory true."""
+    """Keeps the inventory in sync with the provider."""
 
     def __init__(
         self,
@@ -88,7 +88,7 @@ class Reconciler:
         self._guard = ListingGuard()
 
     async def refresh(self) -> None:
-        """List what changed, or everything when that is due. Unavailable when the provider is."""
+        """List changes, or everything when due. Unavailable when the provider does not answer."""
         now_seconds = self._clock.monotonic_seconds()
         is_full = not self._revision or now_seconds >= self._full_listing_due_seconds
         number = self._orders.listing_asked()
@@ -111,14 +111,11 @@ class Reconciler:
         self._sessions.answer_inquiries(partial(updates.of_asked, self._inventory, self._orders))
 
     def request_full_listing(self) -> None:
-        """A machine is not what it was thought to be: list everything at the next refresh."""
+        """Make the next refresh a full listing."""
         self._full_listing_due_seconds = 0.0
 
     def answered(self, order: Order, machine: Machine) -> None:
-        """Take over the machine as the provider's answer to `order` shows it.
-
-        A listing may have shown more meanwhile; then that is newer.
-        """
+        """Apply the machine from the provider's answer to `order`, unless a listing was newer."""
         if self._inventory.state(machine.id) in order.starts_from:
             self._observe(self._inventory.apply([machine], self._clock.monotonic_seconds()))
 
@@ -133,16 +130,16 @@ class Reconciler:
                 shown = repr(machine.id[:_SHOWN_CHARACTERS])
                 self._reject(f"machine {shown}: its id is not {VALID_ID}")
             elif valid.setdefault(machine.id, machine) is not machine:
-                self._reject(f"machine {machine.id} is listed twice; the first record counts")
+                self._reject(f"machine {machine.id} is listed twice; the first record is used")
         return list(valid.values())
 
     @staticmethod
     def _reject(why: str) -> None:
         metrics.shard_machines_rejected.inc()
-        _log.warning("provider record refused, the last good one stays", extra={"why": why})
+        _log.warning("provider record rejected; keeping the last valid one", extra={"why": why})
 
     async def _take_over(self, machines: Sequence[Machine], number: int) -> bool:
-        """False when some record was stale: the next listing must tell of it again."""
+        """Apply the records; False when one was stale: the next listing must include it again."""
         taken = 0
         for start in range(0, len(machines), _RECORDS_AT_ONCE):
             batch = machines[start : start + _RECORDS_AT_ONCE]
@@ -155,12 +152,12 @@ class Reconciler:
     def _retain(
         self, machines: Sequence[Machine], rejected: Iterable[str], now_seconds: float
     ) -> bool:
-        """Drop what a full listing does not name; False when that is hard to believe."""
+        """Drop machines that a full listing does not name; False when it is held."""
         named = [*dict.fromkeys([m.id for m in machines] + [i for i in rejected if is_valid_id(i)])]
         known, kept = len(self._inventory), self._inventory.count_known(named)
         if why := self._guard.reason_to_hold(known, kept, now_seconds):
             metrics.shard_listings_suspect.inc()
-            _log.warning("suspect full listing held back", extra={"why": why})
+            _log.warning("suspect full listing held", extra={"why": why})
             self._journal.note("listing-suspect", note=why)
             return False
         self._observe(self._inventory.retain(named))
@@ -175,7 +172,7 @@ class Reconciler:
                 self._sessions.send(cluster, message, key)
 
     def _follow(self, transition: Transition) -> None:
-        """Another shard's machines move by orders that are not known here."""
+        """Handle a transition of this shard's machine; orders for others' are not known here."""
         order = self._orders.of(transition.machine_id)
         self._note_failures(transition)
         adopted = not _expected(transition, order)
@@ -220,7 +217,7 @@ class Reconciler:
     def _report_adoption(self, transition: Transition) -> None:
         metrics.shard_unexpected_transitions.labels(_move(transition)).inc()
         _log.warning(
-            "provider reports a move that the lifecycle does not have; adopted",
+            "unexpected state transition; adopted",
             extra={
                 "machine": transition.machine_id,
                 "move": _move(transition),

@@ -1,9 +1,9 @@
-"""Clusters that are being taken out of the fleet, because they are gone for good.
+"""Pending removals of clusters that no longer exist.
 
-Nobody is there to empty their Nodes, so their machines are drained without asking. That takes many
-cycles and outlives a restart: a cluster stays here until no machine is bound to it any more and,
-where there is a coordinator, until that has heard of it. Until then no operator of its name is
-served: it would be given machines that are on their way out.
+They have no operator, so their machines are drained without one. That takes many cycles and
+survives restarts: a cluster stays here until no machine is bound to it and, with a coordinator,
+until that has received the report of it. Until then an operator with its name is not served,
+because its machines are being drained.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from bigfleet.services.shard.fleet.inventory import Inventory
 from bigfleet.services.shard.records.orders import Order, Orders
 from bigfleet.services.shard.records.wants import Wants
 
-# Nobody ends the pods in an orderly way; a host may still have its kubelet do so.
+# No operator evicts the pods; a host's kubelet may still shut them down.
 GRACE_SECONDS = 10
 
 _log = logging.getLogger(__name__)
 
 
 class PendingRemovals:
-    """`is_reported`: a coordinator hears of each before it ends."""
+    """`is_reported`: a removal ends only after a report to the coordinator."""
 
     def __init__(self, store: RemovalStore, *, is_reported: bool) -> None:
-        """BigFleetError when what was kept is damaged."""
+        """BigFleetError when the stored removals are damaged."""
         self._store, self._is_reported = store, is_reported
         self._left: dict[str, int | None] = dict.fromkeys(store.load())
 
@@ -40,30 +40,30 @@ class PendingRemovals:
         return cluster in self._left
 
     def left(self) -> Mapping[str, int]:
-        """By cluster how many machines are still to go, of those where that has been counted."""
+        """Number of machines left by cluster, for removals that have been counted."""
         return {cluster: left for cluster, left in self._left.items() if left is not None}
 
     def begin(self, cluster: str) -> None:
-        """From now on it is carried through. BigFleetError when it cannot be written down."""
+        """Start a removal. BigFleetError when it cannot be saved."""
         self._store.save({*self._left, cluster})
         self._left.setdefault(cluster, None)
 
     def end(self, clusters: Collection[str]) -> None:
-        """Nothing is left of them. What cannot be written down is tried again."""
+        """End these removals; a failure to save is retried."""
         ended = [cluster for cluster in clusters if cluster in self._left]
         if not ended:
             return
         try:
             self._store.save(self._left.keys() - set(ended))
         except BigFleetError as error:
-            _log.error("the end of a removal is not kept", extra={"why": str(error)})
+            _log.error("end of a removal cannot be saved", extra={"why": str(error)})
             return
         for cluster in ended:
             del self._left[cluster]
             _log.info("cluster removed", extra={"cluster": cluster})
 
     def drains(self, inventory: Inventory, orders: Orders, now_seconds: float) -> Iterator[Order]:
-        """The order for each machine that is at work in such a cluster and has none."""
+        """A drain order for each configured machine of these clusters that has no order."""
         for cluster in self._left:
             for view in inventory.bound_to(cluster):
                 if view.state is MachineState.CONFIGURED and orders.of(view.id) is None:
@@ -78,10 +78,10 @@ class PendingRemovals:
                     )
 
     def count(self, fleet: Fleet, wants: Wants) -> None:
-        """See what is left: machines that are bound, and those still being created. What is idle is
-        free for others already, since nobody asks for it.
+        """Count the machines left: bound ones, and those still being created for the cluster. Idle
+        ones are available to other clusters already.
 
-        A fixed machine that has failed stays bound until it is repaired. It is not waited for.
+        A failed fixed machine stays bound until it is repaired, and does not count.
         """
         if not self._left:
             return

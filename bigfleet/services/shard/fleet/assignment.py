@@ -1,4 +1,4 @@
-"""What a machine was bound for, and how that survives a restart in the provider's keeping."""
+"""A machine's assignment to a need, stored in the provider's metadata to survive restarts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _BY = f"{_PREFIX}by"
 
 
 class Assignment(NamedTuple):
-    """The need that a machine serves, and what taking it away would cost."""
+    """The need that a machine serves, and the penalties of taking it away."""
 
     need: NeedKey
     priority: int
@@ -49,26 +49,26 @@ def to_metadata(need: Need) -> dict[str, str]:
 
 
 def bought_for(cluster: str, need: Need | None) -> dict[str, str]:
-    """The metadata of a machine that is bought and belongs to no cluster yet."""
+    """The metadata of a purchased machine that is not bound to a cluster yet."""
     return {} if need is None else to_metadata(need) | {_CLUSTER: cluster}
 
 
 def ordered_by(fence: Fence) -> dict[str, str]:
-    """The metadata that no other order to configure a machine has."""
+    """Metadata unique to one configure order."""
     return {_BY: f"{fence.shard_id}/{fence.epoch}/{fence.sequence}"}
 
 
 def incarnation_of(metadata: Mapping[str, str]) -> int:
-    """A number for the order that configured a machine, so that two services of one cluster by one
-    machine can be told apart; 0 where the metadata does not say.
+    """A number for the order that configured a machine, so that two bindings of one machine to the
+    same cluster can be told apart; 0 where the metadata has none.
     """
     by = metadata.get(_BY, "")
     return int.from_bytes(blake2b(by.encode(), digest_size=7).digest()) if by else 0
 
 
 def from_metadata(cluster: str, metadata: Mapping[str, str]) -> Assignment | None:
-    """The assignment that a machine carries which is in `cluster`, or in none and bought for one;
-    None when it has none or it is damaged.
+    """The assignment of a machine in `cluster`, or of one purchased for a cluster; None when the
+    metadata has none or is damaged.
     """
     cluster = cluster or metadata.get(_CLUSTER, "")
     if not cluster:

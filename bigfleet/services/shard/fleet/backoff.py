@@ -1,12 +1,12 @@
-"""What has failed lately, so that it is not tried again at once.
+"""Exponential backoff after failures of offerings, machines and clusters.
 
-An offering (instance type, zone and capacity type) that is sold out, or whose machines do not boot,
-would otherwise be asked for in every cycle, since it stays the cheapest; so would a machine
-that cannot be configured, and a cluster whose machines never become Ready would go on buying. Each
-rests after a failure, for twice as long after each further one, until it succeeds.
+Without it, an offering (instance type, zone and capacity type) that is sold out, or whose machines
+do not boot, would be requested in every cycle, since it stays the cheapest; so would a machine that
+cannot be configured, and a cluster whose machines never become Ready would keep purchasing. The
+backoff doubles with each further failure and ends with a success.
 
-What failed in one cluster only may be as good as any: as long as that cluster rests itself, others
-may have it.
+A failure in a single cluster may be that cluster's fault: while that cluster is in backoff itself,
+other clusters may use the offering or machine.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from bigfleet.services.shard.records.views import Transition
 _Key = TypeVar("_Key")
 _S = MachineState
 
-# A boot may fail by itself now and then: a spot machine is lost, a kubelet crashes.
+# Single boots fail for other reasons: a spot machine is interrupted, a kubelet crashes.
 _BOOTS_OF_A_CLUSTER = 5
 _FORGET_SECONDS = 3600.0
 
 
 class Offering(NamedTuple):
-    """What is sold out as a whole."""
+    """The unit of capacity that a seller runs out of."""
 
     instance_type: str
     zone: str
@@ -40,7 +40,7 @@ class Offering(NamedTuple):
 
     @classmethod
     def of(cls, flavour: Flavour) -> Offering:
-        """The offering that machines of this flavour are."""
+        """The offering of this flavour."""
         labels = flavour.labels
         return cls(
             labels.get(INSTANCE_TYPE_LABEL, ""), labels.get(ZONE_LABEL, ""), flavour.capacity_type
@@ -49,8 +49,8 @@ class Offering(NamedTuple):
 
 @dataclass(frozen=True)
 class Failure:
-    """So many in a row, the last of them when and why; not tried again before `until_seconds`.
-    `clusters` are those that it happened in, none where no cluster had a part in it.
+    """`number` failures in a row, the last one with its time and error; no retry before
+    `until_seconds`. `clusters` are those in which it happened, empty if no cluster was involved.
     """
 
     number: int
@@ -61,9 +61,9 @@ class Failure:
 
 
 class BackOff(Generic[_Key]):
-    """Rests that double, between `min_seconds` and `max_seconds`; the first `free_failures`
-    failures in a row cost none. Of failures during one rest only the first counts: they began
-    before it.
+    """Backoff between `min_seconds` and `max_seconds`, doubled by each failure; the first
+    `free_failures` in a row cause none. Failures during a backoff do not count: their attempts
+    began before it.
     """
 
     def __init__(self, min_seconds: float, max_seconds: float, free_failures: int = 0) -> None:
@@ -75,27 +75,27 @@ class BackOff(Generic[_Key]):
         self._failures: dict[_Key, Failure] = {}
 
     def failed(self, key: _Key, error: str, now_seconds: float, cluster: str = "") -> None:
-        """One more failure of `key`, in `cluster` if that had a part in it."""
+        """Record a failure of `key`, in `cluster` if one was involved."""
         before = self._failures.get(key)
         clusters = (before.clusters if before else frozenset()) | ({cluster} - {""})
         if before is not None and now_seconds < before.until_seconds:
             self._failures[key] = replace(before, clusters=clusters)
             return
         number = before.number + 1 if before else 1
-        rest_seconds = 0.0
+        backoff_seconds = 0.0
         if number > self._free_failures:
             doublings = min(number - self._free_failures - 1, 30)
-            rest_seconds = min(self._min_seconds * 2.0**doublings, self._max_seconds)
+            backoff_seconds = min(self._min_seconds * 2.0**doublings, self._max_seconds)
         self._failures[key] = Failure(
-            number, now_seconds, now_seconds + rest_seconds, error, clusters
+            number, now_seconds, now_seconds + backoff_seconds, error, clusters
         )
 
     def succeeded(self, key: _Key) -> None:
-        """What failed before is forgotten."""
+        """Reset the backoff of `key`."""
         self._failures.pop(key, None)
 
     def backed_off(self, now_seconds: float) -> Mapping[_Key, Failure]:
-        """What is not to be tried now. What last failed long ago is forgotten."""
+        """Keys in backoff. Failures long past are dropped."""
         for key, failure in list(self._failures.items()):
             if now_seconds > failure.until_seconds + _FORGET_SECONDS:
                 del self._failures[key]
@@ -103,7 +103,7 @@ class BackOff(Generic[_Key]):
 
 
 class FailureBackOff:
-    """Follows all machines' transitions. Times are Unix seconds."""
+    """Backoff of offerings, machines and clusters, driven by transitions. Times are Unix time."""
 
     def __init__(self) -> None:
         self._offerings = BackOff[Offering](30.0, 1800.0)
@@ -112,7 +112,7 @@ class FailureBackOff:
         self._clusters = BackOff[str](60.0, 900.0, free_failures=_BOOTS_OF_A_CLUSTER - 1)
 
     def follow(self, transition: Transition, flavour: Flavour, now_seconds: float) -> None:
-        """Take note of what became of a machine."""
+        """Record a failure or success from a machine's transition."""
         offering, error = Offering.of(flavour), transition.last_error or "for an unknown reason"
         before, after = transition.before, transition.after
         if before is _S.CREATING and after in (_S.FAILED, _S.SPECULATIVE):
@@ -130,19 +130,19 @@ class FailureBackOff:
             self._clusters.failed(cluster, error, now_seconds)
 
     def refused(self, cluster: str, error: str, now_seconds: float) -> None:
-        """The operator could not give a machine what it needs to join."""
+        """Record that the operator could not provide bootstrap data."""
         self._clusters.failed(cluster, error, now_seconds)
 
     def forget(self, cluster: str) -> None:
-        """The cluster is gone; one of the same name begins anew."""
+        """Drop a removed cluster."""
         self._clusters.succeeded(cluster)
 
     def backed_off(
         self, fleet: Fleet, ids: Callable[[], Sequence[bytes]], now_seconds: float
     ) -> Flags:
-        """The machines that nobody should be given now: speculative ones of offerings that rest,
-        and those that rest themselves, which would be bought only to lie idle until then. `ids`
-        names the fleet's rows.
+        """Machines not to use now: speculative ones of offerings in backoff, and free machines in
+        backoff themselves, which would only be purchased to stay idle. `ids` names the fleet's
+        rows.
         """
         flags = np.zeros(len(fleet), np.bool_)
         offerings = self.offerings(now_seconds)
@@ -159,28 +159,28 @@ class FailureBackOff:
         return flags
 
     def offerings(self, now_seconds: float) -> Mapping[Offering, Failure]:
-        """Those of which no machine is bought now."""
+        """Offerings of which no machine is purchased now."""
         boots = self._blamed(self._boots, now_seconds)
         return {**boots, **self._offerings.backed_off(now_seconds)}
 
     def clusters(self, now_seconds: float) -> Collection[str]:
-        """Those for which nothing is acquired now, since their machines do not become Ready."""
+        """Clusters for which nothing is acquired now, since their machines do not become Ready."""
         return self._clusters.backed_off(now_seconds).keys()
 
     def _blamed(self, back_offs: BackOff[_Key], now_seconds: float) -> Mapping[_Key, Failure]:
-        """What rests, but for what failed only in clusters that rest themselves."""
+        """Keys in backoff, except those that failed only in clusters in backoff themselves."""
         excused = set(self.clusters(now_seconds))
         found = back_offs.backed_off(now_seconds).items()
         return {key: f for key, f in found if not f.clusters or f.clusters - excused}
 
 
 def descriptions(offerings: Mapping[Offering, Failure], now_seconds: float) -> Iterator[str]:
-    """For people: what is not bought now, since when, why, and until when."""
+    """Describe for people each offering in backoff: number of failures, last error, next try."""
     for offering, failure in sorted(offerings.items()):
         capacity_type = offering.capacity_type.name.lower().replace("_", "-")
         times = "once" if failure.number == 1 else f"{failure.number} times in a row"
         yield (
             f"{offering.instance_type} in {offering.zone}, {capacity_type}: failed {times}, last "
             f"{now_seconds - failure.last_seconds:.0f} s ago ({failure.error}); "
-            f"tried again in {failure.until_seconds - now_seconds:.0f} s"
+            f"next try in {failure.until_seconds - now_seconds:.0f} s"
         )

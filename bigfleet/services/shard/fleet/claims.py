@@ -1,4 +1,4 @@
-"""What a decision says about machines, written into the inventory's columns."""
+"""Writes the claims of decisions and metadata into the inventory's columns."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from bigfleet.services.shard.records.interning import Interned
 
 _S = MachineState
 _AT_WORK = (_S.CONFIGURING, _S.CONFIGURED)
-# Bought for somebody, be it by an earlier life of this shard or by another shard.
+# Purchased for a need, perhaps by an earlier process of this shard or by another shard.
 _BOUGHT = (_S.CREATING, _S.IDLE)
 _UNSEEN = (0, _S.SPECULATIVE)
-# On the way from here to a state without work a machine stays promised to the need it is for.
+# Leaving one of these states for an unbound one, a machine stays reserved for its need.
 _PROMISED = (_S.SPECULATIVE, _S.CREATING, _S.DRAINING)
 
 
@@ -31,9 +31,10 @@ def update_claim(
     needs: Interned[NeedKey],
     drained_for: Callable[[str], NeedKey | None],
 ) -> None:
-    """Write it into `row`; `before` is the state in which the machine was, 0 at first sight.
+    """Update need and penalties in `row`; `before` is the former state, 0 for a new machine.
 
-    A drained machine keeps its worth, and whom it was drained for; a given-back one forgets.
+    A drained machine keeps its penalties and the need it was drained for; a released one loses
+    both.
     """
     state = machine.state
     made = from_metadata(machine.cluster, machine.shard_metadata)
@@ -62,19 +63,19 @@ def _set_penalties(
     columns.reclamation_bucket[row] = reclamation
 
 
-# What is on its way to a need, or serves one, stays that need's when nobody counts it for a moment.
+# Machines in these states keep their need while no need counts them in a decision.
 _PURPOSEFUL = (MachineState.CREATING, MachineState.CONFIGURING, MachineState.CONFIGURED)
 
 # Rows of the inventory: their numbers in ascending order, or all of them.
 Rows = Ints | slice
 ALL = slice(None)
 
-# As many as may be written without keeping a session waiting.
+# Written at once without delaying sessions.
 _ROWS_AT_ONCE = 10_000
 
 
 def chunks(rows: Rows, claimed_by: Ints) -> Iterator[tuple[Rows, Ints]]:
-    """`rows` and their claims, some of them at a time."""
+    """`rows` and their claims, in chunks."""
     for start in range(0, len(claimed_by), _ROWS_AT_ONCE):
         chunk = slice(start, start + _ROWS_AT_ONCE)
         yield chunk if isinstance(rows, slice) else rows[chunk], claimed_by[chunk]
@@ -87,8 +88,8 @@ def note(
     claimed_by: Ints,
     keys: Sequence[NeedKey],
 ) -> None:
-    """Which need counts each of `rows`. A machine at work that nobody counts stays its former
-    need's; any other is nobody's then.
+    """Write which need counts each of `rows`. A machine that no need counts keeps its need if it
+    is in use, and loses it otherwise.
     """
     need, counted = columns.need[rows], claimed_by != NONE
     claims = np.unique(claimed_by[counted])
@@ -99,7 +100,7 @@ def note(
 
 
 def note_headroom(columns: Columns, rows: Rows, headroom: Collection[int]) -> None:
-    """Which machines are there though no need wants them, to be ahead of gangs."""
+    """Write which machines are headroom for gangs."""
     ahead = np.zeros(len(columns.state[rows]), np.bool_)
     ahead[[*headroom]] = True
     columns.headroom[:] = False
@@ -107,8 +108,8 @@ def note_headroom(columns: Columns, rows: Rows, headroom: Collection[int]) -> No
 
 
 def track_unused_since(columns: Columns, rows: Rows, claimed_by: Ints, now_seconds: float) -> None:
-    """Since when each machine has been of no use. The clock of one that comes from another shard
-    begins when it comes, as after a restart.
+    """Write since when each machine has been unused. For a machine from another shard that time
+    starts when it arrives, as after a restart.
     """
     state, counted = columns.state[rows], claimed_by != NONE
     since = columns.unused_since_seconds[rows]
@@ -122,7 +123,7 @@ def track_unused_since(columns: Columns, rows: Rows, claimed_by: Ints, now_secon
 
 
 def update_penalties(columns: Columns, rows: Rows, claimed_by: Ints, demand: Demand) -> None:
-    """A machine at work is worth what the need that it serves now is worth."""
+    """Give each configured machine the penalties of the need that it serves now."""
     numbers = np.arange(len(columns.state), dtype=np.int32)[rows]
     serving = (columns.state[rows] == MachineState.CONFIGURED) & (claimed_by != NONE)
     numbers, claimed = numbers[serving], claimed_by[serving]

@@ -1,4 +1,4 @@
-"""The inventory's numbers: one array per property, one row per machine."""
+"""The inventory's columns: one array per property, one row per machine."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from bigfleet.engine.snapshot import NONE, Bytes, Flags, Floats, Ints
 from bigfleet.model import penalty
 
-# What a row that was just added holds.
+# Values of a new row.
 _INITIAL: dict[str, np.generic] = {
     "flavour": np.int32(NONE),
     "state": np.uint8(0),
@@ -26,9 +26,9 @@ _INITIAL: dict[str, np.generic] = {
 
 class Columns:
     """Rows as in `engine.snapshot.Fleet`; `need` numbers the need that a machine is for, and
-    `incarnation` tells one service of a machine from another.
+    `incarnation` distinguishes a machine's bindings.
 
-    A row just added is in state 0, which no machine is ever in.
+    A new row is in state 0, which no machine is ever in.
     """
 
     flavour: Ints
@@ -53,7 +53,7 @@ class Columns:
             setattr(self, name, np.concatenate([getattr(self, name), added]))
 
     def copies(self, rows: Ints | slice) -> dict[str, Any]:
-        """Of `rows`, what a Fleet takes over as it is, by the name that it has there."""
+        """Copies of the columns that a Fleet has under the same name, for `rows`."""
         kept = _INITIAL.keys() - {"need", "incarnation"}
         return {name: getattr(self, name)[rows].copy() for name in kept}
 

@@ -1,4 +1,4 @@
-"""Every machine of this shard, in columns: what the provider says, and what each one is for."""
+"""The inventory: every machine in columns, with the provider's state and the need it is for."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ from bigfleet.services.shard.records.wants import Wants
 class Inventory:
     """Mirror of the provider's machines. `clusters` is shared with the needs table.
 
-    `provider_name` is what their provider calls itself. `drained_for` tells for which need a
-    machine is being drained, None for nobody. `shard_filter` says which machines are this shard's;
-    decisions see only those.
+    `provider_name` is the provider's own name. `drained_for` returns the need for which a machine
+    is being drained, or None. `shard_filter` selects this shard's machines; decisions see only
+    those.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class Inventory:
         return None if row == NONE else MachineState(self._columns.state[row])
 
     def count_by_state(self) -> dict[MachineState, int]:
-        """This shard's machines in each state, those without any included."""
+        """Number of this shard's machines in each state, zeros included."""
         counts = np.bincount(self._columns.state[self.owned()], minlength=max(MachineState) + 1)
         return {state: int(counts[state]) for state in MachineState}
 
@@ -79,7 +79,7 @@ class Inventory:
         return overlay.places(self._ids, self._rows, machine_ids)
 
     def bound_to(self, cluster: str) -> list[MachineView]:
-        """The machines that the provider says belong to `cluster`."""
+        """The machines bound to `cluster`."""
         rows = np.flatnonzero(self._columns.cluster == self._clusters.number(cluster))
         return [self._view(row) for row in rows.tolist()]
 
@@ -89,7 +89,7 @@ class Inventory:
         return None if row == NONE else self._view(row)
 
     def ensure_rows(self, machines: Iterable[Machine]) -> None:
-        """Make room for machines never seen before, all at once; `apply` then tells of them."""
+        """Add rows for new machines, all at once; `apply` then reports their transitions."""
         ids = list(dict.fromkeys(m.id for m in machines))
         fresh = [i for i, row in zip(ids, self._ids.rows(ids), strict=True) if row == NONE]
         if fresh:
@@ -97,14 +97,14 @@ class Inventory:
             self._columns.grow(len(fresh))
 
     def apply(self, machines: Sequence[Machine], now_seconds: float) -> list[Transition]:
-        """Take over what the provider says, whatever it is; returns what changed."""
+        """Apply the provider's records, legal or not; return the transitions."""
         self.ensure_rows(machines)
         rows = self._ids.rows([m.id for m in machines])
         seen = (self._adopt(int(r), m, now_seconds) for r, m in zip(rows, machines, strict=True))
         return [transition for transition in seen if transition is not None]
 
     def count_known(self, ids: Sequence[str]) -> int:
-        """How many of `ids`, each named once, are here."""
+        """How many of the distinct `ids` are known."""
         return int((self._ids.rows(ids) != NONE).sum())
 
     def retain(self, ids: Iterable[str]) -> list[Transition]:
@@ -123,13 +123,13 @@ class Inventory:
         return [Transition(m.id, m.state, None, m.cluster, "", why, own) for m, own in gone]
 
     def attribute(self, order: Order) -> None:
-        """Remember which need a machine is created for."""
+        """Record which need a machine is created for."""
         row = self._ids.row(order.machine_id)
         if row != NONE and order.need_key is not None:
             self._columns.need[row] = self._needs.number(order.need_key)
 
     def compact(self) -> None:
-        """Forget kinds and needs that no machine has any more."""
+        """Drop classes and needs that no machine has any more."""
         alive = self._classes.alive(self._columns.flavour)
         self._flavours = [self._flavours[number] for number in alive]
         self._domains = [self._domains[number] for number in alive]
@@ -142,11 +142,11 @@ class Inventory:
         hidden: Callable[[Fleet], Flags] | None = None,
         release_costs: Mapping[str, float] | None = None,
     ) -> tuple[Fleet, Wants]:
-        """This shard's machines as a decision should see them, safe from later changes.
+        """An immutable snapshot of this shard's machines for a decision.
 
-        Each order under way shows as the state it leads to, unless its machine has moved on. Wants
-        are told apart, because the needs' own order is not known here. `hidden` picks machines that
-        are not to be seen; `release_costs` is what giving machines back would cost, where known.
+        A machine with an order under way appears in the state that the order leads to, unless it
+        has changed state since. Wants are separate, because the order of needs is not known here.
+        `hidden` selects machines to leave out; `release_costs` are the known disruption costs.
         """
         columns = self._columns
         own = None if self._shard_filter.is_everything else np.flatnonzero(self.owned())
@@ -182,9 +182,9 @@ class Inventory:
         keys: Sequence[NeedKey],
         now_seconds: float,
     ) -> Iterator[None]:
-        """Remember which need counts each machine, so that the next decision counts it likewise,
-        and since when nobody does. In parts, none of which takes long. `claimed_by` indexes `keys`
-        and `demand` for each row of the latest snapshot, `headroom` are those ahead of gangs.
+        """Record which need counts each machine, so that the next decision does likewise, and
+        since when none does. Yields between short chunks of work. `claimed_by` indexes `keys` and
+        `demand` for each row of the latest snapshot, `headroom` are rows reserved for gangs.
         """
         columns, rows = self._columns, self._rows
         claims.note_headroom(columns, rows, headroom)
@@ -205,17 +205,17 @@ class Inventory:
         return row != NONE and self._columns.state[row] != 0 and self._owns_row(row)
 
     def domain(self, machine_id: str) -> Domain | None:
-        """Where a machine stands; None for an unknown one."""
+        """The domain of a machine; None for an unknown one."""
         row = self._ids.row(machine_id)
         known = row != NONE and self._columns.state[row]
         return self._domains[self._columns.flavour[row]] if known else None
 
     def has_reserved_machine_in(self, domain: Domain) -> bool:
-        """Whether a machine there is meant for a need and has not joined its cluster yet."""
+        """Whether a machine in `domain` is reserved for a need and not bound to its cluster yet."""
         return has_reserved_machine(self._columns, self._domains, domain)
 
     def observed_domains(self) -> dict[Domain, Counter[str]]:
-        """Machines in each domain by instance type, others' included."""
+        """Machines in each domain by instance type, including those of other shards."""
         flavours = self._columns.flavour[self._columns.state != 0]
         counts = np.bincount(flavours, minlength=len(self._domains)).tolist()
         seen: defaultdict[Domain, Counter[str]] = defaultdict(Counter)
@@ -225,27 +225,24 @@ class Inventory:
         return seen
 
     def labels(self, key: str, *, owned: bool) -> set[str]:
-        """The values of a label on this shard's machines, or on those of all others."""
+        """The values of a label on this shard's machines, or on those of all other shards."""
         rows = (self._columns.state != 0) & (self.owned() == owned)
         labels = (self._flavours[n].labels for n in np.unique(self._columns.flavour[rows]).tolist())
         return {each[key] for each in labels if key in each}
 
     def out_of_domain_machines(self, most: int) -> tuple[list[tuple[str, str, Domain]], int]:
-        """The first machines at work for clusters of this shard in domains of others, each with
-        its cluster and domain; and how many more there are.
+        """The first `most` machines bound to this shard's clusters in domains of other shards,
+        each with its cluster and domain; and how many more there are.
         """
         rows = np.flatnonzero(self._out_of_domain_flags()).tolist()
         views = [self._view(row) for row in rows[:most]]
-        found = [
-            (v.id, v.cluster, self._shard_filter.domain_of(dict(v.machine_class.labels)))
-            for v in views
-        ]
+        domain_of = self._shard_filter.domain_of
+        found = [(v.id, v.cluster, domain_of(dict(v.machine_class.labels))) for v in views]
         return found, len(rows) - len(found)
 
     def _out_of_domain_flags(self) -> Flags:
-        return self._shard_filter.out_of_domain_machines(
-            self._columns, self._domains, self._clusters.values
-        )
+        clusters = self._clusters.values
+        return self._shard_filter.out_of_domain_machines(self._columns, self._domains, clusters)
 
     def _adopt(self, row: int, machine: Machine, now_seconds: float) -> Transition | None:
         columns = self._columns
@@ -264,18 +261,12 @@ class Inventory:
         claims.update_claim(
             columns, row, machine, 0 if changed_cluster else before, self._needs, self._drained_for
         )
-        # After a restart nobody knows how long a machine has been idle: its hold begins anew.
+        # After a restart it is unknown how long a machine has been idle: its hold starts again.
         idle = machine.state is MachineState.IDLE
         columns.unused_since_seconds[row] = now_seconds if idle else np.nan
-        return Transition(
-            machine.id,
-            MachineState(before) if before else None,
-            machine.state,
-            former,
-            machine.cluster,
-            machine.last_error,
-            was_owned or self._owns_row(row),
-        )
+        was, owned = MachineState(before) if before else None, was_owned or self._owns_row(row)
+        error, cluster = machine.last_error, machine.cluster
+        return Transition(machine.id, was, machine.state, former, cluster, error, owned)
 
     def _flavour(self, machine: Machine) -> int:
         number = self._classes.number(class_of(machine))

@@ -13,16 +13,16 @@ from bigfleet.engine.snapshot import NONE, Flags, Ints, Longs
 MAX_ID_BYTES = 36
 # What the API server takes as the name of a Node and of a ServiceAccount.
 _DNS_1123 = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*")
-VALID_ID = f"1 to {MAX_ID_BYTES} of a-z, 0-9, '-' and '.', as for a Node's name (DNS-1123)"
+VALID_ID = f"1 to {MAX_ID_BYTES} of a-z, 0-9, '-' and '.', as in a Node name (DNS-1123)"
 
 
 def is_valid_id(machine_id: str) -> bool:
-    """Whether an id can be kept here, and can name a Node: see NEEDED."""
+    """Whether an id is short enough and a valid Node name: see VALID_ID."""
     return len(machine_id) <= MAX_ID_BYTES and _DNS_1123.fullmatch(machine_id) is not None
 
 
 class MachineIds:
-    """Row number of each machine id; rows are numbered from 0 in the order of their arrival."""
+    """Row number of each machine id; rows are numbered from 0 in order of insertion."""
 
     def __init__(self) -> None:
         self._ids: NDArray[np.bytes_] = np.empty(0, f"S{MAX_ID_BYTES}")
@@ -35,7 +35,7 @@ class MachineIds:
 
     @property
     def ranks(self) -> Longs:
-        """For each row, its id's place among all ids in ascending order."""
+        """For each row, the rank of its id among all ids in ascending order."""
         return self._ranks
 
     def raw_of(self, rows: Ints | slice) -> Sequence[bytes]:
@@ -65,7 +65,7 @@ class MachineIds:
         return int(self._order[place]) if found else NONE
 
     def add(self, ids: Sequence[str]) -> None:
-        """Append ids that are not here yet, each `is_valid_id`."""
+        """Append ids that are not known yet, each `is_valid_id`."""
         added = np.array([i.encode() for i in ids], self._ids.dtype)
         self._replace(np.concatenate([self._ids, added]))
 

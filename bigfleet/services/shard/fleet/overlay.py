@@ -1,4 +1,4 @@
-"""Where decisions see a machine otherwise than its provider says: on its way, or protected."""
+"""Where decisions see a machine in another state than the provider's: ordered, or protected."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from bigfleet.services.shard.fleet.claims import Rows
 from bigfleet.services.shard.fleet.machine_ids import MachineIds
 from bigfleet.services.shard.records.orders import Order
 
-_ON_ITS_WAY = (int(MachineState.CREATING), int(MachineState.DRAINING))
+_IN_TRANSIT = (int(MachineState.CREATING), int(MachineState.DRAINING))
 
 
 def under_way(ids: MachineIds, rows: Rows, orders: Iterable[Order]) -> Iterator[tuple[int, Order]]:
-    """Each order with the place of its machine among `rows`, if it is there."""
+    """Each order with the position of its machine among `rows`, if it is there."""
     orders = list(orders)
     found = places(ids, rows, [order.machine_id for order in orders])
     for place, order in zip(found.tolist(), orders, strict=True):
@@ -27,7 +27,7 @@ def under_way(ids: MachineIds, rows: Rows, orders: Iterable[Order]) -> Iterator[
 
 
 def places(ids: MachineIds, rows: Rows, machine_ids: Sequence[str]) -> Ints:
-    """The place of each machine among `rows`, NONE for one that is not there."""
+    """The position of each machine among `rows`, NONE for one that is not there."""
     found = ids.rows(machine_ids)
     if isinstance(rows, slice) or not len(rows):
         return found if isinstance(rows, slice) else np.full_like(found, NONE)
@@ -36,7 +36,7 @@ def places(ids: MachineIds, rows: Rows, machine_ids: Sequence[str]) -> Ints:
 
 
 def costs(ids: MachineIds, rows: Rows, known: Mapping[str, float]) -> Floats:
-    """What giving each of `rows` back would cost, NaN where that is not `known`."""
+    """The disruption cost of releasing each of `rows`, NaN where it is not `known`."""
     of_all = np.full(len(ids), np.nan)
     found = ids.rows(list(known))
     of_all[found[found != NONE]] = np.array([*known.values()])[found != NONE]
@@ -46,18 +46,18 @@ def costs(ids: MachineIds, rows: Rows, known: Mapping[str, float]) -> Floats:
 def note_destinations(
     fleet: Fleet, wanted: Ints, needs: Sequence[NeedKey], number_of: Callable[[str], int]
 ) -> None:
-    """A machine on its way is for the cluster of the need that it is `wanted` for (it indexes
-    `needs`), also when that need is gone. `number_of` numbers the clusters.
+    """Write the destination of machines in transit: the cluster of the need that `wanted` (which
+    indexes `needs`) has for them, even if that need is gone. `number_of` numbers the clusters.
     """
-    on_its_way = np.isin(fleet.state, _ON_ITS_WAY) & (wanted != NONE)
-    for number in np.unique(wanted[on_its_way]).tolist():
-        fleet.destination[on_its_way & (wanted == number)] = number_of(needs[number].cluster)
+    in_transit = np.isin(fleet.state, _IN_TRANSIT) & (wanted != NONE)
+    for number in np.unique(wanted[in_transit]).tolist():
+        fleet.destination[in_transit & (wanted == number)] = number_of(needs[number].cluster)
 
 
 def protect(fleet: Fleet, out_of_domain_machines: Flags) -> None:
-    """Let nobody take `out_of_domain_machines` from the needs that count them: drained, they would
-    be another shard's. Shown as still joining, they are supply where they are, and no victims.
-    Those that nobody counts are left as they are, to be given back.
+    """Protect counted `out_of_domain_machines` from preemption: once drained they would belong to
+    another shard. Shown as CONFIGURING, they count as supply and cannot be victims. Those that no
+    need counts stay unprotected, to be released.
     """
     counted = (fleet.state == MachineState.CONFIGURED) & np.isnan(fleet.unused_since_seconds)
     fleet.state[out_of_domain_machines & counted] = MachineState.CONFIGURING

@@ -1,13 +1,13 @@
-"""Which machines this shard decides about.
+"""Selects the machines that this shard decides about.
 
-A machine that is bound to no cluster is the business of whoever owns its domain. While it is bound,
-it is the business of the shard that serves its cluster: nobody else can have its Node emptied, and
-nobody else knows whether its pods still need it. So a domain may change hands while machines in it
-are at work: they are counted once, where they are needed, and fall to the new owner one by one as
-they are drained. Every machine has one shard at a time, by what the provider says of it.
+An unbound machine belongs to the shard that owns its domain. A bound machine belongs to the shard
+that serves its cluster: only that shard can have its Node drained, and knows whether its pods still
+need it. So a domain may be transferred while machines in it are bound: they are counted once, where
+they are needed, and pass to the new owner one by one as they are drained. By the provider's record,
+every machine belongs to one shard at a time.
 
-A domain that is being given up keeps those of its machines that are meant for a need until
-they have joined its cluster: they would be bought a second time.
+In a domain that is being released, machines reserved for a need stay this shard's until they are
+bound to its cluster; otherwise they would be purchased a second time.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from bigfleet.model.machine import MachineState
 from bigfleet.services.shard.fleet.columns import Columns
 
 _Value = TypeVar("_Value")
-# On the way to the cluster of the need that they are meant for, and not bound to it yet.
-_ON_ITS_WAY = (int(MachineState.CREATING), int(MachineState.IDLE))
+# With a need, machines in these states are reserved for it and not bound to its cluster yet.
+_RESERVABLE = (int(MachineState.CREATING), int(MachineState.IDLE))
 
 
 class OwnedSets(Protocol):
-    """What is this shard's; `version` is another number after every change."""
+    """What this shard owns; `version` changes with every change."""
 
     @property
     def version(self) -> int: ...
@@ -41,8 +41,8 @@ class OwnedSets(Protocol):
 
 
 class ShardFilter:
-    """The border between this shard's machines and the others'. Without `owned` all are its own.
-    `domain_keys` are the labels by which domains are told apart, the same for all shards.
+    """Separates this shard's machines from those of others. Without `owned` all are its own.
+    `domain_keys` are the labels whose values are the domains, the same for all shards.
     """
 
     def __init__(
@@ -55,17 +55,17 @@ class ShardFilter:
 
     @property
     def is_everything(self) -> bool:
-        """Whether there are no others."""
+        """Whether all machines are this shard's."""
         return self._owned is None
 
     def domain_of(self, labels: Mapping[str, str]) -> Domain:
-        """Where a machine with these labels stands."""
+        """The domain of a machine with these labels."""
         return domain_of(labels, self._domain_keys)
 
     def owned(self, columns: Columns, domains: Sequence[Domain], clusters: Sequence[str]) -> Flags:
-        """For each row whether it is this shard's; never one that nobody has told of yet.
+        """For each row whether it is this shard's; False for a row without a record yet.
 
-        `domains` gives the domain of each flavour, `clusters` the name of each cluster number.
+        `domains` has the domain of each flavour, `clusters` the name of each cluster number.
         """
         if self._owned is None:
             return np.ones(len(columns.state), np.bool_)
@@ -81,7 +81,7 @@ class ShardFilter:
     def out_of_domain_machines(
         self, columns: Columns, domains: Sequence[Domain], clusters: Sequence[str]
     ) -> Flags:
-        """Machines at work for this shard that will be another's as soon as they are drained."""
+        """This shard's bound machines that pass to another shard once they are drained."""
         if self._owned is None:
             return np.zeros(len(columns.state), np.bool_)
         by_domain = self._of_domains.flags(self._owned, domains)[columns.flavour]
@@ -96,26 +96,26 @@ class ShardFilter:
             return True
         if cluster:
             return cluster in self._owned.clusters
-        reserved = columns.state[row] in _ON_ITS_WAY and columns.need[row] != NONE
+        reserved = columns.state[row] in _RESERVABLE and columns.need[row] != NONE
         return domain in self._owned.domains or (reserved and domain in self._owned.leaving)
 
 
 def has_reserved_machine(columns: Columns, domains: Sequence[Domain], domain: Domain) -> bool:
-    """Whether a machine of `domain` is meant for a need and has not joined its cluster yet.
+    """Whether a machine of `domain` is reserved for a need and not bound to its cluster yet.
 
-    `domains` gives the domain of each flavour.
+    `domains` has the domain of each flavour.
     """
     there = np.array([each == domain for each in domains], np.bool_)
     return bool(len(there)) and bool((there[columns.flavour] & _reserved(columns)).any())
 
 
 def _reserved(columns: Columns) -> Flags:
-    reserved: Flags = np.isin(columns.state, _ON_ITS_WAY) & (columns.need != NONE)
+    reserved: Flags = np.isin(columns.state, _RESERVABLE) & (columns.need != NONE)
     return reserved
 
 
 class _CachedFlags(Generic[_Value]):
-    """Which of some values are owned, looked up anew only when either side has changed."""
+    """Which of some values are owned, recomputed only when either side has changed."""
 
     def __init__(self, owned_values: Callable[[OwnedSets], Collection[_Value]]) -> None:
         self._owned_values = owned_values
@@ -123,7 +123,7 @@ class _CachedFlags(Generic[_Value]):
         self._flags: Flags = np.zeros(1, np.bool_)
 
     def flags(self, owned: OwnedSets, values: Sequence[_Value]) -> Flags:
-        """One flag for each value, and a False at the end, which NONE finds."""
+        """One flag for each value, and a final False that NONE indexes."""
         known = self._known
         if (
             known is None

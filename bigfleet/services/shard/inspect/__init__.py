@@ -1,1 +1,1 @@
-"""Answers to `bigfleet why` and its like: needs, machines, ceilings."""
+"""Views for `bigfleet why` and similar commands: needs, machines, ceilings."""

@@ -1,4 +1,4 @@
-"""One machine as the shard knows it: state, purpose, order under way, and its late story."""
+"""View of one machine: state, need, order under way, and recent events."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from bigfleet.model import resources
 from bigfleet.model.errors import UnknownObject
 from bigfleet.model.machine import MachineState
 from bigfleet.model.need import NeedKey
+from bigfleet.ports.clock import to_nanos
 from bigfleet.services.shard.decide.compute import CycleResult
 from bigfleet.services.shard.demand.node_limits import NodeLimits
 from bigfleet.services.shard.execute.evictions import Evictions
@@ -22,12 +23,10 @@ from bigfleet.services.shard.records.journal import Journal
 from bigfleet.services.shard.records.orders import Orders
 from bigfleet.services.shard.records.views import MachineView
 
-_NANOS = 1_000_000_000
-
 
 @dataclass(frozen=True)
 class MachineInspection:
-    """Looks a machine up in everything that knows something of it."""
+    """Builds the view of a machine from all parts that have information about it."""
 
     inventory: Inventory
     orders: Orders
@@ -36,21 +35,21 @@ class MachineInspection:
     limits: NodeLimits
 
     def view(self, machine_id: str, result: CycleResult | None) -> wire.MachineView:
-        """The machine now, and what `result`, the last decision, made of it.
+        """The machine's present state, and its role in `result`, the last decision.
 
-        UnknownObject for a machine that this shard does not have.
+        UnknownObject for a machine that is not in this shard's inventory.
         """
         known = self.inventory.view(machine_id)
         if known is None:
-            raise UnknownObject(f"machine {machine_id!r} is not among this shard's machines")
+            raise UnknownObject(f"machine {machine_id!r} is unknown to this shard")
         order, eviction = self.orders.of(machine_id), self.evictions.of(machine_id)
-        emptied_for = eviction.need if eviction else None
+        evicted_for = eviction.need if eviction else None
         view = wire.MachineView(
             machine=_machine(known, self.inventory.provider_name),
             meant_for=known.need and _reference(known.need, result),
             order=order.action_type.value if order else "",
             evicting=eviction is not None,
-            evicted_for=emptied_for and _reference(emptied_for, result),
+            evicted_for=evicted_for and _reference(evicted_for, result),
             story=[_line(event) for event in self.journal.story(machine_id)],
             not_owned_reason=self._not_owned_reason(known),
         )
@@ -71,7 +70,7 @@ class MachineInspection:
 
 def _add_decision(view: wire.MachineView, machine_id: str, result: CycleResult) -> None:
     rows = np.flatnonzero(np.asarray(result.inputs.machine_ids) == machine_id.encode())
-    for row in rows.tolist():  # none while the machine is newer than the decision
+    for row in rows.tolist():  # none for a machine newer than the decision
         claim = int(result.decision.claimed_by[row])
         if claim != NONE:
             view.counted_by.MergeFrom(_reference(result.keys[claim], result))
@@ -84,7 +83,7 @@ def _add_decision(view: wire.MachineView, machine_id: str, result: CycleResult) 
             view.disruption_cost = cost
         unused_seconds = float(result.fleet.unused_since_seconds[row])
         if not np.isnan(unused_seconds):
-            view.unused_since_unix_nanos = int(unused_seconds * _NANOS)
+            view.unused_since_unix_nanos = to_nanos(unused_seconds)
 
 
 def _reference(key: NeedKey, result: CycleResult | None) -> wire.NeedReference:
@@ -120,5 +119,5 @@ def _line(event: dict[str, object]) -> wire.StoryLine:
     at_seconds = event["at"]
     assert isinstance(at_seconds, float)
     return wire.StoryLine(
-        at_unix_nanos=int(at_seconds * _NANOS), event=str(event["event"]), fields=fields
+        at_unix_nanos=to_nanos(at_seconds), event=str(event["event"]), fields=fields
     )

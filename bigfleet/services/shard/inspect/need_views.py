@@ -1,4 +1,4 @@
-"""What the last cycle made of each need, and why: views for people, built only when asked for."""
+"""Views of needs: what the last cycle decided for each need, and why; built on request."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _S = MachineState
 
 
 def needs(result: CycleResult, request: wire.InspectNeedsRequest) -> Iterator[wire.NeedView]:
-    """The needs that `request` asks for, in the order in which they are served."""
+    """The needs that `request` selects, in the order in which they are served."""
     explainer = Explainer(result.fleet, result.demand, result.decision)
     wanted = _wanted(result, request)
     shown = 0
@@ -54,7 +54,7 @@ def _of_quarantined(key: NeedKey, quarantined: QuarantinedNeed) -> wire.NeedView
 
 
 def _unavailable(result: CycleResult, accepted: Flags) -> Iterator[str]:
-    """What is not bought now of all that the need accepts, in words."""
+    """Descriptions of the offerings in backoff among those that the need accepts."""
     if not result.inputs.unavailable:
         return
     flavours = result.fleet.flavours
@@ -64,7 +64,7 @@ def _unavailable(result: CycleResult, accepted: Flags) -> Iterator[str]:
 
 
 def _wanted(result: CycleResult, request: wire.InspectNeedsRequest) -> set[NeedKey]:
-    """Keys as served. An asked need is looked up as reported, and then as what serves it."""
+    """Keys of the selected needs as served; a folded need is also found by its reported key."""
     served = {key for key in result.keys if _meets(key, request)}
     asked, names = result.inputs.asked, result.inputs.fleet.clusters
     served_by = fold(result.inputs.fleet, asked).served_by
@@ -136,7 +136,7 @@ def _add_domains(
 
 
 def _preemption(explanation: Explanation) -> wire.PreemptionView:
-    """Machines that other pods leave for this need, now or since earlier cycles."""
+    """Machines that are preempted for this need, in this cycle or earlier ones."""
     taken = [
         counted
         for counted in explanation.counted

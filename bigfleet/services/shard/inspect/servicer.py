@@ -1,4 +1,4 @@
-"""The gRPC face for people who look into a live shard; it changes nothing."""
+"""gRPC service for inspecting a running shard; read-only."""
 
 from __future__ import annotations
 
@@ -9,16 +9,17 @@ from typing import Any
 import grpc
 import grpc.aio
 
+from bigfleet.api.grpc_status import abort
 from bigfleet.api.v1alpha1 import shardread_pb2 as wire
 from bigfleet.api.v1alpha1.shardread_pb2_grpc import ShardReadServicer as Servicer
 from bigfleet.model.errors import UnknownObject
+from bigfleet.ports.clock import to_nanos
 from bigfleet.services.shard.decide.compute import CycleResult
 from bigfleet.services.shard.decide.cycle import Cycle
 from bigfleet.services.shard.inspect import ceiling_views, need_views
 from bigfleet.services.shard.inspect.machine_views import MachineInspection
 
 Context = grpc.aio.ServicerContext[Any, Any]
-_NANOS = 1_000_000_000
 
 
 class ShardReadServicer(Servicer):
@@ -30,28 +31,28 @@ class ShardReadServicer(Servicer):
     async def InspectNeeds(
         self, request: wire.InspectNeedsRequest, context: Context
     ) -> AsyncIterator[wire.InspectNeedsResponse]:
-        """A header, then the needs that are asked for, in the order in which they are served."""
+        """A header, then the selected needs, in the order in which they are served."""
         result = await self._latest(context)
         header = wire.InspectNeedsHeader(
             cycle=self._cycle.count,
-            computed_at_unix_nanos=int(result.inputs.now_seconds * _NANOS),
+            computed_at_unix_nanos=to_nanos(result.inputs.now_seconds),
             total_needs=len(result.keys),
         )
         yield wire.InspectNeedsResponse(header=header)
         for view in need_views.needs(result, request):
             yield wire.InspectNeedsResponse(need=view)
-            await asyncio.sleep(0)  # an explanation takes a millisecond; sessions go on between two
+            await asyncio.sleep(0)  # each view takes a millisecond; let sessions run in between
 
     async def InspectCeilings(
         self, request: wire.InspectCeilingsRequest, context: Context
     ) -> AsyncIterator[wire.CeilingView]:
-        """The clusters that are asked for and have a ceiling, by name."""
+        """The selected clusters that have a ceiling, sorted by name."""
         for view in ceiling_views.ceilings(await self._latest(context), request):
             yield view
             await asyncio.sleep(0)
 
     async def _latest(self, context: Context) -> CycleResult:
-        """The last decision, where there is one."""
+        """The last result; aborts before the first one."""
         result = self._cycle.latest
         if result is None:
             await context.abort(grpc.StatusCode.UNAVAILABLE, self._cycle.not_ready())
@@ -60,9 +61,8 @@ class ShardReadServicer(Servicer):
     async def InspectMachine(
         self, request: wire.InspectMachineRequest, context: Context
     ) -> wire.MachineView:
-        """The machine as it is known now."""
+        """The machine in its present state."""
         try:
             return self._machines.view(request.machine_id, self._cycle.latest)
         except UnknownObject as error:
-            await context.abort(grpc.StatusCode.NOT_FOUND, str(error))
-            raise
+            await abort(context, error)

@@ -1,1 +1,1 @@
-"""Records that the packages of a shard share."""
+"""Records shared by the packages of a shard."""

@@ -1,4 +1,4 @@
-"""Values that many machines or needs share, each kept once and named by a small number."""
+"""Interning of values that many machines or needs share, each identified by a small number."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Interned(Generic[_Value]):
         return self.values[number]
 
     def number(self, value: _Value) -> int:
-        """The number of `value`, a new one when it was never seen."""
+        """The number of `value`; a new value gets the next one."""
         number = self._numbers.get(value)
         if number is None:
             number = self._numbers[value] = len(self.values)
@@ -34,9 +34,9 @@ class Interned(Generic[_Value]):
         return number
 
     def keep(self, used: Ints) -> Ints:
-        """Forget what does not occur in `used`; returns `used` in the new numbering.
+        """Drop values that do not occur in `used`; return `used` in the new numbering.
 
-        NONE stays NONE. Without this, prices that move and gangs that come and go would pile up.
+        NONE stays NONE. Without this, values such as past prices and gangs would accumulate.
         """
         alive = self.alive(used)
         if len(alive) == len(self.values):

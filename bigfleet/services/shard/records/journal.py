@@ -1,7 +1,6 @@
-"""The machines' stories, as JSON lines that others can join with what they saw themselves.
+"""The journal: the machines' stories as JSON lines, for people and measurements.
 
-They are told for people and measurements. No decision needs them, so no disk that refuses them may
-end a shard, or fill up with them.
+No decision depends on it, so a disk that rejects writes must not stop the shard.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from bigfleet.ports.clock import Clock
 from bigfleet.services.shard.records.orders import Order
 
 _MAX_RECENT = 10_000
-# How many lines wait for a disk that refuses them, before the oldest are lost.
+# Lines kept in memory while the disk rejects writes; beyond that the oldest are lost.
 _MAX_UNWRITTEN = 10_000
 
 _LOG = logging.getLogger(__name__)
@@ -43,8 +42,8 @@ _MEGABYTES = Flag(
 
 @dataclass(frozen=True)
 class JournalLimits:
-    """A journal is put aside as `.1` before it outgrows `max_bytes`; `.1` becomes `.2` then, and
-    so on. So many files are `kept` beside the one that is written.
+    """A journal is rotated to `.1` before it exceeds `max_bytes`, `.1` to `.2`, and so on; `kept`
+    is the number of rotated files.
     """
 
     max_bytes: Annotated[int, _MEGABYTES] = 64 * _MEGABYTE
@@ -52,14 +51,13 @@ class JournalLimits:
 
 
 class Journal:
-    """Collects events and writes them on `flush`; without a path it only remembers the newest.
+    """Collects events and writes them on `flush`; without a path it only keeps the latest.
 
-    A line speaks of an order by its machine and by `decided`, the Unix time of its decision: a
-    machine has at most one order at a time, so both together name one choice for good. `cluster` is
-    where the machine goes, or is taken from, and `claimant` the one whose need it is chosen for.
-    `grace` are the seconds that the pods of a machine that is taken have to leave.
-    `begin` adds to every later line which shard and which of its lives it comes from. Where lines
-    were lost to a full disk, a line `lines-lost` says how many.
+    A line identifies an order by its machine and `decided`, the Unix time of its decision: a
+    machine has at most one order at a time. `cluster` is the cluster that the machine goes to or
+    is taken from, and `claimant` the one whose need it is chosen for. `grace` is the grace period
+    of the machine's pods in seconds. `begin` adds shard and epoch to every later line. Where lines
+    were lost to a full disk, a line `lines-lost` has their number.
     """
 
     def __init__(
@@ -73,7 +71,7 @@ class Journal:
         self._recent: deque[dict[str, object]] = deque(maxlen=_MAX_RECENT)
 
     def begin(self, shard_id: str, epoch: int) -> None:
-        """From now on the lines are this shard's, in this life of it."""
+        """Add shard and epoch to all further lines."""
         self._writer = {"shard": shard_id, "epoch": epoch}
 
     def note(self, event: str, **fields: object) -> None:
@@ -85,7 +83,7 @@ class Journal:
             self._unwritten.append(line)
 
     def note_order(self, event: str, order: Order, **fields: object) -> None:
-        """Record `event` about an order, with all that tells it from every other order."""
+        """Record `event` about an order, with the fields that identify it."""
         need = order.need_key
         self.note(
             event,
@@ -101,11 +99,11 @@ class Journal:
         )
 
     def story(self, machine_id: str) -> list[dict[str, object]]:
-        """What was lately recorded about one machine, oldest first."""
+        """Recent lines about one machine, oldest first."""
         return [line for line in self._recent if line.get("machine") == machine_id]
 
     def flush(self) -> None:
-        """Hand everything recorded so far to the operating system, or keep it for the next call."""
+        """Write all recorded lines, or keep them for the next call."""
         if self._file is None or not self._unwritten:
             return
         lost = {"at": self._clock.unix_seconds(), "event": "lines-lost", "count": self._lost}
@@ -121,7 +119,7 @@ class Journal:
     def _keep_for_retry(self, error: OSError) -> None:
         if str(error) != self._problem:
             self._problem = str(error)
-            _LOG.error("the journal cannot be written, the shard goes on: %s", self._problem)
+            _LOG.error("journal cannot be written; continuing without: %s", self._problem)
         while len(self._unwritten) > _MAX_UNWRITTEN:
             self._unwritten.popleft()
             self._lost += 1
@@ -135,7 +133,7 @@ class Journal:
 
 
 class _RotatedFile:
-    """Appends whole pieces: one that does not fit on the disk leaves nothing behind."""
+    """Appends atomically: a piece that does not fit on the disk is not written in part."""
 
     def __init__(self, path: Path, limits: JournalLimits) -> None:
         self._path, self._limits = path, limits
@@ -149,7 +147,7 @@ class _RotatedFile:
             ) from None
 
     def append(self, piece: bytes) -> None:
-        """OSError when it cannot be written; nothing of it is then."""
+        """OSError when it cannot be written; then none of it is."""
         size = self._size()
         if size and size + len(piece) > self._limits.max_bytes and self._path.is_file():
             self._rotate()

@@ -1,7 +1,7 @@
-"""What machines share, with everything that is one machine's own taken out.
+"""Machine classes: the properties that machines share, without those of a single machine.
 
-A label that repeats the machine's id (such as its hostname) would make every machine a kind of its
-own. Its key is kept, its value is put back from the id. Needs can therefore not ask for one host.
+A label whose value is the machine's id (such as its hostname) would put every machine into a class
+of its own, so only its key is kept. Needs can therefore not select a single host.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _Amounts = tuple[tuple[str, int], ...]
 
 
 class MachineClass(NamedTuple):
-    """One kind of machine, hashable; `own_labels` are the keys whose value is the machine's id."""
+    """A hashable machine class; `own_labels` are the label keys whose value is the machine's id."""
 
     labels: tuple[tuple[str, str], ...]
     own_labels: tuple[str, ...]
@@ -33,7 +33,7 @@ class MachineClass(NamedTuple):
 
     @property
     def flavour(self) -> Flavour:
-        """The part that decisions are made from."""
+        """The part that the engine decides on."""
         return Flavour(
             labels=dict(self.labels),
             capacity_type=self.capacity_type,
@@ -44,12 +44,12 @@ class MachineClass(NamedTuple):
         )
 
     def labels_of(self, machine_id: str) -> dict[str, str]:
-        """All labels of one machine of this kind."""
+        """All labels of one machine of this class."""
         return {**dict(self.labels), **dict.fromkeys(self.own_labels, machine_id)}
 
 
 def class_of(machine: Machine) -> MachineClass:
-    """The kind of `machine`; labels that its fields imply are added where it has none."""
+    """The class of `machine`; well-known labels that it lacks are added from its fields."""
     labels = {
         INSTANCE_TYPE_LABEL: machine.instance_type,
         ZONE_LABEL: machine.zone,

@@ -1,34 +1,34 @@
-"""Orders under way: what has been decided but not yet shown by the provider.
+"""Orders under way: decided, but not yet reflected by the provider.
 
-Until its answer, an order stands for the state that it leads to, so that no cycle decides the same
-thing twice. A listing that was asked for before that answer may still show the machine as it was;
-such a record is stale and must not undo what the answer said.
+Until the provider's answer, decisions see the machine in the state that the order leads to, so that
+no cycle decides the same twice. A listing requested before that answer may still show the machine
+in its former state; such a record is stale and is not applied.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from bigfleet.engine.decision import ActionType
-from bigfleet.model.machine import MachineState
+from bigfleet.model.machine import TRANSITIONS, MachineEvent, MachineState
 from bigfleet.model.need import Need, NeedKey
 
-LEADS_TO = {
-    ActionType.BOOTSTRAP: MachineState.CONFIGURING,
-    ActionType.PROVISION: MachineState.CREATING,
-    ActionType.PREEMPT: MachineState.DRAINING,
-    ActionType.RECLAIM: MachineState.DRAINING,
-    ActionType.DELETE: MachineState.DELETING,
+_EVENTS = {
+    ActionType.BOOTSTRAP: MachineEvent.CONFIGURE,
+    ActionType.PROVISION: MachineEvent.CREATE,
+    ActionType.PREEMPT: MachineEvent.DRAIN,
+    ActionType.RECLAIM: MachineEvent.DRAIN,
+    ActionType.DELETE: MachineEvent.DELETE,
 }
 STARTS_FROM = {
-    ActionType.BOOTSTRAP: (MachineState.IDLE,),
-    ActionType.PROVISION: (MachineState.SPECULATIVE,),
-    ActionType.PREEMPT: (MachineState.CONFIGURED,),
-    ActionType.RECLAIM: (MachineState.CONFIGURED,),
-    ActionType.DELETE: (MachineState.IDLE, MachineState.FAILED),
+    action_type: tuple(before for before, each in TRANSITIONS if each is event)
+    for action_type, event in _EVENTS.items()
 }
-
+LEADS_TO = {
+    action_type: TRANSITIONS[STARTS_FROM[action_type][0], event]
+    for action_type, event in _EVENTS.items()
+}
 
 _BY_OPERATOR = (ActionType.BOOTSTRAP, ActionType.PREEMPT, ActionType.RECLAIM)
 
@@ -37,10 +37,10 @@ _BY_OPERATOR = (ActionType.BOOTSTRAP, ActionType.PREEMPT, ActionType.RECLAIM)
 class Order:
     """One decided action. `cluster` is where the machine goes, or comes from; "" for DELETE.
 
-    `need` is what a machine is acquired for. `need_key` says whom a machine is for in the end: that
-    need, or the one for which it is taken from `cluster`. `sent` once the provider may have seen
-    it. `decided_seconds` is Unix time. A reclaim with `max_cost` is not begun where it would
-    disturb more than that; one that is `unattended` asks nobody, since its cluster is gone.
+    `need` is the need that a machine is acquired for. `need_key` identifies that need, or the one
+    for which the machine is taken from `cluster`. `sent` once the provider may have received it.
+    `decided_seconds` is Unix time. A reclaim with `max_cost` is refused by the operator if its
+    disruption costs more; an `unattended` one skips the operator, since its cluster is gone.
     """
 
     action_type: ActionType
@@ -49,7 +49,7 @@ class Order:
     need: Need | None
     grace_seconds: int
     decided_seconds: float
-    sent: bool = field(default=False)
+    sent: bool = False
     need_key: NeedKey | None = None
     preemptor_priority: int = 0
     max_cost: float | None = None
@@ -61,22 +61,22 @@ class Order:
 
     @property
     def leads_to(self) -> MachineState:
-        """The state it stands for while it is under way."""
+        """The machine's state while the order is under way."""
         return LEADS_TO[self.action_type]
 
     @property
     def asks_operator(self) -> bool:
-        """Whether the operator of its cluster has a part in it."""
+        """Whether the operator of its cluster takes part in it."""
         return self.action_type in _BY_OPERATOR and not self.unattended
 
     @property
     def starts_from(self) -> tuple[MachineState, ...]:
-        """The only states in which it makes sense."""
+        """The states in which the order is legal."""
         return STARTS_FROM[self.action_type]
 
 
 class Orders:
-    """At most one order per machine, and which listings may be older than an answer."""
+    """At most one order per machine; detects listings that may be older than an answer."""
 
     def __init__(self) -> None:
         self._under_way: dict[str, Order] = {}
@@ -100,34 +100,34 @@ class Orders:
         self._under_way[order.machine_id] = order
 
     def is_current(self, order: Order) -> bool:
-        """False once the order was overtaken by what its machine did meanwhile."""
+        """False once another transition of the machine has superseded the order."""
         return self._under_way.get(order.machine_id) is order
 
     def overtake(self, machine_id: str) -> None:
-        """The machine moved by itself: an order not sent yet is dropped."""
+        """Drop the machine's order if it is not sent yet, because the machine changed state."""
         order = self._under_way.get(machine_id)
         if order is not None and not order.sent:
             del self._under_way[machine_id]
 
     def close(self, order: Order, lost_seconds: float | None = None) -> None:
-        """The order is done with, whichever way; `lost_seconds` is when its answer was given up."""
+        """End the order, whatever its outcome; `lost_seconds` is when its answer was given up."""
         if self.is_current(order):
             del self._under_way[order.machine_id]
         if order.sent:
             self._answered[order.machine_id] = (order.starts_from, self._listings)
-            # What was answered has a newer mark than all before it: these are refused from now on.
+            # The provider rejects all orders older than an answered one.
             self._unanswered.pop(order.machine_id, None)
             if lost_seconds is not None:
                 self._unanswered[order.machine_id] = lost_seconds
 
     def may_arrive(self, since_seconds: float) -> Collection[str]:
-        """Machines for which an order was sent whose answer was given up since then."""
+        """Machines with a sent order whose answer was given up since then."""
         late = self._unanswered.items()
         self._unanswered = {name: at for name, at in late if at >= since_seconds}
         return self._unanswered.keys()
 
     def listing_asked(self) -> int:
-        """Number the listing that is now asked for."""
+        """The number of a listing that is requested now."""
         self._listings += 1
         return self._listings
 
@@ -140,5 +140,5 @@ class Orders:
         return state in before and listing <= asked
 
     def listing_applied(self, listing: int) -> None:
-        """Listings up to this one are in: answers older than it need no protection any more."""
+        """Listings up to this one are applied: older answers need no protection any more."""
         self._answered = {i: (s, n) for i, (s, n) in self._answered.items() if n >= listing}

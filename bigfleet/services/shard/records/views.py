@@ -1,4 +1,4 @@
-"""What the inventory tells about machines: one as it is, and how one has changed."""
+"""A machine's present state, and a transition between two states."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from bigfleet.services.shard.records.machine_class import MachineClass
 
 @dataclass(frozen=True, slots=True)
 class Transition:
-    """A change of state or cluster. `before` is None at first sight, `after` when it is gone.
+    """A change of state or cluster. `before` is None for a new machine, `after` for a gone one.
 
-    `owned` when it was, or is now, for this shard to decide about the machine.
+    `owned` if this shard decides about the machine now, or did before.
     """
 
     machine_id: str
@@ -27,9 +27,9 @@ class Transition:
 
 @dataclass(frozen=True, slots=True)
 class MachineView:
-    """One machine as it is known here; `need` is the one that it serves or is meant for.
+    """One machine as the inventory has it; `need` is the one that it serves or is reserved for.
 
-    `incarnation` is another number each time that it is configured; 0 while it serves nobody.
+    `incarnation` differs each time that the machine is configured; 0 while it is unbound.
     """
 
     id: str

@@ -1,4 +1,4 @@
-"""Which need wants each machine of a snapshot, before it is known how the needs are served."""
+"""The need that each machine of a snapshot serves or is reserved for."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from bigfleet.model.need import NeedKey
 
 @dataclass(frozen=True)
 class Wants:
-    """`numbers` gives for each row an index into `keys`, NONE where nobody wants the machine."""
+    """`numbers` has for each row an index into `keys`, NONE where no need wants the machine."""
 
     numbers: Ints
     keys: Sequence[NeedKey]
 
     def apply_to(self, fleet: Fleet, place: Mapping[NeedKey, int]) -> Fleet:
-        """`fleet` with the wants in it; `place` gives the index of each need that is asked for."""
+        """`fleet` with `last_claimed_by` set; `place` has the index of each need in the demand."""
         positions = np.full(len(self.keys) + 1, NONE, np.int32)  # the last entry is for NONE
         for number in np.unique(self.numbers[self.numbers != NONE]):
             positions[number] = place.get(self.keys[int(number)], NONE)

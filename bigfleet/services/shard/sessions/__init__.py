@@ -1,1 +1,1 @@
-"""Sessions with the operators of clusters, and what is sent to them."""
+"""Sessions with the operators of clusters, and the messages sent on them."""

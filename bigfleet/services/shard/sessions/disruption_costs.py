@@ -1,8 +1,8 @@
-"""What it would disturb to give machines back, as their clusters' operators say.
+"""Disruption costs of reclaiming machines, as their clusters' operators report them.
 
-BigFleet watches no pods. Where a cluster may have machines to spare, its operator is asked which of
-them could go at the least cost; the answer holds for a few decisions and is then asked for again.
-An operator whose answers lead to nothing is asked less and less often, until demand falls.
+BigFleet watches no pods. Where a cluster may have surplus machines, its operator is asked which of
+them can be reclaimed at the least cost; an answer is valid for a few cycles. An operator whose
+answers lead to no reclaim is asked less and less often, until demand falls.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from dataclasses import dataclass
 
 from bigfleet.api.v1alpha1 import shard_pb2 as wire
 
-# An operator may name so many machines in one answer.
+# Machines in one answer.
 MAX_MACHINES = 64
-# Longer than this no answer is believed, and no shorter than this is one asked for again.
+# Bounds of the period of inquiries; an answer is valid for 2.5 periods.
 _MIN_PERIOD_SECONDS, _MAX_PERIOD_SECONDS = 1.0, 10.0
 _VALID_PERIODS = 2.5
 _MAX_PERIODS = 16
-# A machine whose batch pods have had their time comes after all others.
+# A machine whose batch pods have had their wait is reclaimed after all others.
 _BATCH_COST = 1e6
-# What has pods costs something, also where their owners think nothing of them.
+# A machine with pods has a positive cost, also where the operator reports none.
 _MIN_COST = 1e-3
 
 
@@ -40,14 +40,14 @@ class _Report:
 
 
 class DisruptionCosts:
-    """What operators have reported lately; moments are in Unix seconds."""
+    """The operators' recent answers; times are in Unix seconds."""
 
     def __init__(
         self, hold_seconds: float, batch_wait_seconds: float, cycle_seconds: float
     ) -> None:
-        """A spare machine is held for `hold_seconds`; one with running batch pods stays until these
-        have had `batch_wait_seconds` to end. Decisions are up to `cycle_seconds` apart: an answer
-        must hold until the next one.
+        """A surplus machine is held for `hold_seconds`; one with running batch pods is kept until
+        these have had `batch_wait_seconds` to end. Cycles are up to `cycle_seconds` apart: an
+        answer must be valid until the next one.
         """
         third = hold_seconds / 3
         self._period_seconds = min(max(third, _MIN_PERIOD_SECONDS), _MAX_PERIOD_SECONDS)
@@ -65,8 +65,8 @@ class DisruptionCosts:
         fell_seconds: Mapping[str, float],
         now_seconds: float,
     ) -> Iterator[tuple[str, wire.DisruptionInquiry]]:
-        """Whom to ask now about which machines: `candidates` are those that may be to spare by
-        cluster, `spare` how many the last decision found that really are.
+        """The inquiries to send now. `candidates` are the possibly surplus machines by cluster,
+        `spare` the numbers that the last decision found to be surplus.
         """
         for cluster, machine_ids in candidates.items():
             asked = self._asked.get(cluster)
@@ -102,8 +102,8 @@ class DisruptionCosts:
         now_seconds: float,
         is_its: Callable[[str], bool],
     ) -> None:
-        """An operator's answer replaces what it said before; of machines of which `is_its` does not
-        say that they are in its cluster it has nothing to say.
+        """Replace the operator's previous answer; machines are ignored unless `is_its` confirms
+        that they are in its cluster.
         """
         self.forget(cluster)
         batch: dict[str, float] = {}
@@ -124,15 +124,15 @@ class DisruptionCosts:
             self._asked[cluster].answered = True
 
     def forget(self, cluster: str) -> None:
-        """What the cluster's operator said holds no more."""
+        """Drop the answer of the cluster's operator."""
         self._reports = {m: r for m, r in self._reports.items() if r.cluster != cluster}
 
     def refused(self, machine_id: str, cluster: str, now_seconds: float) -> None:
-        """The operator would not give the machine back: it must stay as long as an answer holds."""
+        """Record that the operator refused to reclaim a machine: keep it while an answer holds."""
         self._reports[machine_id] = _Report(cluster, now_seconds, math.inf)
 
     def known(self, now_seconds: float) -> dict[str, float]:
-        """The cost of each machine of which it is known."""
+        """All valid costs by machine id."""
         oldest = now_seconds - self._valid_seconds
         self._reports = {m: r for m, r in self._reports.items() if r.at_seconds >= oldest}
         if len(self._batch_since) > 100 * MAX_MACHINES:

@@ -1,4 +1,4 @@
-"""What a shard has to tell one operator and has not told it yet."""
+"""The queue of messages to one operator."""
 
 from __future__ import annotations
 
@@ -7,16 +7,15 @@ from collections.abc import AsyncGenerator
 
 from bigfleet.api.v1alpha1.shard_pb2 import ShardMessage
 
-# Answers to one operator that it has not read. Each of its messages causes one at most.
+# Unread answers to one operator. Each of its messages causes at most one.
 MAX_UNKEYED = 1000
 
 
 class Outbox:
-    """A queue in which news replaces the undelivered older news of the same key, in its place.
+    """A queue in which a message replaces a queued one with the same key, in its place.
 
-    So a slow operator gets the newest state of each machine, and what waits for it is bounded by
-    the number of machines, by the questions that still want an answer, and by `MAX_UNKEYED` where
-    those who cause answers wait for `wait_for_space`.
+    So a slow operator gets the latest state of each machine, and the queue is bounded by the number
+    of machines, by the pending requests, and by `MAX_UNKEYED` if readers use `wait_for_space`.
     """
 
     def __init__(self) -> None:
@@ -43,17 +42,17 @@ class Outbox:
                 self._has_space.clear()
 
     def withdraw(self, supersedes_key: str) -> None:
-        """What waits under this key is not to be told any more; harmless if it has been."""
+        """Remove the queued message with this key, if there is one."""
         self._waiting.pop(supersedes_key, None)
 
     @property
     def stuck_seconds(self) -> float:
-        """For how long the other side has not taken the message that is being handed over."""
+        """For how long the operator has not read the message that is being sent."""
         since = self._sending_since
         return 0.0 if since is None else asyncio.get_running_loop().time() - since
 
     async def wait_for_space(self) -> None:
-        """Return once fewer than `MAX_UNKEYED` answers wait, or none is taken any more."""
+        """Return once fewer than `MAX_UNKEYED` answers are queued, or the outbox is closed."""
         await self._has_space.wait()
 
     def close(self) -> None:
@@ -63,7 +62,7 @@ class Outbox:
         self._has_space.set()
 
     def drop(self) -> None:
-        """Forget all that waits."""
+        """Drop all queued messages."""
         self._waiting.clear()
 
     async def drain(self) -> AsyncGenerator[ShardMessage, None]:

@@ -1,4 +1,4 @@
-"""The sessions with all operators, and the handlers behind them."""
+"""The open sessions by cluster, and the handling of operators' messages."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ MAX_CLUSTER_ID = 253
 
 # As many machines as one cluster can hold.
 MAX_ASKED = 100_000
-# More than any band of graces has.
+# More than any grace period of the engine.
 MAX_GRACE_SECONDS = 3600
 
-# Takes a roll-up of the named cluster; returns "" or why it is not in force.
+# Applies a roll-up of the named cluster; returns the acknowledgement, with what is not in force.
 TakeRollUp = Callable[[str, capacity_pb2.ClusterCapacityNeeds], shard_pb2.Acknowledgement]
-# Takes note of a roll-up that cannot be sent; returns what that means for the cluster.
+# Records a roll-up that is too large to be sent; returns the message for the operator.
 NoteTooLargeRollUp = Callable[[str, shard_pb2.RollUpTooLarge], str]
-# Takes what the operator of the named cluster says that giving machines back would disturb.
+# Takes the disruption costs reported by the named cluster's operator.
 TakeDisruptions = Callable[[str, shard_pb2.DisruptionReport], None]
-# What a cluster's operator must hear first: the state of every machine bound to it.
+# The first messages of a session: the state of every machine bound to the cluster.
 Replay = Callable[[str], Iterator[shard_pb2.ShardMessage]]
 
-# What the operator of a cluster is told of a machine; None when that cannot be said yet.
+# Updates about a machine for the operator of a cluster; None when its state is not settled yet.
 AnswerInquiry = Callable[[str, str], Sequence[shard_pb2.ShardMessage] | None]
 
 
 def check(hello: shard_pb2.Hello) -> str:
-    """The cluster that greets; InvalidInput when that is no name."""
+    """The cluster id of a Hello; InvalidInput for an invalid name."""
     return check_name("Hello: cluster_id", hello.cluster_id)
 
 
 def check_name(what: str, cluster: str) -> str:
-    """`cluster`; InvalidInput when that is no name."""
+    """`cluster`; InvalidInput for an invalid name."""
     if not 0 < len(cluster) <= MAX_CLUSTER_ID or not cluster.isprintable():
         hint = f"is not a name of 1 to {MAX_CLUSTER_ID} printable characters"
         raise InvalidInput(what, cluster[:80], hint)
@@ -50,8 +50,8 @@ def check_name(what: str, cluster: str) -> str:
 class Sessions:
     """One session per cluster; a newer one replaces the older.
 
-    `on_session_end` is told of the cluster whenever a session of it ends or is replaced. `term`
-    gives the coordinator's, for whoever reads acknowledgements; 0 without one.
+    `on_session_end` is called with the cluster whenever its session ends or is replaced. `term`
+    returns the coordinator's term for acknowledgements; 0 without a coordinator.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class Sessions:
         self._numbers = itertools.count(1)
 
     def of(self, cluster: str) -> Session | None:
-        """The cluster's session, None while its operator is away."""
+        """The cluster's session, None while its operator is disconnected."""
         return self._by_cluster.get(cluster)
 
     def clusters(self) -> list[str]:
@@ -82,17 +82,17 @@ class Sessions:
         return list(self._by_cluster)
 
     def send(self, cluster: str, message: shard_pb2.ShardMessage, supersedes_key: str) -> None:
-        """Queue news for a cluster; lost when its operator is away, which replay makes good."""
+        """Queue a message for a cluster; dropped without a session, whose start replays states."""
         session = self._by_cluster.get(cluster)
         if session is not None:
             session.outbox.put(message, supersedes_key)
 
     def open(self, hello: shard_pb2.Hello) -> Session:
-        """Begin a cluster's session: acknowledge, then replay. InvalidInput without a cluster."""
+        """Open a cluster's session: acknowledge, then replay. InvalidInput without a cluster id."""
         cluster = check(hello)
         older = self._by_cluster.get(cluster)
         if older is not None:
-            older.end(Ending(True, f"a newer session of cluster {cluster} replaced this one"))
+            older.end(Ending(True, f"replaced by a newer session of cluster {cluster}"))
             self._on_session_end(cluster)
         session = self._by_cluster[cluster] = Session(cluster, self._numbers)
         session.outbox.put(self._ack(cluster))
@@ -103,7 +103,7 @@ class Sessions:
         return session
 
     def close(self, session: Session) -> None:
-        """The stream is over, for whatever reason."""
+        """Close a session whose stream has ended."""
         session.end()
         if self._by_cluster.get(session.cluster) is session:
             del self._by_cluster[session.cluster]
@@ -117,9 +117,9 @@ class Sessions:
             session.end()
 
     def receive(self, session: Session, message: shard_pb2.OperatorMessage) -> None:
-        """Handle what an operator says after its Hello; what this version cannot know is ignored.
+        """Handle a message after the Hello; unknown message types are ignored.
 
-        InvalidInput when the operator greets twice, or asks about more machines than there can be.
+        InvalidInput for a second Hello, or an inquiry about more machines than a cluster can have.
         """
         message_type = message.WhichOneof("message")
         if message_type == "rollup":
@@ -134,22 +134,22 @@ class Sessions:
             self._take_disruptions(session.cluster, message.disruption_report)
         elif message_type == "inquiry":
             session.asked = _asked(message.inquiry)
-            session.drains = _emptying(message.inquiry)
+            session.drains = _drains(message.inquiry)
         elif message_type == "hello":
-            raise InvalidInput("Hello", message.hello.cluster_id, "comes once, as first message")
+            raise InvalidInput("Hello", message.hello.cluster_id, "must be sent once, first")
 
     def open_sessions(self) -> Collection[Session]:
-        """Those of all clusters whose operators are connected."""
+        """All open sessions."""
         return self._by_cluster.values()
 
     def answer_inquiries(self, answer: AnswerInquiry) -> None:
-        """Tell each operator what can be said now of the machines that it asks about."""
+        """Answer the operators' inquiries about machines whose state is settled now."""
         for session in self._by_cluster.values():
             for machine_id in sorted(session.asked):
-                news = answer(session.cluster, machine_id)
-                if news is not None:
+                messages = answer(session.cluster, machine_id)
+                if messages is not None:
                     session.asked.discard(machine_id)
-                for message in news or ():
+                for message in messages or ():
                     session.outbox.put(message, message.node_state_update.supersedes_key)
 
     def _answer(
@@ -178,15 +178,15 @@ class Sessions:
 
 def _asked(inquiry: shard_pb2.NodeStateInquiry) -> set[str]:
     if len(inquiry.machine_ids) > MAX_ASKED:
-        hint = f"are more than the {MAX_ASKED} that a cluster can hold"
+        hint = f"exceed the limit of {MAX_ASKED} machines"
         raise InvalidInput("Inquiry: machine_ids", len(inquiry.machine_ids), hint)
     return {machine_id for machine_id in inquiry.machine_ids if is_valid_id(machine_id)}
 
 
-def _emptying(inquiry: shard_pb2.NodeStateInquiry) -> dict[str, int]:
+def _drains(inquiry: shard_pb2.NodeStateInquiry) -> dict[str, int]:
     if len(inquiry.drains) > MAX_ASKED:
-        hint = f"are more than the {MAX_ASKED} that a cluster can hold"
-        raise InvalidInput("Inquiry: emptying", len(inquiry.drains), hint)
+        hint = f"exceed the limit of {MAX_ASKED} machines"
+        raise InvalidInput("Inquiry: drains", len(inquiry.drains), hint)
     return {
         each.machine_id: min(max(0, each.seconds_left), MAX_GRACE_SECONDS)
         for each in inquiry.drains

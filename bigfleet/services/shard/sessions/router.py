@@ -1,4 +1,4 @@
-"""Whether an operator that greets is served here, or where else."""
+"""Decides whether an operator is served here, or redirected to another shard."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _BATCH_SECONDS = 0.05
 
 
 class SessionRouter:
-    """A cluster that is known as this shard's is served whether or not a coordinator answers.
+    """A cluster known as this shard's is served whether or not a coordinator answers.
 
-    `fenced` says why this shard must not serve anybody any more, "" as long as it may.
+    `fenced` returns why this shard must not serve any cluster, "" if it may.
     """
 
     def __init__(
@@ -30,7 +30,7 @@ class SessionRouter:
         self._fenced = fenced
 
     async def redirect_for(self, cluster: str) -> Redirect | None:
-        """Who serves `cluster`, None when this shard does. Unavailable when nobody can tell."""
+        """A redirect to the shard of `cluster`, None for this shard. Unavailable if unknown."""
         if why := self._fenced():
             raise Unavailable(why)
         if cluster in self._ownership.clusters:
@@ -45,13 +45,13 @@ class SessionRouter:
             return None
         if not owner.shard_address:
             raise Unavailable(
-                f"cluster {cluster} is served by shard {owner.shard_id}, whose address is not "
-                "known; it tells it with its next report"
+                f"cluster {cluster} is served by shard {owner.shard_id}, whose address is unknown "
+                "until its next report"
             )
         return Redirect(shard_id=owner.shard_id, address=owner.shard_address)
 
     async def _save_soon(self, cluster: str) -> None:
-        """Clusters that come at the same time are written down together."""
+        """Save ownership, once for clusters that connect at the same time."""
         await asyncio.sleep(_BATCH_SECONDS)
         if not self._ownership.is_saved(cluster):
             self._ownership.save()
@@ -59,6 +59,6 @@ class SessionRouter:
 
 def _unresolved(cluster: str, error: BigFleetError) -> Unavailable:
     return Unavailable(
-        f"cluster {cluster} is not known to shard here, and the coordinator does not say whose it "
-        f"is: {error}"
+        f"cluster {cluster} is unknown to this shard, and the coordinator did not resolve it: "
+        f"{error}"
     )

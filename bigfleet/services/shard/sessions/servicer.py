@@ -1,4 +1,4 @@
-"""The gRPC face of the sessions: streams in and out, errors as status codes."""
+"""gRPC service for sessions: one bidirectional stream per operator."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ Context = grpc.aio.ServicerContext[Any, Any]
 _Requests = AsyncIterator[shard_pb2.OperatorMessage]
 
 _log = logging.getLogger(__name__)
-# Who connects and says nothing is no operator, and is not kept.
+# A client that sends no Hello is disconnected.
 HELLO_TIMEOUT_SECONDS = 30.0
-# Who takes nothing that is told to it for so long reads nothing. Its session ends: an operator that
-# lives dials again and is told everything, and one that does not counts as away.
+# The session of an operator that reads nothing for this long ends: a live one reconnects and gets a
+# replay, a dead one counts as disconnected.
 READ_TIMEOUT_SECONDS = 120.0
 _POLLS = 4
-# After each message its session is left alone for so many times as long as it took. So nobody who
-# says roll-ups without end has more than a fifth of the shard; meanwhile its stream is full.
+# After each message, its session pauses for this multiple of the handling time. So an operator that
+# sends roll-ups without end uses a fifth of the shard at most, and gets back-pressure meanwhile.
 _PAUSE_FACTOR = 4
 
 
 class SessionServicer(ShardServicer):
-    """`Shard` over Sessions. A stream ends with INVALID_ARGUMENT when its operator broke the
-    protocol, with DEADLINE_EXCEEDED when it never greeted, with ABORTED when a newer session
-    replaced it, with UNAVAILABLE when nobody can tell whose its cluster is or it is being removed,
-    with OK after a redirect and when the shard stops. Nobody waits for one that is not read: its
-    session ends, and DEADLINE_EXCEEDED comes after all that had been written.
+    """`Shard` over Sessions. A stream ends with INVALID_ARGUMENT when the operator violates the
+    protocol, DEADLINE_EXCEEDED when it sends no Hello, ABORTED when a newer session replaces it,
+    UNAVAILABLE when the cluster's shard is unknown or the cluster is being removed, OK after a
+    redirect and when the shard stops. The session of an operator that does not read ends at once,
+    and its stream with DEADLINE_EXCEEDED after all that was written.
     """
 
     def __init__(
@@ -65,12 +65,12 @@ class SessionServicer(ShardServicer):
         reading = asyncio.create_task(self._read(session, request_iterator))
         watching = asyncio.create_task(self._abort_when_not_reading(session, context))
         try:
-            async with aclosing(session.outbox.drain()) as news:
-                async for message in news:
+            async with aclosing(session.outbox.drain()) as messages:
+                async for message in messages:
                     yield message
         finally:
             if not session.terminated:
-                self._sessions.close(session)  # at once: who waits may be cancelled a second time
+                self._sessions.close(session)  # before awaiting: this task may be cancelled again
                 watching.cancel()
             await cancel_and_wait(reading)
         if session.ending is not None and not session.terminated:
@@ -84,11 +84,13 @@ class SessionServicer(ShardServicer):
                 first = await anext(requests, shard_pb2.OperatorMessage())
             if first.WhichOneof("message") != "hello":
                 raise InvalidInput(
-                    "session", first.WhichOneof("message") or "nothing", "is no Hello; begin so"
+                    "session",
+                    first.WhichOneof("message") or "nothing",
+                    "received; expected Hello as the first message",
                 )
             check(first.hello)
         except TimeoutError:
-            why = f"session: no Hello came within {HELLO_TIMEOUT_SECONDS:.0f} s; begin with it"
+            why = f"session: no Hello received within {HELLO_TIMEOUT_SECONDS:.0f} s"
             await context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, why)
         except InvalidInput as error:
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
@@ -96,7 +98,7 @@ class SessionServicer(ShardServicer):
 
     async def _redirect(self, cluster: str, context: Context) -> shard_pb2.Redirect | None:
         if cluster in self._removed:
-            why = "is being removed from the fleet; it is served as a new one once that has ended"
+            why = "is being removed from the fleet; it can connect as a new cluster afterwards"
             await context.abort(grpc.StatusCode.UNAVAILABLE, f"cluster {cluster} {why}")
         if self._router is None:
             return None
@@ -108,20 +110,20 @@ class SessionServicer(ShardServicer):
     async def _abort_when_not_reading(
         self, session: session_module.Session, context: Context
     ) -> None:
-        """End the session once its operator takes nothing; what waited for it is forgotten."""
-        while session.outbox.stuck_seconds < READ_TIMEOUT_SECONDS:  # noqa: ASYNC110  that is no event
+        """End the session of an operator that does not read, and drop its queued messages."""
+        while session.outbox.stuck_seconds < READ_TIMEOUT_SECONDS:  # noqa: ASYNC110  not an event
             await asyncio.sleep(READ_TIMEOUT_SECONDS / _POLLS)
         why = f"its operator has read nothing for {READ_TIMEOUT_SECONDS:.0f} s"
         fields = {"cluster": session.cluster, "waiting": len(session.outbox)}
-        _log.warning(f"session broken off: {why}", extra=fields)
+        _log.warning(f"session terminated: {why}", extra=fields)
         metrics.shard_stalled_sessions.inc()
         session.terminate()
         self._sessions.close(session)
         with suppress(grpc.aio.AbortError, grpc.aio.InternalError):
-            await context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, f"session: {why}; dial again")
+            await context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, f"session: {why}; reconnect")
 
     async def _read(self, session: session_module.Session, requests: _Requests) -> None:
-        """Until the operator is done; then no question to it can be answered any more."""
+        """Handle the operator's messages until it closes its side; then end the session."""
         ending = None
         try:
             async for message in requests:
@@ -132,10 +134,10 @@ class SessionServicer(ShardServicer):
         except InvalidInput as error:
             ending = session_module.Ending(False, str(error))
         except grpc.aio.AbortError:
-            _log.debug("session broken off", extra={"cluster": session.cluster})
+            _log.debug("session terminated", extra={"cluster": session.cluster})
         except grpc.RpcError as error:
-            _log.info("session broke", extra={"cluster": session.cluster, "error": str(error)})
-        except Exception:  # noqa: BLE001  a bug in one session must not pass unseen or end others
+            _log.info("session lost", extra={"cluster": session.cluster, "error": str(error)})
+        except Exception:  # noqa: BLE001  a defect in one session is logged and affects no other
             _log.exception("session failed", extra={"cluster": session.cluster})
         finally:
             session.end(ending)

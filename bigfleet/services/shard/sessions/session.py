@@ -1,4 +1,4 @@
-"""One operator's connection: questions to it that await an answer, and news that do not."""
+"""A session with one operator: requests that await an answer, and queued updates."""
 
 from __future__ import annotations
 
@@ -20,32 +20,32 @@ _Answer = TypeVar("_Answer")
 
 
 class BootstrapRefused(BigFleetError):
-    """The operator cannot give a machine what it needs to join."""
+    """The operator cannot provide a machine's bootstrap data."""
 
 
 class ReclaimRefused(BigFleetError):
-    """The operator has not begun to empty a Node: it would disturb more than it may."""
+    """The operator did not start to drain a Node: the disruption would exceed the allowed cost."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """Why the shard ends a session: `replaced` by a newer one, or else by its peer's fault."""
+    """Why the shard ends a session: `replaced` by a newer one, or a protocol violation."""
 
     replaced: bool
     reason: str
 
 
 class Session:
-    """From an accepted Hello to the end of the stream. `numbers` make question ids unique."""
+    """From an accepted Hello to the end of the stream. `numbers` make request ids unique."""
 
     def __init__(self, cluster: str, numbers: Iterator[int]) -> None:
         self.cluster = cluster
         self.outbox = Outbox()
         self.ending: Ending | None = None
         self.terminated = False
-        # Machines that the operator asks about and that nothing could be said of yet.
+        # Machines of the operator's inquiry that are not answered yet.
         self.asked: set[str] = set()
-        # Machines whose Nodes are being emptied, and for how many seconds yet.
+        # Machines whose Nodes the operator is draining, with the seconds left.
         self.drains: dict[str, int] = {}
         self._numbers = numbers
         self._blobs: dict[str, asyncio.Future[bytes]] = {}
@@ -55,20 +55,20 @@ class Session:
 
     @property
     def is_silent(self) -> bool:
-        """Whether the operator left questions unanswered and should be left alone for now."""
+        """Whether no requests should be sent for now, because the last ones timed out."""
         return asyncio.get_running_loop().time() < self._silent_until_seconds
 
     @property
     def is_on_probation(self) -> bool:
-        """Whether it has answered nothing since it last left a question unanswered."""
+        """Whether the operator has answered nothing since its last timeout."""
         return self._silences > 0
 
     async def request_bootstrap(
         self, machine_id: str, requirements: Sequence[NodeSelectorRequirement]
     ) -> bytes:
-        """The blob with which `machine_id` joins the cluster.
+        """The bootstrap data with which `machine_id` joins the cluster.
 
-        BootstrapRefused when the operator says no; Unavailable when the session ends first;
+        BootstrapRefused when the operator refuses; Unavailable when the session ends first;
         TimeoutError after 30 s.
         """
         request = wire.BootstrapRequest(
@@ -87,11 +87,10 @@ class Session:
         preemptor_priority: int,
         max_cost: float | None = None,
     ) -> int:
-        """Have a Node cordoned and emptied; returns how many the operator started on.
+        """Have a Node cordoned and drained; return the number of Nodes started.
 
-        `preemptor_priority` is that of the pods which wait for it, 0 when none do. With `max_cost`
-        it is done only if it disturbs no more than that: ReclaimRefused otherwise.
-
+        `preemptor_priority` is that of the pods that wait for it, 0 when none do. ReclaimRefused
+        when the disruption would cost more than `max_cost`.
         Unavailable when the session ends first; TimeoutError after 30 s.
         """
         instruction = wire.ReclaimInstruction(
@@ -105,7 +104,7 @@ class Session:
         return await self._ask(self._acks, instruction.instruction_id, message)
 
     def take_bootstrap(self, response: wire.BootstrapBlobResponse) -> None:
-        """The answer to a bootstrap request; one that nobody waits for is ignored."""
+        """Take the answer to a bootstrap request; an unexpected one is ignored."""
         waiting = self._blobs.get(response.request_id)
         if waiting is None or waiting.done():
             return
@@ -115,7 +114,7 @@ class Session:
             waiting.set_result(response.user_data)
 
     def take_reclaim_ack(self, ack: wire.ReclaimAck) -> None:
-        """The answer to an instruction; one that nobody waits for is ignored."""
+        """Take the answer to a reclaim instruction; an unexpected one is ignored."""
         waiting = self._acks.get(ack.instruction_id)
         if waiting is None or waiting.done():
             return
@@ -125,7 +124,7 @@ class Session:
             waiting.set_result(ack.nodes_started)
 
     def end(self, ending: Ending | None = None) -> None:
-        """No more news go out and nobody is kept waiting; the first ending counts."""
+        """Close the outbox and fail pending requests; the first ending counts."""
         self.ending = self.ending or ending
         self.outbox.close()
         unanswered: list[asyncio.Future[Any]] = [*self._blobs.values(), *self._acks.values()]
@@ -134,19 +133,19 @@ class Session:
                 waiting.set_exception(Unavailable(f"cluster {self.cluster}: its session ended"))
 
     def terminate(self) -> None:
-        """End it without telling what is queued: nobody reads it."""
+        """End the session and drop queued messages, because the operator does not read."""
         self.terminated = True
         self.end()
         self.outbox.drop()
 
     def _note_silence(self) -> None:
-        """Of several questions that went unanswered at the same time one counts."""
+        """Record a timeout; of several at the same time one counts."""
         if not self.is_silent:
-            rest_seconds = min(
+            backoff_seconds = min(
                 ANSWER_TIMEOUT_SECONDS * 2.0**self._silences, _LONGEST_SILENCE_SECONDS
             )
             self._silences += 1
-            self._silent_until_seconds = asyncio.get_running_loop().time() + rest_seconds
+            self._silent_until_seconds = asyncio.get_running_loop().time() + backoff_seconds
 
     async def _ask(
         self,
@@ -168,5 +167,5 @@ class Session:
             return await answer
         finally:
             del waiting[question_id]
-            # Read later, it would have an operator do what nobody wants any more.
+            # Read later, it would cause the operator to act on an abandoned request.
             self.outbox.withdraw(question_id)

@@ -1,4 +1,4 @@
-"""What an operator is told about the machines of its cluster."""
+"""Messages to operators about the machines of their clusters."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def of_cluster(inventory: Inventory, cluster: str) -> Iterator[shard_pb2.ShardMe
 def of_transition(
     inventory: Inventory, transition: Transition
 ) -> Iterator[tuple[str, shard_pb2.ShardMessage]]:
-    """Whom a transition concerns, and what to tell them: the cluster that the machine is in, and
+    """Messages about a transition, each with its cluster: the one that the machine is in, and the
     one that it has left.
     """
     if transition.cluster == transition.former_cluster == "":
@@ -42,12 +42,11 @@ def of_transition(
 def of_asked(
     inventory: Inventory, orders: Orders, cluster: str, machine_id: str
 ) -> Sequence[shard_pb2.ShardMessage] | None:
-    """What `cluster`, which asks, must yet hear of a machine: nothing of its own ones, which it is
-    told of anyway. None while that is open: for a machine that is unknown here, and for one of
-    which something is being ordered.
+    """The answer to `cluster`'s inquiry about a machine; empty for its own machines, which are
+    replayed anyway. None while the state is not settled: the machine is unknown, or an order for it
+    is under way.
 
-    One that is at work elsewhere, or being made for somebody else, has left as surely as a
-    given-back one.
+    A machine in use elsewhere, or being created for another cluster, is reported as released.
     """
     view = inventory.view(machine_id)
     if view is None or orders.of(machine_id) is not None:
@@ -61,7 +60,7 @@ def of_asked(
 
 
 def of_machine(view: MachineView, provider_name: str, cluster: str) -> shard_pb2.ShardMessage:
-    """The present state of a machine, for `cluster`, which it is in or has just left."""
+    """The state of a machine, for the cluster that it is in or has just left."""
     update = shard_pb2.NodeStateUpdate(
         supersedes_key=_key(view.id),
         machine_id=view.id,
@@ -80,7 +79,7 @@ def of_machine(view: MachineView, provider_name: str, cluster: str) -> shard_pb2
 
 
 def of_vanished(transition: Transition, provider_name: str) -> shard_pb2.ShardMessage:
-    """A machine that its cluster has lost: FAILED, because no state says gone."""
+    """A machine that its cluster has lost: FAILED, because there is no state for a gone one."""
     update = shard_pb2.NodeStateUpdate(
         supersedes_key=_key(transition.machine_id),
         machine_id=transition.machine_id,

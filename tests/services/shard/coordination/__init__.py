@@ -1,1 +1,1 @@
-"""A shard and its coordinator."""
+"""The shard's side of the coordinator."""

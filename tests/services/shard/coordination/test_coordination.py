@@ -1,4 +1,4 @@
-"""Shards side by side: each decides about what it owns, with the coordinator there or not."""
+"""Several shards: each decides about what it owns, with and without a coordinator."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def fleet(*racks: str, each: int = 2) -> MemoryProvider:
 
 
 def placed(provider: MemoryProvider, cluster: str) -> set[str]:
-    """The machines at work in a cluster."""
+    """The machines configured for a cluster."""
     known = provider._machines.values()
     return {m.id for m in known if m.cluster == cluster and m.state is S.CONFIGURED}
 
@@ -57,7 +57,7 @@ async def shards(
 
 
 def out_of_domain_machines(coordinator: FakeCoordinator, name: str) -> list[tuple[str, str, str]]:
-    """Machines that a shard has told as exceptions: id, cluster and domain."""
+    """Out-of-domain machines that a shard has reported: id, cluster and domain."""
     told = coordinator.reports[name].out_of_domain_machines
     return [(each.machine_id, each.cluster_id, each.topology_value) for each in told]
 
@@ -87,7 +87,7 @@ async def test_only_machines_of_owned_domains_take_part(tmp_path: Path) -> None:
     assert {m[0] for _, m, fence in provider.orders if fence.shard_id == "s-1"} == {"b"}
 
 
-async def test_unowned_domains_are_told_and_each_gets_one_owner(tmp_path: Path) -> None:
+async def test_unowned_domains_are_reported_and_each_gets_one_owner(tmp_path: Path) -> None:
     """Nothing is ordered before; afterwards every machine is one shard's and no other's."""
     provider, coordinator = fleet("a", "b", "c"), FakeCoordinator()
     async with shards(provider, coordinator, tmp_path, "s-0", "s-1") as rigs:
@@ -99,8 +99,8 @@ async def test_unowned_domains_are_told_and_each_gets_one_owner(tmp_path: Path) 
         )
 
 
-async def test_machines_of_others_can_be_looked_at(tmp_path: Path) -> None:
-    """They are known here, and said to be somebody else's."""
+async def test_machines_of_other_shards_can_be_inspected(tmp_path: Path) -> None:
+    """They are known here, and reported as not owned."""
     provider, coordinator = fleet("a"), FakeCoordinator(gives_domains=False)
     async with shards(provider, coordinator, tmp_path, "s-0") as (rig,):
         await eventually(lambda: rig.shard.inventory.state("a-0") is S.IDLE)
@@ -141,7 +141,7 @@ async def test_a_bound_machine_counts_where_its_cluster_is_served(tmp_path: Path
 
 
 async def test_no_pods_are_evicted_for_a_machine_that_another_would_get(tmp_path: Path) -> None:
-    """A guest is no victim: drained, it would be its domain's owner's."""
+    """An out-of-domain machine is no victim: drained, it would pass to its domain's owner."""
     provider, coordinator = fleet("a", each=1), FakeCoordinator(gives_domains=False)
     coordinator.give(rack("a"), "s-0")
     async with shards(provider, coordinator, tmp_path, "s-0") as (one,):
@@ -193,7 +193,7 @@ class SlowProvider(MemoryProvider):
 
 
 async def test_a_domain_is_given_up_only_after_its_last_order(tmp_path: Path) -> None:
-    """The answer to the instruction waits for the order, and no new one is begun meanwhile."""
+    """The acknowledgement waits for the order, and no new order is issued meanwhile."""
     provider = SlowProvider(in_rack("a", 0), in_rack("a", 1))
     coordinator = FakeCoordinator()
     async with shards(provider, coordinator, tmp_path, "s-0") as (one,):
@@ -211,7 +211,7 @@ async def test_a_domain_is_given_up_only_after_its_last_order(tmp_path: Path) ->
     assert len(provider.orders) == 1
 
 
-async def test_instructions_of_a_deposed_coordinator_are_refused_as_an_incident(
+async def test_instructions_of_a_deposed_coordinator_are_rejected_as_an_incident(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """They change nothing, also after a restart; the log and a metric say so."""
@@ -232,7 +232,7 @@ async def test_instructions_of_a_deposed_coordinator_are_refused_as_an_incident(
 
 
 async def test_a_shard_decides_and_restarts_without_any_coordinator(tmp_path: Path) -> None:
-    """What it was told is on its disk: domains, clusters and quota hold through an election."""
+    """Domains, clusters and quotas are on its disk, and stay in force through an election."""
     provider, coordinator = fleet("a", "b"), FakeCoordinator(gives_domains=False)
     coordinator.give(rack("a"), "s-0")
     async with shards(provider, coordinator, tmp_path, "s-0") as (one,):
@@ -248,8 +248,10 @@ async def test_a_shard_decides_and_restarts_without_any_coordinator(tmp_path: Pa
         assert one.shard.cycle.not_ready() == ""
 
 
-async def test_an_operator_is_sent_to_the_shard_that_serves_its_cluster(tmp_path: Path) -> None:
-    """The first contact decides for good; others name that shard and end the stream cleanly."""
+async def test_an_operator_is_redirected_to_the_shard_that_serves_its_cluster(
+    tmp_path: Path,
+) -> None:
+    """The first contact decides permanently; other shards redirect and end the stream with OK."""
     provider, coordinator = fleet("a"), FakeCoordinator()
     async with shards(provider, coordinator, tmp_path, "s-0", "s-1") as (one, two):
         await eventually(lambda: len(coordinator.addresses) == 2)
@@ -261,8 +263,8 @@ async def test_an_operator_is_sent_to_the_shard_that_serves_its_cluster(tmp_path
         assert (await lost.ends())[0] is grpc.StatusCode.OK
 
 
-async def test_a_cluster_that_nobody_can_place_is_unavailable(tmp_path: Path) -> None:
-    """Without a coordinator only known clusters are served; others hear why not."""
+async def test_a_cluster_that_cannot_be_resolved_is_unavailable(tmp_path: Path) -> None:
+    """Without a coordinator only known clusters are served; others get the reason."""
     provider, coordinator = fleet("a"), FakeCoordinator()
     async with shards(provider, coordinator, tmp_path, "s-0") as (one,):
         await one.operator("east")
@@ -276,8 +278,8 @@ async def test_a_cluster_that_nobody_can_place_is_unavailable(tmp_path: Path) ->
         assert "coordinator" in why
 
 
-async def test_a_quota_bounds_what_is_bought_and_the_rest_is_told_as_short(tmp_path: Path) -> None:
-    """Never more than the slice says; raising it lets the next be bought."""
+async def test_a_quota_limits_purchases_and_the_rest_is_reported_as_short(tmp_path: Path) -> None:
+    """Never more than the slice; raising it allows the next purchase."""
     machines = [in_rack("a", number, S.SPECULATIVE) for number in range(6)]
     provider = MemoryProvider(machines, auto_finish=True)
     coordinator = FakeCoordinator(gives_domains=False)
@@ -310,7 +312,7 @@ async def test_a_removed_shard_stops_ordering_and_sends_its_operators_away(tmp_p
     assert provider.orders == []
 
 
-async def test_an_answer_of_an_older_term_is_not_listened_to(tmp_path: Path) -> None:
+async def test_an_answer_of_an_older_term_is_ignored(tmp_path: Path) -> None:
     """A leader that was cut off for a while may still believe that it leads."""
     provider, coordinator = fleet("a", "b"), FakeCoordinator(gives_domains=False)
     coordinator.term = 5
@@ -326,8 +328,8 @@ async def test_an_answer_of_an_older_term_is_not_listened_to(tmp_path: Path) -> 
         assert (domains(one), link.term) == (set(), 5)
 
 
-async def test_a_zombie_is_refused_by_the_provider_whatever_it_owns(tmp_path: Path) -> None:
-    """Two lives of one shard: the older one's orders are stale for every machine of the newer."""
+async def test_a_stale_process_is_rejected_by_the_provider_whatever_it_owns(tmp_path: Path) -> None:
+    """Two processes of one shard: the older one's orders are stale for all machines."""
     provider, coordinator = fleet("a", each=1), FakeCoordinator()
     async with shards(provider, coordinator, tmp_path, "s-0") as (one,):
         await eventually(lambda: len(domains(one)) == 1)

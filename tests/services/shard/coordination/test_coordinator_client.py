@@ -81,7 +81,7 @@ async def test_without_a_name_the_others_are_asked_in_turn(replicas: LeaderConne
 async def test_an_election_is_unavailable_and_over_when_someone_leads(
     replicas: LeaderConnection,
 ) -> None:
-    """The error tells what each replica said."""
+    """The error has each replica's answer."""
     replicas.lead(None)
     async with closing(replicas.client()) as client:
         with pytest.raises(Unavailable, match="no coordinator leads") as told:
@@ -91,8 +91,8 @@ async def test_an_election_is_unavailable_and_over_when_someone_leads(
         assert await reports(client) == 1
 
 
-async def test_stale_is_final_whoever_else_could_be_asked(replicas: LeaderConnection) -> None:
-    """FAILED_PRECONDITION is Fenced, and no other replica is asked for a nicer answer."""
+async def test_a_stale_error_is_final(replicas: LeaderConnection) -> None:
+    """FAILED_PRECONDITION is Fenced, and no other replica is called."""
     replicas.decides.deposed_shards.add("s-0")
     async with closing(replicas.client()) as client:
         with pytest.raises(Fenced, match="replaced"):
@@ -124,8 +124,8 @@ async def test_a_call_that_fails_ends_no_other_call(replicas: LeaderConnection) 
     await patient.close()
 
 
-async def test_who_may_not_call_is_told_so_at_once(tmp_path: Path) -> None:
-    """No replica would answer differently, and none of them is short of a leader."""
+async def test_a_denied_call_fails_at_once(tmp_path: Path) -> None:
+    """No replica would answer differently."""
     leader, looking = Principal("coordinator", "a"), Principal("readonly")
     made = issue(tmp_path, [leader, looking], timedelta(days=1))
     async with (

@@ -1,4 +1,4 @@
-"""What instructions do to holdings, in whatever order, and how often, they arrive."""
+"""Effects of instructions on the ownership record, in any order and with repetitions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from bigfleet.api.v1alpha1 import coordinator_pb2 as wire
 from bigfleet.ports.ownership import InstructionVersion, OwnershipRecord, QuotaKey
-from bigfleet.services.shard.coordination.instructions import MAX_ANSWERS, Draft, give_up, take
+from bigfleet.services.shard.coordination.instructions import MAX_ANSWERS, Draft, release, take
 from tests.support.fake_coordinator import rack
 
 _ACK = wire.InstructAck
@@ -37,8 +37,8 @@ def outcomes(draft: Draft, *told: wire.CoordinatorInstruction) -> list[str]:
     return [_ACK.Outcome.Name(a.outcome) for each in told for a in take(draft, each)]
 
 
-def test_only_what_is_newer_is_carried_out() -> None:
-    """An older term or an older number is refused as stale, and changes nothing."""
+def test_only_newer_instructions_are_carried_out() -> None:
+    """An older term or sequence number is rejected as stale, and changes nothing."""
     draft = Draft(OwnershipRecord())
     assert outcomes(draft, instruction(2, 5, **_ASSIGN)) == ["ACCEPTED"]
     for stale in (instruction(2, 5, "x", **_UNASSIGN), instruction(1, 9, **_UNASSIGN)):
@@ -53,32 +53,32 @@ def test_a_repeated_instruction_gets_its_answer_again() -> None:
     assign = instruction(1, 1, **_ASSIGN)
     take(draft, assign)
     take(draft, instruction(1, 2, **_UNASSIGN))
-    give_up(draft, "1-2")
+    release(draft, "1-2")
     assert outcomes(draft, assign, instruction(2, 7, "1-1", **_ASSIGN)) == ["ACCEPTED"] * 2
     assert draft.domains == set()
     assert draft.newest == InstructionVersion(2, 7)
 
 
-def test_a_domain_leaves_only_once_it_is_given_up() -> None:
-    """Until then there is no answer, however often it is asked for."""
+def test_an_unassigned_domain_is_owned_until_it_is_released() -> None:
+    """Until then there is no acknowledgement, however often the instruction is repeated."""
     draft = Draft(OwnershipRecord(domains=frozenset({rack("a")})))
     leave = instruction(1, 1, **_UNASSIGN)
     assert outcomes(draft, leave, leave) == []
     assert draft.domains == {rack("a")}
-    assert give_up(draft, "1-1").outcome == _ACK.ACCEPTED
+    assert release(draft, "1-1").outcome == _ACK.ACCEPTED
     assert (draft.domains, draft.leaving) == (set(), {})
 
 
 def test_a_domain_that_is_assigned_again_stays() -> None:
-    """The newer word counts, and the older one ends as failed."""
+    """The newer instruction counts, and the older one ends as FAILED."""
     draft = Draft(OwnershipRecord(domains=frozenset({rack("a")})))
     take(draft, instruction(1, 1, **_UNASSIGN))
     assert outcomes(draft, instruction(1, 2, **_ASSIGN)) == ["FAILED", "ACCEPTED"]
     assert (draft.domains, draft.leaving) == ({rack("a")}, {})
 
 
-def test_what_is_not_owned_is_given_up_at_once() -> None:
-    """A coordinator that forgot is not kept waiting."""
+def test_a_domain_that_is_not_owned_is_released_at_once() -> None:
+    """So that a coordinator that has lost state does not wait."""
     assert outcomes(Draft(OwnershipRecord()), instruction(1, 1, **_UNASSIGN)) == ["ACCEPTED"]
 
 
@@ -92,8 +92,8 @@ def test_what_is_not_owned_is_given_up_at_once() -> None:
         {},
     ],
 )
-def test_what_cannot_be_carried_out_is_never_accepted(what: dict[str, Any]) -> None:
-    """It is refused with the reason, and no newer instruction is barred by it."""
+def test_an_unsupported_instruction_is_rejected(what: dict[str, Any]) -> None:
+    """It is rejected with the reason, and blocks no newer instruction."""
     draft = Draft(OwnershipRecord())
     (answer,) = take(draft, instruction(1, 1, **what))
     assert answer.outcome == _ACK.REJECTED_INVALID
@@ -122,7 +122,7 @@ _VERSIONS = st.tuples(st.integers(1, 3), st.integers(1, 6))
 
 
 @given(st.lists(st.tuples(_VERSIONS, st.booleans()), max_size=30))
-def test_whatever_arrives_holdings_follow_the_newest_word(
+def test_ownership_follows_the_newest_instructions(
     arrived: list[tuple[tuple[int, int], bool]],
 ) -> None:
     """Late, repeated and shuffled instructions end as those alone would that came in order."""
@@ -132,7 +132,7 @@ def test_whatever_arrives_holdings_follow_the_newest_word(
         assigns = seen.setdefault(mark, assigns)  # an id stands for one instruction for good
         take(draft, instruction(*mark, **(_ASSIGN if assigns else _UNASSIGN)))
         for number in list(draft.leaving):
-            give_up(draft, number)
+            release(draft, number)
         if mark > newest:
             newest, owned = mark, assigns
         assert draft.newest == InstructionVersion(*newest)

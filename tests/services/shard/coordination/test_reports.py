@@ -1,4 +1,4 @@
-"""What a shard tells the coordinator, and how much."""
+"""The shard's report to the coordinator, and its size."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _FEW_BYTES = 240
 
 
 def big_fleet(types: int, machines: int) -> Fleet:
-    """So many machines of so many types in ten zones."""
+    """This many machines of this many types in ten zones."""
     flavours = [
         Flavour(
             labels={
@@ -63,7 +63,7 @@ def big_fleet(types: int, machines: int) -> Fleet:
 
 
 def test_a_summary_is_small_and_adds_up_however_many_types_there_are() -> None:
-    """Some 240 bytes; what is not named apart is counted together."""
+    """Some 240 bytes; types that are not listed are counted together."""
     summary = report.summary(big_fleet(types=400, machines=100_000))
     assert summary.ByteSize() <= _FEW_BYTES
     assert summary.total_machines == summary.free_machines == 100_000
@@ -72,7 +72,7 @@ def test_a_summary_is_small_and_adds_up_however_many_types_there_are() -> None:
 
 
 async def test_a_report_carries_a_hundred_shortfalls_and_counts_the_others(tmp_path: Path) -> None:
-    """The most urgent ones; nobody shall take the rest for nothing."""
+    """The most urgent ones; the number of the others is reported."""
     coordinator = FakeCoordinator()
     async with shard(MemoryProvider(), tmp_path, None, coordinator, shard_id="s-0") as one:
         east = await one.operator("east")
@@ -110,13 +110,13 @@ async def test_a_domain_that_needs_want_whole_and_that_is_split_over_shards_is_t
     assert acknowledged.shortfalls[0].count > 0
     snapshot = wire.ShardReportSnapshot(shard_id="s-0", splits=acknowledged.splits)
     *_, split, asking, hint = views.status("a:1", 2, views.Lists([], [snapshot], [], []))
-    assert split == "trouble      a (topology.kubernetes.io/zone): split over shards"
+    assert split == "warning      a (topology.kubernetes.io/zone): split over shards"
     assert "needs of s-0, which may" in asking
     assert "bring its domains to one shard" in hint
 
 
-def test_every_foreign_domain_is_told_in_portions_and_again_later() -> None:
-    """At most a thousand at once, the untold first; an undelivered portion is due again."""
+def test_unowned_domains_are_reported_in_batches_and_again_later() -> None:
+    """At most a thousand at once, unreported ones first; an undelivered batch is due again."""
     seen = {Domain("rack", f"{number}"): Counter(m5=3) for number in range(2500)}
     owned, observations = {Domain("rack", "0")}, DomainObservations()
     assert len(observations.due(seen, owned, 100.0)) == MAX_DOMAINS
@@ -130,8 +130,8 @@ def test_every_foreign_domain_is_told_in_portions_and_again_later() -> None:
     assert len(observations.due(seen, owned, 100.0 + RESEND_INTERVAL_SECONDS)) == MAX_DOMAINS
 
 
-def test_a_new_leader_hears_of_every_foreign_domain() -> None:
-    """It may not have what the old one was told."""
+def test_a_new_leader_gets_every_unowned_domain() -> None:
+    """It may lack what the previous leader received."""
     seen, observations = (
         {Domain("rack", name): Counter(m5=1) for name in "ab"},
         DomainObservations(),
@@ -142,7 +142,7 @@ def test_a_new_leader_hears_of_every_foreign_domain() -> None:
     assert len(observations.due(seen, set(), 1.0)) == 2
 
 
-def test_a_domain_is_told_with_its_commonest_instance_type() -> None:
+def test_a_domain_is_reported_with_its_most_common_instance_type() -> None:
     """Whatever order its machines were seen in."""
     for counts in (Counter(b=2, a=2, c=1), Counter(c=1, a=2, b=2)):
         [acknowledged] = DomainObservations().due({Domain("rack", "r"): counts}, set(), 0.0)

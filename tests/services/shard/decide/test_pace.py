@@ -1,4 +1,4 @@
-"""How often a shard decides: soon after something happened, and never without a rest."""
+"""How often a shard decides: soon after an event, and never without a pause."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from bigfleet.services.shard.decide.cycle import MIN_INTERVAL_SECONDS, pause_sec
         (30.0, 10.0, 30.0),
     ],
 )
-def test_a_shard_thinks_for_half_of_its_time_at_most(
+def test_a_shard_spends_at_most_half_of_its_time_deciding(
     took_seconds: float, cycle_seconds: float, pause: float
 ) -> None:
     """With a thousand clusters a decision takes a minute; their sessions need the CPU too."""

@@ -1,4 +1,4 @@
-"""A need that no decision can be made about is left out, and nobody else notices."""
+"""A need on which deciding fails is left out, and no other need is affected."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def failing_at(*groups: str) -> Callable[..., Decision]:
 
 
 async def test_other_clusters_are_served_as_if_it_were_not_there(tmp_path: Path) -> None:
-    """The cluster that asked is told, and loses nothing of what it has."""
+    """Its cluster gets a status for it, and keeps its machines."""
     provider = MemoryProvider(
         [machine("m-1"), machine("m-2", _S.CONFIGURED, "bad")], auto_finish=True
     )
@@ -52,7 +52,7 @@ async def test_other_clusters_are_served_as_if_it_were_not_there(tmp_path: Path)
     assert "a defect at cursed" in short.message
 
 
-async def test_it_is_tried_again_when_it_is_reported_otherwise(tmp_path: Path) -> None:
+async def test_it_is_retried_when_its_cluster_changes_it(tmp_path: Path) -> None:
     """What was left out comes back with the cluster's next roll-up that changes it."""
     provider = MemoryProvider([machine("m-1")], auto_finish=True)
     async with shard(provider, tmp_path) as rig:

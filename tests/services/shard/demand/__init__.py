@@ -1,1 +1,1 @@
-"""What a shard makes of roll-ups."""
+"""Roll-ups and the demand they make."""

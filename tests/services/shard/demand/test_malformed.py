@@ -355,7 +355,7 @@ async def test_an_answer_about_another_machine_is_not_believed(tmp_path: Path) -
     async with shard(provider, tmp_path) as rig:
         operator = await rig.operator()
         await operator.roll_up(need())
-        await eventually(lambda: "is about another machine" in str(rig.journal("m-1")))
+        await eventually(lambda: "names another machine" in str(rig.journal("m-1")))
         assert rig.shard.inventory.state("m-2") is _S.IDLE
 
 

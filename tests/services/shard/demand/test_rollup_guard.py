@@ -1,4 +1,4 @@
-"""An operator that says of a sudden that hardly anything is needed, at a shard that runs."""
+"""Roll-ups that suddenly drop nearly all demand, at a running shard."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def given_back(provider: MemoryProvider) -> list[str]:
     return [machine_id for order, machine_id, _ in provider.orders if order == "DRAIN"]
 
 
-async def test_one_need_of_many_pods_that_vanishes_is_doubted(tmp_path: Path) -> None:
+async def test_the_loss_of_one_need_with_many_pods_is_held(tmp_path: Path) -> None:
     """Neither a decision of its own cluster nor one for another takes its machine meanwhile; once
     three in a row say so it is given back.
     """
@@ -52,9 +52,7 @@ async def test_one_need_of_many_pods_that_vanishes_is_doubted(tmp_path: Path) ->
         east, west = await rig.operator(), await rig.operator("west")
         await east.roll_up(pods(_PODS))
         ack = await east.roll_up()
-        assert (
-            f"it asks for 0 pods where {_PODS} were asked for before" in ack.unconfirmed_reductions
-        )
+        assert f"demand fell from {_PODS} pods to 0 pods" in ack.unconfirmed_reductions
         assert not ack.rejected
         await west.roll_up(need(2))
         await eventually(lambda: provider.orders != [])
@@ -65,7 +63,7 @@ async def test_one_need_of_many_pods_that_vanishes_is_doubted(tmp_path: Path) ->
         await eventually(lambda: given_back(provider) == ["m-00"])
 
 
-async def test_what_is_added_is_served_while_the_rest_is_in_doubt(tmp_path: Path) -> None:
+async def test_additions_are_served_while_a_reduction_is_held(tmp_path: Path) -> None:
     provider = at_work()
     async with shard(provider, tmp_path) as rig:
         east = await rig.operator()
@@ -76,15 +74,15 @@ async def test_what_is_added_is_served_while_the_rest_is_in_doubt(tmp_path: Path
         assert given_back(provider) == []
 
 
-async def test_a_demand_that_changes_its_kind_is_no_collapse(tmp_path: Path) -> None:
-    """All pods are replaced by as many of another need: nothing is in doubt."""
+async def test_a_replacement_of_all_needs_is_not_held(tmp_path: Path) -> None:
+    """All pods are replaced by as many of another need."""
     async with shard(at_work(), tmp_path) as rig:
         east = await rig.operator()
         await east.roll_up(pods(_PODS, "old"))
         assert not (await east.roll_up(pods(_PODS, "new"))).unconfirmed_reductions
 
 
-async def test_a_collapse_right_after_a_restart_is_doubted(tmp_path: Path) -> None:
+async def test_a_reduction_right_after_a_restart_is_held(tmp_path: Path) -> None:
     """The shard knows from its disk how much was asked for, also where it was killed; when the
     operator is itself again nothing has happened.
     """
@@ -94,9 +92,7 @@ async def test_a_collapse_right_after_a_restart_is_doubted(tmp_path: Path) -> No
         await cycles(rig, 2)
     async with shard(provider, tmp_path) as rig:
         east = await rig.operator()
-        assert (
-            f"where {_PODS} were asked for before" in (await east.roll_up()).unconfirmed_reductions
-        )
+        assert f"demand fell from {_PODS} pods" in (await east.roll_up()).unconfirmed_reductions
         await cycles(rig, 5)
         assert not (await east.roll_up(pods(_PODS))).unconfirmed_reductions
         await cycles(rig, 5)
@@ -104,7 +100,7 @@ async def test_a_collapse_right_after_a_restart_is_doubted(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("left", ["", "{damaged"])
-async def test_without_its_memory_a_shard_counts_machines(tmp_path: Path, left: str) -> None:
+async def test_without_saved_demand_a_shard_counts_machines(tmp_path: Path, left: str) -> None:
     """Each machine in the cluster's service had a pod at least. What is asked for is served."""
     provider = at_work(20)
     if left:
@@ -114,7 +110,7 @@ async def test_without_its_memory_a_shard_counts_machines(tmp_path: Path, left: 
         east = await rig.operator()
         ack = await east.roll_up(need(1, zone="b"))
         assert (
-            "it asks for 1 pods where 20 machines are in its cluster's service"
+            "an unknown number (the cluster has 20 machines) to 1 pods"
             in ack.unconfirmed_reductions
         )
         assert (await east.roll_up(need(1, group="new", zone="b"))).unconfirmed_reductions
@@ -125,7 +121,7 @@ async def test_without_its_memory_a_shard_counts_machines(tmp_path: Path, left: 
         await eventually(lambda: len(given_back(provider)) == 20)
 
 
-async def test_a_cluster_that_scales_to_zero_is_believed_after_the_hold(tmp_path: Path) -> None:
+async def test_a_scale_down_to_zero_takes_effect_after_the_hold(tmp_path: Path) -> None:
     """Its operator says so once and then, having nothing new to say, no more."""
     provider, clock = at_work(), ManualClock()
     async with shard(provider, tmp_path, clock) as rig:
@@ -175,7 +171,7 @@ async def operator_of(alive: ShardProcess) -> AsyncIterator[FakeOperator]:
         await operator.leave()
 
 
-async def test_a_killed_shard_remembers_what_a_full_disk_once_refused(tmp_path: Path) -> None:
+async def test_demand_is_saved_once_a_full_disk_has_room_again(tmp_path: Path) -> None:
     """It decides on while nothing can be written, and writes it once there is room."""
     given, state = _provider(tmp_path), tmp_path / "shard"
     async with serving(given, host_for(given)) as provider:
@@ -190,10 +186,7 @@ async def test_a_killed_shard_remembers_what_a_full_disk_once_refused(tmp_path: 
                 await eventually((state / "demand.json").exists)
             await alive.kill()
         async with shard_process(address, state) as alive, operator_of(alive) as east:
-            assert (
-                f"where {_PODS} were asked for before"
-                in (await east.roll_up()).unconfirmed_reductions
-            )
+            assert f"demand fell from {_PODS} pods" in (await east.roll_up()).unconfirmed_reductions
 
 
 async def test_a_quiet_fleet_does_not_write_its_demand(tmp_path: Path) -> None:

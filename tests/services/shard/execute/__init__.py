@@ -1,1 +1,1 @@
-"""How a shard carries out orders."""
+"""Execution of orders."""

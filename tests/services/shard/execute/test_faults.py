@@ -152,7 +152,7 @@ async def test_a_machine_missing_from_a_full_listing_is_gone(tmp_path: Path) -> 
     assert rig.journal("m-1")[-1]["state"] == "GONE"
 
 
-async def test_an_order_for_a_vanished_machine_makes_the_shard_look_again(tmp_path: Path) -> None:
+async def test_an_order_for_an_unknown_machine_causes_a_full_listing(tmp_path: Path) -> None:
     """The provider's not knowing a machine brings a full listing at once."""
     provider = MemoryProvider([machine("m-1"), machine("m-2")], auto_finish=True)
     async with shard(provider, tmp_path) as rig:
@@ -363,7 +363,7 @@ async def test_a_lasting_lack_is_told_once_with_its_reason(tmp_path: Path) -> No
     assert told["note"] == "no machine of the fleet could ever serve it"
 
 
-async def test_a_client_that_never_greets_is_not_kept(
+async def test_a_client_that_sends_no_hello_is_disconnected(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It hears what was waited for; the operators of others notice nothing."""
@@ -372,7 +372,7 @@ async def test_a_client_that_never_greets_is_not_kept(
         operator = await rig.operator()
         status, why = await rig.stranger("west").ends()
         assert status is grpc.StatusCode.DEADLINE_EXCEEDED
-        assert "no Hello came within 0 s" in why
+        assert "no Hello received within 0 s" in why
         await operator.roll_up(need())
 
 

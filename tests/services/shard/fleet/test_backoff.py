@@ -1,4 +1,4 @@
-"""What one cluster, one offering or one machine does wrong, nobody else has to wait for."""
+"""Failures of one cluster, offering or machine do not delay others."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What a shard answers about itself."""
+"""Inspection of a running shard."""

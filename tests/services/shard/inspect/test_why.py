@@ -99,7 +99,7 @@ async def test_a_machine_tells_its_purpose_and_its_story(tmp_path: Path) -> None
         await operator.receives_state("m-1", _S.CONFIGURED)
         await cycles(rig, 1)
         said = await shard_queries.ask(rig.address, shard_queries.machine_query("m-1"))
-        with pytest.raises(UnknownObject, match="machine 'm-9' is not among"):
+        with pytest.raises(UnknownObject, match="machine 'm-9' is unknown to"):
             await shard_queries.ask(rig.address, shard_queries.machine_query("m-9"))
     view = said.data["machine"]
     assert view["machine"]["state"] == "CONFIGURED"

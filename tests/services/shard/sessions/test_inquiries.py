@@ -1,4 +1,4 @@
-"""What a cluster hears of machines that it still has objects of."""
+"""Inquiries of operators about machines that still have objects in their cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What waits for a slow operator is the newest of each kind."""
+"""The outbox keeps the latest message per key."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def news(machine_id: str, error: str) -> ShardMessage:
     return ShardMessage(node_state_update=NodeStateUpdate(machine_id=machine_id, last_error=error))
 
 
-async def test_newer_news_replaces_the_undelivered_older_in_its_place() -> None:
+async def test_a_newer_message_replaces_a_queued_one_in_its_place() -> None:
     """Two updates of one machine go out as one, no later than the first would have."""
     outbox = Outbox()
     outbox.put(news("m-1", "old"), "node:m-1")

@@ -1,4 +1,4 @@
-"""An operator that holds its session open and reads nothing of what it is told."""
+"""An operator that keeps its session open and does not read."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ async def _reads_on(call: Any) -> None:
             pass
 
 
-async def test_a_session_whose_operator_reads_nothing_is_broken_off(
+async def test_the_session_of_an_operator_that_does_not_read_is_terminated(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is counted, its cluster counts as away, and the others are served meanwhile; whoever
@@ -67,13 +67,13 @@ async def test_a_session_whose_operator_reads_nothing_is_broken_off(
             assert metrics.shard_stalled_sessions._value.get() == before + 1
             await _reads_on(call)
             assert await call.code() is grpc.StatusCode.DEADLINE_EXCEEDED
-            assert "read nothing for 1 s; dial again" in str(await call.details())
+            assert "read nothing for 1 s; reconnect" in str(await call.details())
         again = await rig.operator("deaf")
         await again.receives_state(f"m-{_MACHINES - 1}", _S.CONFIGURED)
         assert rig.shard.sessions.of("other") is not None
 
 
-async def test_a_session_that_a_newer_one_replaces_does_not_hang_on_its_deaf_operator(
+async def test_a_replaced_session_ends_though_its_operator_does_not_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Else each such session would keep its messages in memory for as long as its process lives."""
@@ -89,7 +89,7 @@ async def test_a_session_that_a_newer_one_replaces_does_not_hang_on_its_deaf_ope
         assert rig.shard.sessions.of("deaf") is not None
 
 
-async def test_a_question_that_nobody_awaits_any_more_is_not_asked(
+async def test_an_abandoned_request_is_not_sent(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """An operator that reads again after hours would begin to empty Nodes that are needed."""

@@ -27,7 +27,7 @@ from loaddriver.commands.common import (
 )
 from loaddriver.errors import ExitCode, LoaddriverError
 from loaddriver.judge.rejudge import rejudge
-from loaddriver.profile.settings import load_gates
+from loaddriver.profile.gates import load_gates
 from loaddriver.report.results import read_bare, read_summary, write_verdict
 from loaddriver.run.arm_runner import RunContext, hold
 from loaddriver.run.background import down, up

@@ -20,7 +20,7 @@ from loaddriver.errors import ExitCode, LoaddriverError, ProfileError
 from loaddriver.judge.calibrate import FEWEST_RUNS, Calibrated, Measured, calibrate
 from loaddriver.judge.expect_text import expectations_text
 from loaddriver.judge.gates import format_number
-from loaddriver.profile.settings import Profile, load_profile
+from loaddriver.profile.loading import Profile, load_profile
 from loaddriver.report.results import read_bare, read_summary
 
 _RUNS = 5

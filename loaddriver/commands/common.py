@@ -32,7 +32,6 @@ NEXT_STEPS: Mapping[ExitCode, str] = {
         "Next: see in the report where the time went; to judge by other limits: "
         "loaddriver judge {folder} --expect FILE"
     ),
-    ExitCode.REGRESSION: "Next: see in the report which hop became slower.",
     ExitCode.INVALID_RUN: (
         "Next: run it again with this machine for itself, or with less load (--set); it is no "
         "result, good or bad."

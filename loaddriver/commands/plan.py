@@ -11,7 +11,7 @@ from loaddriver.errors import ExitCode, ProfileError
 from loaddriver.plan.files import plan_bytes
 from loaddriver.plan.make import make_plan
 from loaddriver.plan.text import plan_lines
-from loaddriver.profile.settings import Profile, load_profile
+from loaddriver.profile.loading import Profile, load_profile
 
 # A plan holds the text of every request; this many pods' still fit into some GiB.
 _MAX_PODS = 1_000_000

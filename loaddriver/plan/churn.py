@@ -16,7 +16,8 @@ from random import Random
 from loaddriver.plan.records import RAMP, Level, Workload
 from loaddriver.plan.times import soak_step
 from loaddriver.plan.workloads import random_stream
-from loaddriver.profile.settings import Profile, ProfileSettings, Soak
+from loaddriver.profile.loading import Profile
+from loaddriver.profile.settings import ProfileSettings, Soak
 
 # Until then a new object's pods may not exist, and a request to delete one would find none.
 _SETTLED_SECONDS = 10.0

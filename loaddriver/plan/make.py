@@ -37,7 +37,8 @@ from loaddriver.plan.setup_manifests import daemon_set_body, namespace_body, pri
 from loaddriver.plan.shapes import DemandSteps, burst_workloads
 from loaddriver.plan.times import check_within_phases, soak_step
 from loaddriver.plan.workloads import draw_workloads
-from loaddriver.profile.settings import Profile, ProfileSettings
+from loaddriver.profile.loading import Profile
+from loaddriver.profile.settings import ProfileSettings
 
 
 @dataclass

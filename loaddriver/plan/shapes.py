@@ -18,7 +18,8 @@ from loaddriver.errors import ProfileError
 from loaddriver.plan.records import Level, Workload
 from loaddriver.plan.times import REQUESTS_PER_SECOND, step_and_offset
 from loaddriver.plan.workloads import draw_objects, random_stream
-from loaddriver.profile.settings import Burst, Profile
+from loaddriver.profile.loading import Profile
+from loaddriver.profile.settings import Burst
 
 
 def burst_workloads(profile: Profile) -> Iterator[tuple[Workload, Level, Level]]:

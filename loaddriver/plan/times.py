@@ -7,7 +7,8 @@ from typing import Literal
 
 from loaddriver.errors import ProfileError
 from loaddriver.plan.records import LoadEvent
-from loaddriver.profile.settings import Profile, ProfileSettings
+from loaddriver.profile.loading import Profile
+from loaddriver.profile.settings import ProfileSettings
 
 # What one shape sends to one cluster: brisk for a tool, and no rush that makes the sender late.
 REQUESTS_PER_SECOND = 25.0

@@ -14,7 +14,8 @@ from loaddriver.errors import ProfileError
 from loaddriver.plan.records import RAMP, Workload
 from loaddriver.profile.archetypes import Archetype, Gang
 from loaddriver.profile.catalog import pod_shares
-from loaddriver.profile.settings import Profile, Ramp
+from loaddriver.profile.loading import Profile
+from loaddriver.profile.settings import Ramp
 
 # How many replicas services have at large companies: many small, few large.
 _REPLICA_RANGES = ((0.55, 1, 5), (0.30, 6, 25), (0.12, 26, 100), (0.03, 101, 400))

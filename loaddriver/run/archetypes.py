@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from loaddriver.judge.facts import ArchetypeFacts
 from loaddriver.profile.archetypes import Archetype
-from loaddriver.profile.settings import Profile
+from loaddriver.profile.loading import Profile
 from loaddriver.sizing.inventory import InventoryMachine
 
 

@@ -11,7 +11,7 @@ from loaddriver.errors import ExitCode, InfrastructureError, ProfileError
 from loaddriver.judge.rejudge import rejudge
 from loaddriver.judge.schema import Summary
 from loaddriver.judge.side_by_side import side_by_side
-from loaddriver.profile.settings import Profile
+from loaddriver.profile.loading import Profile
 from loaddriver.report.results import BARE, WITHOUT_ANCHORS, write_verdict
 from loaddriver.run.arm_runner import RunContext, measure
 from loaddriver.run.folder import point_latest

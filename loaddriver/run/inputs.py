@@ -13,7 +13,8 @@ from loaddriver.judge.facts import FleetFacts
 from loaddriver.judge.gangs import GroupKey
 from loaddriver.plan.make import make_plan
 from loaddriver.plan.records import Plan
-from loaddriver.profile.settings import Gate, Profile, load_profile
+from loaddriver.profile.gates import Gate
+from loaddriver.profile.loading import Profile, load_profile
 from loaddriver.run.context import RunOptions
 from loaddriver.run.host import read_host
 from loaddriver.run.paired_run import ServedNode

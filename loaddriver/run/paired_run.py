@@ -12,7 +12,7 @@ from loaddriver.errors import ProfileError
 from loaddriver.judge.schema import Summary
 from loaddriver.plan.files import load_plan
 from loaddriver.plan.records import Plan
-from loaddriver.profile.settings import Profile
+from loaddriver.profile.loading import Profile
 from loaddriver.record.nodes import node_lifetimes
 from loaddriver.record.recorder import Observations
 from loaddriver.report.results import read_summary

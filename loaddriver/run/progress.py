@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from loaddriver.judge.percentiles import Quantile, some_quantiles
-from loaddriver.profile.settings import Profile
+from loaddriver.profile.loading import Profile
 from loaddriver.record.live_counts import LiveCounts, all_waits
 from loaddriver.record.watching import now_micros
 from loaddriver.run.live_view import Progress

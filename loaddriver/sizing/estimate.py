@@ -16,7 +16,8 @@ import msgspec
 
 from loaddriver.errors import InfrastructureError
 from loaddriver.plan.make import make_plan
-from loaddriver.profile.settings import Profile, ProfileSettings
+from loaddriver.profile.loading import Profile
+from loaddriver.profile.settings import ProfileSettings
 from loaddriver.sizing.demand import demand
 
 GIBIBYTE = 2**30

@@ -23,7 +23,8 @@ from loaddriver.profile.instance_types import (
     instance_type_labels,
     shared_machine,
 )
-from loaddriver.profile.settings import Profile, ProfileSettings
+from loaddriver.profile.loading import Profile
+from loaddriver.profile.settings import ProfileSettings
 from loaddriver.sizing.demand import ClusterDemand, PlanDemand, SizeDemand
 
 SupplyClass = Literal["idle", "speculative", "spot"]

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 from loaddriver.errors import InfrastructureError, ProfileError
 from loaddriver.profile.archetypes import PodSize
-from loaddriver.profile.settings import Profile, ProfileSettings
+from loaddriver.profile.loading import Profile
+from loaddriver.profile.settings import ProfileSettings
 from loaddriver.sizing.demand import PlanDemand, SizeDemand
 from loaddriver.sizing.estimate import (
     HostCapacity,

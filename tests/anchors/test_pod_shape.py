@@ -12,7 +12,7 @@ from loaddriver.anchors.objects import requests_of, shape_of, usable
 from loaddriver.anchors.pod_shape import PodShape, Requirement
 from loaddriver.plan.manifests import INSTANCE_TYPE_KEY, ZONE_KEY, workload_body
 from loaddriver.plan.records import Workload
-from loaddriver.profile.catalog import load_catalog
+from loaddriver.profile.loading import load_catalog
 from loaddriver.record.watched import Pod
 from tests.anchors.anchor_rig import kube_node, pod
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from loaddriver.plan.make import make_plan
 from loaddriver.plan.records import Plan
-from loaddriver.profile.settings import Profile, load_profile
+from loaddriver.profile.loading import Profile, load_profile
 from loaddriver.sizing.demand import PlanDemand, demand
 from loaddriver.sizing.shared_demand import SharedMachineDemand, compute_demand
 

@@ -21,7 +21,7 @@ from pathlib import Path
 from loaddriver.plan.files import load_plan
 from loaddriver.plan.records import Workload
 from loaddriver.profile.catalog import Catalog
-from loaddriver.profile.settings import load_profile
+from loaddriver.profile.loading import load_profile
 from loaddriver.report.results import read_summary
 from loaddriver.sizing.demand import demand
 from loaddriver.sizing.inventory import InventoryMachine, fleet_inventory, rack_sizes

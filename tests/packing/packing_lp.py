@@ -30,7 +30,7 @@ from loaddriver.plan.files import load_plan
 from loaddriver.plan.manifests import ZONE_KEY
 from loaddriver.plan.records import Plan, Workload
 from loaddriver.profile.catalog import Catalog
-from loaddriver.profile.settings import Profile
+from loaddriver.profile.loading import Profile
 from loaddriver.report.results import read_pods, read_summary
 from loaddriver.run.inputs import RunInputs
 from loaddriver.run.paired_run import PLAN, PROFILE

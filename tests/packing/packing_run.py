@@ -23,7 +23,7 @@ from loaddriver.judge.schema import Summary
 from loaddriver.plan.make import make_plan
 from loaddriver.plan.manifests import ZONE_KEY
 from loaddriver.plan.records import RAMP
-from loaddriver.profile.settings import load_profile
+from loaddriver.profile.loading import load_profile
 from loaddriver.run.arm_runner import RunContext, measure
 from loaddriver.run.context import RunOptions
 from loaddriver.run.folder import create

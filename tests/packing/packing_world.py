@@ -34,7 +34,7 @@ from loaddriver.plan.manifests import INSTANCE_TYPE_KEY, RACK_KEY, ZONE_KEY, wor
 from loaddriver.plan.records import ChurnEvent
 from loaddriver.plan.records import Workload as Planned
 from loaddriver.plan.setup_manifests import daemon_set_body
-from loaddriver.profile.settings import Profile, load_profile
+from loaddriver.profile.loading import Profile, load_profile
 from loaddriver.sizing.fit import group_offerings, pod_requirements
 from loaddriver.sizing.inventory import InventoryMachine, fleet_inventory
 from loaddriver.sizing.lower_bound import least_dollars_per_hour

@@ -10,7 +10,7 @@ import pytest
 from loaddriver.plan.make import make_plan
 from loaddriver.plan.manifests import ZONE_KEY
 from loaddriver.plan.records import RAMP
-from loaddriver.profile.settings import load_profile
+from loaddriver.profile.loading import load_profile
 from loaddriver.sizing.fit import Offering, PodRequirements, group_offerings, pods_by_requirements
 from loaddriver.sizing.inventory import fleet_inventory
 from loaddriver.sizing.lower_bound import least_dollars_per_hour, least_machines

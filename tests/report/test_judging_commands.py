@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from loaddriver.__main__ import main
-from loaddriver.profile.settings import load_gates
+from loaddriver.profile.gates import load_gates
 from loaddriver.report.results import read_summary, write_results
 from tests.report.report_rig import Run, judged, make_run
 

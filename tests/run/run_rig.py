@@ -13,7 +13,7 @@ from loaddriver.judge.schema import Summary
 from loaddriver.judge.summary import make_summary
 from loaddriver.plan.files import save_plan
 from loaddriver.plan.make import make_plan
-from loaddriver.profile.settings import Profile, load_profile
+from loaddriver.profile.loading import Profile, load_profile
 from loaddriver.record.live_counts import NullListener
 from loaddriver.record.recorder import Observations
 from loaddriver.record.watching import NodeObservation, WatchTimestamps

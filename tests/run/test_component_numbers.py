@@ -12,7 +12,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from loaddriver.judge.gates import judge_gates
-from loaddriver.profile.settings import Gate
+from loaddriver.profile.gates import Gate
 from loaddriver.run.scrape import components
 from loaddriver.substrates.base import Endpoint
 

@@ -10,7 +10,7 @@ import pytest
 
 from loaddriver.plan.records import RAMP, SETUP_STEP, CreateEvent, Plan, Workload
 from loaddriver.plan.workloads import draw_objects, random_stream
-from loaddriver.profile.settings import Profile
+from loaddriver.profile.loading import Profile
 from tests.loaddriver.load_rig import SHARED, planned_shared
 
 MIXED = "mixed-50"

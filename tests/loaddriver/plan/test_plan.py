@@ -65,7 +65,7 @@ def test_every_cluster_gets_exactly_its_pods(name: str, seed: int) -> None:
 def test_the_same_profile_and_seed_give_the_same_bytes_in_any_process() -> None:
     """Two releases are compared on one plan, so nothing may depend on a process's hashes."""
     code = (
-        "import sys; from pathlib import Path; from loaddriver.profile.settings import "
+        "import sys; from pathlib import Path; from loaddriver.profile.loading import "
         "load_profile;"
         "from loaddriver.plan.make import make_plan; from loaddriver.plan.files import plan_bytes;"
         "sys.stdout.buffer.write(plan_bytes(make_plan(load_profile('dev-50', Path(sys.argv[1])))))"

@@ -13,7 +13,7 @@ from loaddriver.errors import ProfileError
 from loaddriver.plan.make import make_plan
 from loaddriver.plan.records import CreateEvent, DeleteEvent, Plan, Workload
 from loaddriver.profile.archetypes import DisruptionBudget
-from loaddriver.profile.settings import load_profile
+from loaddriver.profile.loading import load_profile
 from loaddriver.sizing.inventory import fleet_inventory
 from tests.loaddriver.load_rig import PROFILES, SHARED, copied_profiles, edit, planned, shipped
 

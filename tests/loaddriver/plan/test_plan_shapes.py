@@ -25,7 +25,7 @@ from loaddriver.plan.records import (
 )
 from loaddriver.plan.shapes import demand_after
 from loaddriver.plan.workloads import draw_workloads
-from loaddriver.profile.settings import Profile, load_profile
+from loaddriver.profile.loading import Profile, load_profile
 from tests.loaddriver.load_rig import PROFILES, copied_profiles, planned, shipped
 
 HALF_AND_BACK = (

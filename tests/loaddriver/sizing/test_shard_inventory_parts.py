@@ -15,7 +15,7 @@ from bigfleet.services.coordinator.rows import Shard, put
 from bigfleet.services.shard.coordination.reporter import DomainObservations
 from loaddriver.errors import ProfileError
 from loaddriver.plan.manifests import RACK_KEY
-from loaddriver.profile.settings import Profile
+from loaddriver.profile.loading import Profile
 from loaddriver.sizing.demand import PlanDemand
 from loaddriver.sizing.estimate import HostCapacity
 from loaddriver.sizing.inventory import InventoryMachine, fleet_inventory, shard_demand

@@ -54,7 +54,7 @@ def test_an_interruption_of_the_judging_leaves_the_whole_report(tmp_path: Path) 
     run.await_line("judging")
     run.child.send_signal(signal.SIGINT)
     assert run.exit_code() == 130, run.output
-    assert "the report is whole" in run.output
+    assert "the report is complete" in run.output
     summary = run.summary()
     assert summary["verdict"] != "error", run.output
     assert summary["pods"]["created"] >= 40

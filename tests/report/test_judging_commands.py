@@ -123,7 +123,7 @@ def test_limits_can_be_written_beside_the_profile(run: Run, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--runs", "2"], "--runs 2: at least 3 show a spread"),
+        (["--runs", "2"], "--runs 2: must be at least 3"),
         (["--from", "{r1}", "{r1}"], "2 runs show no spread: 3 are the fewest"),
         (["--from", "{r1}", "{r1}", "/nowhere"], "name the folder of a finished run"),
     ],

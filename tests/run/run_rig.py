@@ -1,4 +1,4 @@
-"""A finished run's folder, as small as tests of what follows a run need it."""
+"""A minimal folder of a finished run."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def machines(profile: Profile) -> tuple[InventoryMachine, ...]:
 
 
 def summary(verdict: str = "pass", exit_code: int = 0, **more: Any) -> Summary:
-    """Of a run in which nothing happened, but for what is said of it."""
+    """The summary of an empty run, with the given fields."""
     known: dict[str, Any] = {
         "id": "smoke-1",
         "profile": "smoke",

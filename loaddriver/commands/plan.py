@@ -48,7 +48,7 @@ def _check_plan_size(profile: Profile) -> None:
         raise ProfileError(
             [
                 f"{profile.name}: a plan of {settings.pods:,} pods is too large to print; its "
-                "clusters are alike, so print one: --set clusters=1 "
+                "clusters are alike, so print one: write --set clusters=1 "
                 f"--set soak.churnPodsPerSecond={churn:.2g}"
             ]
         )

@@ -157,7 +157,7 @@ class LoadProcess:
                 "the request to stop"
             ) from None
         if code != 0:
-            raise LoadProcessError(f"the load process exited with code {code}; see its log")
+            raise LoadProcessError(f"the load process ended with exit code {code}; see its log")
         return self.progress()
 
     def _write_control(self, control: Control) -> None:
@@ -186,7 +186,7 @@ class LoadProcess:
             self._read()
             if ended and not done():
                 raise LoadProcessError(
-                    f"the load process exited with code {self._end.result()} "
+                    f"the load process ended with exit code {self._end.result()} "
                     f"before {what}; see its log"
                 )
 

@@ -71,7 +71,7 @@ def _reference_errors(settings: ProfileSettings, catalog: Catalog) -> Iterator[F
         if burst.cluster is not None and burst.cluster not in clusters:
             yield FieldError(
                 f"bursts[{position}].cluster",
-                f"= {burst.cluster!r}: no such cluster: they are {', '.join(clusters)}",
+                f"= {burst.cluster!r}: no such cluster (known: {', '.join(clusters)})",
             )
     for name in settings.fleet.idle_factor_by_archetype:
         if name not in archetypes:

@@ -123,7 +123,7 @@ READY = "up; Ctrl-C or `make down` stops everything"
 # Polling costs CPU on the cores that are being measured.
 _POLL_INTERVAL_SECONDS = 5.0
 _DISPLAY_INTERVAL_SECONDS = 1.0
-_CPU_UNATTRIBUTABLE = "here a pod's processes cannot be told from others'"
+_CPU_UNATTRIBUTABLE = "on this substrate the processes of pods cannot be attributed"
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""The fewest machines that hold a plan's pods, and how near a run came to that.
+"""The minimum of machines that hold a plan's pods, and how close a run came to it.
 
 A machine is so many pods of the one size that names its type, so each size of each cluster is a
 packing problem of its own, with equal bins. Two bounds are worked out for it:

@@ -120,7 +120,7 @@ def test_an_archetype_with_idle_factor_0_gets_no_machines() -> None:
 @pytest.mark.parametrize(
     ("override", "expected"),
     [
-        ("clusterWeights={c3: {render: 1}}", "clusterWeights.c3 no such cluster: they are c1, c2"),
+        ("clusterWeights={c3: {render: 1}}", "clusterWeights.c3 no such cluster (known: c1, c2"),
         ("clusterWeights={c2: {rendr: 1}}", "clusterWeights.c2.weights.rendr no such archetype"),
         (
             "fleet.idleFactorByArchetype={rendr: 1}",
@@ -129,7 +129,7 @@ def test_an_archetype_with_idle_factor_0_gets_no_machines() -> None:
         (
             "bursts=[{phase: soak, atSeconds: 5, archetype: checkout, pods: 4, durationSeconds: 6, "
             "cluster: west}]",
-            "bursts[0].cluster = 'west': no such cluster: they are c1, c2",
+            "bursts[0].cluster = 'west': no such cluster (known: c1, c2",
         ),
     ],
 )

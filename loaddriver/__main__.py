@@ -1,4 +1,4 @@
-"""`loaddriver COMMAND ...`: the harness on the command line. Flags are read here."""
+"""`loaddriver COMMAND ...`: the command line of the harness. Flags are read here."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from controlplane.errors import BinaryError, BinaryUsageError
 from loaddriver.commands import bare, calibrate, plan
 from loaddriver.commands.common import (
     bare_flag,
-    conclude,
-    conclude_all,
     ended_by_signals,
-    get_supplies,
+    get_prerequisites,
     keep_flag,
+    print_verdict,
+    print_verdicts,
     profile_flags,
     run_once,
     run_options,
@@ -27,7 +27,7 @@ from loaddriver.commands.common import (
 )
 from loaddriver.errors import ExitCode, LoaddriverError
 from loaddriver.judge.rejudge import rejudge
-from loaddriver.profile.settings import load_gates
+from loaddriver.profile.gates import load_gates
 from loaddriver.report.results import read_bare, read_summary, write_verdict
 from loaddriver.run.arm_runner import RunContext, hold
 from loaddriver.run.background import down, up
@@ -38,7 +38,7 @@ from loaddriver.substrates.runlock import machine_claimed
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Do what `arguments` ask; the process's exit code."""
+    """Run the command given by `arguments`; return the exit code of the process."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     flags = _parser().parse_args(given)
     flags.given = given
@@ -57,9 +57,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         say(f"{error.filename or 'this machine'}: {error.strerror or error}")
         return int(ExitCode.INFRASTRUCTURE)
     except (KeyboardInterrupt, asyncio.CancelledError):
-        say("interrupted; nothing is left to clean up")
+        say("interrupted; everything is cleaned up")
         return int(ExitCode.INTERRUPTED)
-    except Exception as error:  # noqa: BLE001  a bug of ours must not look like a result
+    except Exception as error:  # noqa: BLE001  a bug must not look like a result
         report = Path(tempfile.gettempdir()) / f"loaddriver-bug-{os.getpid()}.txt"
         report.write_text(traceback.format_exc())
         say(f"A bug in the harness: {error!r}; please report it with {report}.")
@@ -67,14 +67,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(flags: argparse.Namespace) -> ExitCode:
-    return conclude_all(run_once(run_options(flags)))
+    return print_verdicts(run_once(run_options(flags)))
 
 
 def _hold(flags: argparse.Namespace) -> ExitCode:
     options = run_options(flags)
     inputs = prepare_inputs(options)
     inputs.preflight().raise_errors()
-    prerequisites = get_supplies(options, inputs.profile.settings)
+    prerequisites = get_prerequisites(options, inputs.profile.settings)
     with machine_claimed(options.profile) as lock, view_on(sys.stderr) as view:
         folder = create(options.results, f"up-{options.profile}")
         arm = Arm(inputs, folder, folder.name)
@@ -90,7 +90,7 @@ def _up(flags: argparse.Namespace) -> ExitCode:
 
 def _down(_: argparse.Namespace) -> ExitCode:
     holder = down()
-    say("nothing is up" if holder is None else f"{holder.profile} is down, nothing is left")
+    say("nothing is up" if holder is None else f"{holder.profile} is down and cleaned up")
     return ExitCode.PASS
 
 
@@ -106,13 +106,13 @@ def _judge(flags: argparse.Namespace) -> ExitCode:
         read_summary(flags.results), load_gates(flags.expect), read_bare(flags.results)
     )
     write_verdict(flags.results, summary)
-    conclude(summary, flags.results)
+    print_verdict(summary, flags.results)
     return ExitCode(summary.exit_code)
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="loaddriver", description="Measures how fast pods bind on real control planes."
+        prog="loaddriver", description="Measure how fast pods bind on real control planes."
     )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     run = commands.add_parser("run", help="run a profile and give a verdict")
@@ -128,13 +128,13 @@ def _parser() -> argparse.ArgumentParser:
         profile_flags(command)
         keep_flag(command)
         command.set_defaults(do=do)
-    commands.add_parser("down", help="end what is up").set_defaults(do=_down)
-    check = commands.add_parser("preflight", help="say what a profile needs; start nothing")
+    commands.add_parser("down", help="stop what is up").set_defaults(do=_down)
+    check = commands.add_parser("preflight", help="print what a profile needs; start nothing")
     profile_flags(check)
     keep_flag(check)
     check.set_defaults(do=_preflight)
     judge = commands.add_parser("judge", help="judge a finished run by other limits")
-    judge.add_argument("results", type=Path, help="the folder of a run")
+    judge.add_argument("results", type=Path, help="the results folder of a run")
     judge.add_argument("--expect", type=Path, required=True, help="a file like expect.yaml")
     judge.set_defaults(do=_judge)
     for command_of in (bare, calibrate, plan):

@@ -1,4 +1,4 @@
-"""Whole-number sums: splitting pods by share, and into gangs, without losing one."""
+"""Splits whole numbers exactly: pods by share, and pods into gangs."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ Key = TypeVar("Key")
 
 
 def apportion(total: int, shares: Mapping[Key, float]) -> dict[Key, int]:
-    """Splits `total` by `shares` into whole numbers that add up to it exactly.
+    """Split `total` by `shares` into whole numbers that add up to it.
 
-    Largest remainder; ties go to the earlier key, so equal input splits equally.
+    Largest-remainder method; ties go to the earlier key, so that the result is deterministic.
     """
     whole = sum(shares.values())
     exact = {key: total * share / whole for key, share in shares.items()}
@@ -34,7 +34,7 @@ def largest_divisible(total: int, least: int, most: int) -> int:
 
 
 def divide(total: int, least: int, most: int, random: Random) -> list[int]:
-    """Random parts from `least` to `most` that add up to `total` exactly.
+    """Split `total` into random parts from `least` to `most`.
 
     `total` must be `divisible`.
     """
@@ -51,7 +51,7 @@ def divide(total: int, least: int, most: int, random: Random) -> list[int]:
 
 
 def prefix_sums(values: Sequence[int]) -> list[int]:
-    """What lies before each value: [3, 4, 5] -> [0, 3, 7]."""
+    """The sum of the values before each one: [3, 4, 5] -> [0, 3, 7]."""
     before, starts = 0, []
     for value in values:
         starts.append(before)

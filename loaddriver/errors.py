@@ -1,7 +1,7 @@
-"""Everything that can end a run early, by whose fault it is.
+"""Errors that end a run early, and the exit codes they map to.
 
-Each class carries the exit code that its kind of failure stands for, so that
-the command line needs one `except` and scripts can tell the kinds apart.
+Each class carries its exit code, so that the command line needs one `except` and scripts can
+tell the causes apart.
 """
 
 from __future__ import annotations
@@ -11,29 +11,28 @@ from enum import IntEnum
 
 
 class ExitCode(IntEnum):
-    """What the process's exit status says about a run."""
+    """The exit status of the process. 4 is unassigned."""
 
     PASS = 0
     HARNESS_BUG = 1
     USAGE = 2
     GATE_MISSED = 3
-    REGRESSION = 4
     INVALID_RUN = 5
     INFRASTRUCTURE = 6
     INTERRUPTED = 130
 
 
 class LoaddriverError(Exception):
-    """The root of what the harness says to people; its text is the whole message."""
+    """The base class of all errors shown to users; its text is the whole message."""
 
     exit_code = ExitCode.HARNESS_BUG
 
 
 class ProfileError(LoaddriverError):
-    """A profile, catalog, expectation or override asks for something impossible.
+    """A profile, catalog, expectation file or override is invalid.
 
-    `problems` holds one line each, all that were found: fixing a file should
-    take one round, not one round per mistake.
+    `problems` holds one line per mistake, all that were found, so that a file can be fixed in one
+    round.
     """
 
     exit_code = ExitCode.USAGE
@@ -44,10 +43,10 @@ class ProfileError(LoaddriverError):
 
 
 class InfrastructureError(LoaddriverError):
-    """This machine or a part the run stands on cannot do its share."""
+    """This machine, or a component that the run depends on, failed or is insufficient."""
 
     exit_code = ExitCode.INFRASTRUCTURE
 
 
 class LoadProcessError(InfrastructureError):
-    """The process that plays the load did not start, or ended on its own."""
+    """The load process did not start, or exited early."""

@@ -1,8 +1,7 @@
-"""A stand-in for the gang scheduler of a real fleet: it nominates a rack for a same-rack group.
+"""Anchors: a substitute for a gang scheduler, which nominates a rack for each same-rack group.
 
-An anchor is a nominated node for each waiting pod of a group, all in one rack that can hold the
-whole group. kube-scheduler tries a pod's nominated node first, and alone binds. Whoever binds a pod
-itself can be a moment behind kube-scheduler, which is just placing another one of the group in
-another rack: so no anchor binds anything. Pods are never held back for it, and whoever is first is
-counted.
+An anchor nominates a node for each pending pod of a group, all in one rack that can hold the whole
+group. kube-scheduler tries a pod's nominated node first, and it alone binds: an anchor that bound
+pods could race with kube-scheduler placing another pod of the group in another rack. Pods are never
+held back for an anchor; the outcome records who placed the first pod of each group.
 """

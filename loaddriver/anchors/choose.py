@@ -1,4 +1,4 @@
-"""Which groups get an anchor now, and where. Pure: the same view gives the same anchors."""
+"""Chooses which groups get an anchor, and where. Pure and deterministic."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from loaddriver.anchors.pod_shape import PodShape
 
 
 class PodRef(NamedTuple):
-    """Which pod; a later pod of the same name has another UID."""
+    """A reference to a pod; a later pod of the same name has another UID."""
 
     namespace: str
     name: str
@@ -20,13 +20,12 @@ class PodRef(NamedTuple):
 
 @dataclass(frozen=True)
 class Group:
-    """A group now. `arrived` is the creation of its first pod, in a form that sorts by time.
+    """The state of a group. `arrived` is the creation time of its first pod, sortable as text.
 
-    `size` is how many pods were planned; `pending` are unbound ones, the oldest first, of which
-    kube-scheduler has not yet found `untried` unschedulable; `racks` are those where its bound pods
-    run, `placed` counts these and the ones that have done their work.
-    `started` groups have had a bound pod at some time, and so get no anchor any more; nor do those
-    for which the rack `nominated` has been nominated.
+    `size` is the planned number of pods; `pending` are unbound ones, oldest first, of which
+    kube-scheduler has not yet tried `untried`; `racks` are those of its bound pods; `placed` counts
+    bound and succeeded pods. Groups that are `started` (had a bound pod) or have a rack `nominated`
+    get no anchor.
     """
 
     name: str
@@ -42,13 +41,13 @@ class Group:
 
     @property
     def missing(self) -> int:
-        """Pods that still need room."""
+        """Pods that still need capacity."""
         return max(0, self.size - self.placed)
 
 
 @dataclass(frozen=True)
 class Anchor:
-    """Nominate for each of these pods its node; all nodes are in `rack`."""
+    """A node to nominate for each of these pods; all nodes are in `rack`."""
 
     group: str
     rack: str
@@ -57,25 +56,25 @@ class Anchor:
 
 @dataclass(frozen=True)
 class Choice:
-    """The anchors to set now; `no_room` says why each other group that waits gets none."""
+    """The anchors to set, and in `no_room` why each other pending group gets none."""
 
     anchors: tuple[Anchor, ...]
     no_room: dict[str, str]
 
 
 def choose(groups: Iterable[Group], nodes: Iterable[Node]) -> Choice:
-    """One anchor for each group without a bound pod that a rack can hold as a whole.
+    """Choose an anchor for each pending group that fits in one rack as a whole.
 
-    Groups with a pod that kube-scheduler has not tried are left to it, most of the time all of
-    them, and then nobody's room is counted: anchors are for those that it has found no place for.
-    First come, first served, then by name. A started group keeps the room for its missing pods in
-    its racks until it is complete, and a nominated one in that rack. A group that fits nowhere
-    keeps nothing: racks that wait for it would stay empty while others could run.
+    Groups with a pod that kube-scheduler has not tried are left to kube-scheduler; if these are
+    all, as most of the time, no capacity is computed. Groups are served in order of arrival, then
+    by name. Capacity is reserved for the missing pods of started groups in their racks, and of
+    nominated groups in the nominated rack. A group that fits nowhere reserves nothing: racks kept
+    for it would stay empty while others could run.
     """
     known = list(groups)
     waiting = [g for g in known if g.pending and not g.started and not g.nominated]
     no_room = {
-        group.name: f"kube-scheduler has yet to try {group.untried} of its pods"
+        group.name: f"kube-scheduler has not yet tried {group.untried} of its pods"
         for group in waiting
         if group.untried
     }
@@ -101,7 +100,7 @@ def _queue_order(group: Group) -> tuple[str, str]:
 
 
 def _best_rack(capacity: FreeCapacity, group: Group) -> str | None:
-    """Of those that can hold the group, the rack with the least room, first by name of equals."""
+    """The rack with the least free capacity that holds the group, ties by name."""
     enough = [
         (pods, rack)
         for rack, pods in capacity.pods_per_rack(group.shape).items()
@@ -124,20 +123,19 @@ def _why_not(capacity: FreeCapacity, group: Group) -> str:
     nodes = capacity.pods_per_node(group.shape)
     if not nodes:
         return (
-            f"none of the {capacity.usable_nodes} Ready, schedulable nodes in racks "
-            "satisfies its node "
-            "affinity"
+            f"none of the {capacity.usable_nodes} Ready, schedulable nodes in racks matches its "
+            "node affinity"
         )
     if not any(nodes.values()):
         return (
-            f"none of the {len(nodes)} nodes that satisfy its node affinity has room for one pod "
-            "beside what unfinished groups still need"
+            f"none of the {len(nodes)} nodes that match its node affinity fits one pod beyond what "
+            "is reserved for unfinished groups"
         )
     racks = capacity.pods_per_rack(group.shape)
     if not racks:
-        return "every rack that it could use is too small for the groups already started there"
+        return "every rack that it could use is too small for the groups started there"
     pods, rack = max((pods, rack) for rack, pods in racks.items())
     return (
-        f"no rack can hold all {group.missing} pods: the roomiest, {rack}, has room for {pods} "
-        "beside what unfinished groups still need there"
+        f"no rack fits all {group.missing} pods: the largest, {rack}, fits {pods} beyond what is "
+        "reserved for unfinished groups"
     )

@@ -1,6 +1,6 @@
-"""All that is known of one cluster: who waits, who runs where, what is free. Pure: no clock.
+"""The state of one cluster from its watches: groups, bindings and free capacity. Pure.
 
-A binding once known is never unlearned: a watch may deliver an older state of the pod later.
+A known binding is never reverted, as a watch may deliver an older state of the pod later.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from loaddriver.record.watched import Pod
 
 @dataclass(slots=True)
 class _PodState:
-    """A pod. `group` is "" outside planned groups; `terminating` ones still take up their room."""
+    """A pod. `group` is "" outside planned groups; a `terminating` pod still uses its requests."""
 
     ref: PodRef
     group: str
@@ -37,9 +37,8 @@ class _PodState:
 class ClusterState:
     """`groups` maps each same-rack group of the plan to its number of pods.
 
-    While any group waits, groups and nodes are looked at again every second, and most have long
-    been complete. So views of them are kept until something changes, and groups that have begun, or
-    whose pods all have their place, are no longer gone through.
+    While any group waits, groups and nodes are read again every second, and most have not changed.
+    So their views are cached until they change, and complete groups are no longer iterated.
     """
 
     def __init__(self, groups: Mapping[str, int], recorder: OutcomeRecorder) -> None:
@@ -59,7 +58,7 @@ class ClusterState:
         self._node_views: dict[str, Node] = {}
 
     def take_pods(self, change: Listed[Pod] | Changed[Pod], now_micros: int) -> None:
-        """Note what a watch of all pods said."""
+        """Apply an event of the watch on all pods."""
         if isinstance(change, Changed):
             self._observe(change.item, now_micros)
             if change.deleted:
@@ -71,7 +70,7 @@ class ClusterState:
             self._remove(uid)
 
     def take_nodes(self, change: Listed[KubeNode] | Changed[KubeNode]) -> None:
-        """Note what a watch of all nodes said."""
+        """Apply an event of the watch on all nodes."""
         if isinstance(change, Listed):
             self._nodes.clear()
             self._node_views.clear()
@@ -84,12 +83,12 @@ class ClusterState:
             self._set_node(change.item)
 
     def nominated(self, anchor: Anchor, now_micros: int) -> None:
-        """Note that the group's nominations are on their way, whether or not each is answered."""
+        """Record that the nominations of a group are being sent."""
         self._nominated[anchor.group] = (anchor, now_micros)
         self._changed(anchor.group)
 
     def expire_nominations(self, before_micros: int) -> list[Anchor]:
-        """Those nominated before then of which no pod has been bound, forgotten by this."""
+        """Drop nominations made before then; return those of groups without a bound pod."""
         stale = [a for a, at in self._nominated.values() if at < before_micros]
         waiting = [anchor for anchor in stale if not self._recorder.started(anchor.group)]
         for anchor in stale:
@@ -98,13 +97,13 @@ class ClusterState:
         return waiting
 
     def is_pending(self, pod: PodRef) -> bool:
-        """Whether the pod has yet to be bound, as far as the watch has told."""
+        """Whether the pod is unbound and live, by the watch."""
         known = self._pods.get(pod.uid)
         return known is not None and _is_pending(known)
 
     @property
     def any_group_pending(self) -> bool:
-        """Whether there is a group with pending pods of which none was ever bound."""
+        """Whether a group with pending pods never had a bound pod."""
         return any(
             _is_pending(known)
             for group in self._unstarted
@@ -112,7 +111,7 @@ class ClusterState:
         )
 
     def groups(self) -> Iterator[Group]:
-        """The planned groups that have pods and lack some, or have some that wait."""
+        """The planned groups with pods of which some are missing or pending."""
         for name in [*self._unfinished]:
             view = self._group_views.get(name) or self._group(name)
             self._group_views[name] = view
@@ -122,7 +121,7 @@ class ClusterState:
                 del self._unfinished[name]
 
     def nodes(self) -> Iterator[Node]:
-        """All nodes, with what is free on them."""
+        """All nodes with their free capacity."""
         for name, (node, allocatable) in self._nodes.items():
             if name not in self._node_views:
                 used = self._used[name]
@@ -133,7 +132,7 @@ class ClusterState:
             yield self._node_views[name]
 
     def rack_of(self, node: str) -> str:
-        """The rack of a node that is or was there; "" where none is known."""
+        """The rack of a current or former node; "" if unknown."""
         return self._racks.get(node, "")
 
     def _changed(self, group: str) -> None:
@@ -180,7 +179,7 @@ class ClusterState:
             self._succeeded[known.group] += pod.status.phase == "Succeeded"
 
     def _bound_as_nominated(self, known: _PodState) -> bool:
-        """Whether it went where we had nominated."""
+        """Whether the pod was bound to its nominated node."""
         anchor, _ = self._nominated.get(known.group, (None, 0))
         return anchor is not None and (known.ref, known.node) in anchor.places
 
@@ -230,7 +229,7 @@ class ClusterState:
         rack = labels.get(RACK_KEY, "")
         if self._racks.get(name) != rack:
             self._racks[name] = rack
-            if self._used.get(name):  # of pods that were there before it was known
+            if self._used.get(name):  # of pods observed before their node
                 self._group_views.clear()
 
 

@@ -1,4 +1,4 @@
-"""Sets the anchors of one cluster: the shell around the decision."""
+"""The anchor controller of one cluster: watches, chooses, and patches nominations."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class _Review(msgspec.Struct):
 
 
 async def require_rights(client: KubeClient, cluster: str) -> None:
-    """Return if all RIGHTS are there. InfrastructureError names those that are not."""
+    """Check that the client has all RIGHTS. InfrastructureError names the missing ones."""
     missing = [str(right) for right in RIGHTS if not await _allowed(client, right)]
     if missing:
         raise InfrastructureError(
@@ -66,20 +66,20 @@ async def _allowed(client: KubeClient, right: Right) -> bool:
 
 _LOG = logging.getLogger(__name__)
 
-# Changes come by the hundred; looking at each of them alone would only take the cores from others.
+# Changes come in hundreds and are handled in batches, to save CPU.
 _POLL_INTERVAL_SECONDS = 0.5
-# kube-scheduler tries a pod again within ten seconds after room came. Nominations that it does not
-# follow keep room from others.
+# kube-scheduler retries a pod within ten seconds after capacity appeared. Nominations that it does
+# not follow block capacity for others.
 _NOMINATION_TIMEOUT_SECONDS = 30.0
 _PATCHES_AT_ONCE = 8
 _UNAUTHORIZED, _FORBIDDEN = 401, 403
 
 
 class AnchorController:
-    """Anchors of one cluster. `groups` maps each same-rack group to its planned number of pods.
+    """The anchors of one cluster. `groups` maps each same-rack group to its planned pods.
 
-    `client` speaks as the load driver. It does not watch: the anchors are a reader of a
-    ClusterWatch, from its first list on.
+    `client` has the load driver's identity. The controller does not watch itself: it is a reader of
+    a ClusterWatch, from its first list on.
     """
 
     def __init__(self, client: KubeClient, cluster: str, groups: Mapping[str, int]) -> None:
@@ -92,14 +92,14 @@ class AnchorController:
         self._slots = asyncio.Semaphore(_PATCHES_AT_ONCE)
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Work until `stop` is set. InfrastructureError when rights are missing, which it names."""
+        """Run until `stop` is set. InfrastructureError names missing rights."""
         await require_rights(self._client, self._cluster)
         tasks = [asyncio.create_task(each) for each in (self._run_loop(), stop.wait())]
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
                 task.result()
-            # Nominations under way are answered first: what they did belongs to the record.
+            # Pending nominations are awaited first, as their results are recorded.
             async with self._working:
                 tasks[0].cancel()
         finally:
@@ -108,16 +108,16 @@ class AnchorController:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     def outcomes(self) -> list[GroupOutcome]:
-        """How every planned group began, by name; final once `run` and the watch have ended."""
+        """The outcome of every planned group, by name; final once `run` and the watch ended."""
         return self._recorder.outcomes(self._cluster_state.rack_of)
 
     def take_pods(self, change: Listed[Pod] | Changed[Pod], now_micros: int) -> None:
-        """Note what the watch said of all pods, whoever made them: each takes up room."""
+        """Apply an event on any pod, as every pod uses capacity."""
         self._cluster_state.take_pods(change, now_micros)
         self._changed.set()
 
     def take_nodes(self, change: Listed[Node] | Changed[Node], _: int) -> None:
-        """Note what the watch said of all nodes."""
+        """Apply an event on any node."""
         self._cluster_state.take_nodes(change)
         self._changed.set()
 
@@ -158,7 +158,7 @@ class AnchorController:
                 raise failure
 
     async def _nominate(self, group: str, pod: PodRef, node: str) -> None:
-        """Of a pod that has another one's name by now the UID keeps it away."""
+        """Patch the nominated node of a pod; the UID protects a later pod of that name."""
         body = {"metadata": {"uid": pod.uid}, "status": {"nominatedNodeName": node or None}}
         path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}/status"
         async with self._slots:

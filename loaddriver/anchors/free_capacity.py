@@ -1,9 +1,8 @@
-"""Room in racks, counted in whole pods per node, and promised to one group at a time.
+"""Free capacity of racks, in whole pods per node, with reservations for groups.
 
-A rack is not given to one group alone: gangs are mostly far smaller than a rack, and a gang that
-waits for its last pod would keep the whole rack empty. Instead, what unfinished groups still need
-is set aside, pod by pod on nodes that can take them. So all promises can be kept together, and no
-room is promised twice.
+A rack is not reserved for one group as a whole: gangs are mostly far smaller than a rack, and a
+gang that waits for its last pod would keep the rack empty. Instead, the missing pods of unfinished
+groups are reserved one by one on nodes that fit them, so that all reservations hold together.
 """
 
 from __future__ import annotations
@@ -17,9 +16,9 @@ from loaddriver.anchors.pod_shape import PodShape
 
 @dataclass(frozen=True)
 class Node:
-    """A node now. `free` is allocatable less the requests of its pods, below 0 when over-full.
+    """The state of a node. `free` is allocatable minus the requests of its pods, possibly negative.
 
-    `usable` nodes are Ready and take new pods; `rack` is "" where its labels name none.
+    A `usable` node is Ready and accepts new pods; `rack` is "" without a rack label.
     """
 
     name: str
@@ -31,14 +30,14 @@ class Node:
 
 @dataclass
 class _Fits:
-    """How many pods of one shape still fit: by node that its affinity accepts, and by rack."""
+    """How many pods of one shape still fit, by accepted node and by rack."""
 
     nodes: dict[str, int]
     racks: Counter[str]
 
 
 class FreeCapacity:
-    """What is left of the usable nodes in racks while pods are set aside on them."""
+    """The free capacity of usable nodes in racks, minus reservations."""
 
     def __init__(self, nodes: Iterable[Node]) -> None:
         self._nodes = {node.name: node for node in nodes if node.usable and node.rack}
@@ -48,27 +47,27 @@ class FreeCapacity:
 
     @property
     def usable_nodes(self) -> int:
-        """Nodes in racks that take new pods, whatever their labels."""
+        """The number of usable nodes in racks, whatever their labels."""
         return len(self._nodes)
 
     def pods_per_node(self, shape: PodShape) -> Mapping[str, int]:
-        """Pods that fit, by the name of each usable node that `shape` accepts."""
+        """Pods that fit, by usable node that `shape` accepts."""
         return self._of(shape).nodes
 
     def pods_per_rack(self, shape: PodShape) -> dict[str, int]:
-        """Pods that fit, by rack; without racks whose own groups do not fit into them."""
+        """Pods that fit, by rack; overcommitted racks are left out."""
         racks = self._of(shape).racks
         return {rack: pods for rack, pods in racks.items() if rack not in self._overcommitted}
 
     def tightest_node(self, shape: PodShape, rack: str) -> str:
-        """The node of `rack` with the least room that takes a pod; the first by name of equals."""
+        """The node of `rack` with the least free capacity that fits a pod, ties by name."""
         nodes = self._of(shape).nodes
         return min(
             (pods, name) for name, pods in nodes.items() if pods and self._rack(name) == rack
         )[1]
 
     def take(self, shape: PodShape, node: str, pods: int = 1) -> None:
-        """Set room for `pods` aside on one node that has it."""
+        """Reserve `pods` on a node that fits them."""
         free = self._free[node]
         for name, amount in shape.requests:
             free[name] = free.get(name, 0) - amount * pods
@@ -79,13 +78,13 @@ class FreeCapacity:
                 fits.nodes[node] = left
 
     def reserve(self, shape: PodShape, pods: int, racks: Collection[str]) -> None:
-        """Set room for `pods` aside in `racks`, on the fullest nodes first.
+        """Reserve `pods` in `racks`, on the fullest nodes first.
 
-        Where not all fit, the racks get no further group: how the rest will fit is not known.
+        If not all fit, the racks are overcommitted and get no further group.
         """
         nodes = self._of(shape).nodes
-        for room, name in sorted((room, name) for name, room in nodes.items()):
-            here = min(pods, room) if self._rack(name) in racks else 0
+        for free, name in sorted((free, name) for name, free in nodes.items()):
+            here = min(pods, free) if self._rack(name) in racks else 0
             if here:
                 self.take(shape, name, here)
                 pods -= here

@@ -1,4 +1,4 @@
-"""What Pods ask of nodes and what Nodes offer, read from how the API server writes them."""
+"""Requests and constraints of Pods, and allocatable of Nodes, from their API objects."""
 
 from __future__ import annotations
 
@@ -51,20 +51,20 @@ _TEXTS = msgspec.json.Decoder(dict[str, str])
 
 
 def usable(node: Node) -> bool:
-    """Whether the Node is Ready and takes new pods; those of gangs tolerate no taint."""
-    kept_out = any(taint.effect in _BLOCKING_EFFECTS for taint in node.spec.taints)
-    return node.ready and not node.spec.unschedulable and not kept_out
+    """Whether the Node is Ready and accepts pods without tolerations, as those of gangs are."""
+    tainted = any(taint.effect in _BLOCKING_EFFECTS for taint in node.spec.taints)
+    return node.ready and not node.spec.unschedulable and not tainted
 
 
 def requests_of(spec: PodSpec) -> Mapping[str, int]:
-    """What the scheduler counts for a Pod: its containers' sum or, where it is more, what one of
-    its init containers needs first; and a pod slot.
+    """The effective requests of a Pod: the larger of containers' sum and any init container, plus
+    overhead and a pod slot.
     """
     return _requests(bytes(spec.containers), bytes(spec.init_containers), bytes(spec.overhead))
 
 
 def shape_of(spec: PodSpec) -> PodShape:
-    """What a Pod asks of a node, in a form that is the same for all Pods of one template."""
+    """What a Pod requires of a node, equal for all Pods of one template."""
     return PodShape(
         requests=tuple(sorted(requests_of(spec).items())),
         node_selector=tuple(sorted(_texts(spec.node_selector).items())),
@@ -73,23 +73,23 @@ def shape_of(spec: PodSpec) -> PodShape:
 
 
 def allocatable_of(node: Node) -> dict[str, int]:
-    """What the Node offers to pods."""
+    """The allocatable resources of the Node."""
     return {
         name: _parse(name, text, round_up=False) for name, text in node.status.allocatable.items()
     }
 
 
-# Pods of one template are written alike, so most are in the words of one that was read before.
+# Pods of one template have equal bytes, so most are cache hits.
 @lru_cache(maxsize=4096)
 def _requests(containers: bytes, init_containers: bytes, overhead: bytes) -> Mapping[str, int]:
-    total = resources.add(_asked(containers))
-    for each in _asked(init_containers):
+    total = resources.add(_requests_of_each(containers))
+    for each in _requests_of_each(init_containers):
         for name, amount in each.items():
             total[name] = max(total.get(name, 0), amount)
     return resources.add([total, _units(_texts(overhead)), {resources.PODS: _ONE_SLOT}])
 
 
-def _asked(containers: bytes) -> list[dict[str, int]]:
+def _requests_of_each(containers: bytes) -> list[dict[str, int]]:
     decoded = _CONTAINERS.decode(containers) if containers else []
     return [_units(each.resources.requests) for each in decoded]
 

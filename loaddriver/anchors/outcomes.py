@@ -1,4 +1,4 @@
-"""How each group began, for the record: nothing an anchor did or could not do stays unsaid."""
+"""Records the outcome of each group: anchored, scheduled first, or without an anchor."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ Outcome = Literal["anchored", "scheduler-first", "no-room"]
 
 
 class GroupOutcome(msgspec.Struct, frozen=True, rename="camel"):
-    """How a planned group began.
+    """The outcome of a planned group.
 
     `anchored`: its first bound pod went to the node that was nominated for it. `scheduler-first`:
-    kube-scheduler chose that node itself. `no-room`: none of its pods was ever bound, and `reason`
-    says why not. `pod` (its UID), `node`, `rack` and `at_micros` (when we heard of it) are about
+    kube-scheduler chose that node itself. `no-room`: none of its pods was ever bound, with a
+    `reason`. `pod` (its UID), `node`, `rack` and `at_micros` (when it was observed) are those of
     the group's first bound pod.
     """
 
@@ -41,7 +41,7 @@ class _Start:
 
 
 class OutcomeRecorder:
-    """First bindings of groups and, for groups without one, what stood in the way last."""
+    """The first binding of each group or, without one, its last obstacle."""
 
     def __init__(self, cluster: str, groups: Iterable[str]) -> None:
         self._cluster = cluster
@@ -50,29 +50,27 @@ class OutcomeRecorder:
         self._obstacles: dict[str, str] = {}
 
     def started(self, group: str) -> bool:
-        """Whether a pod of the group was ever bound, by anyone."""
+        """Whether a pod of the group was ever bound."""
         return group in self._starts
 
     def record_obstacle(self, group: str, reason: str) -> None:
-        """Note why the group has no anchor as yet."""
+        """Record why the group has no anchor yet."""
         self._obstacles[group] = reason
 
     def bound(
         self, group: str, pod: PodRef, node: str, as_nominated: bool, now_micros: int
     ) -> None:
-        """Note that a pod is bound, `as_nominated` to the node that we nominated; the first one
-        counts.
-        """
+        """Record that a pod was bound, `as_nominated` or elsewhere; only the first one counts."""
         self._starts.setdefault(group, _Start(pod, node, as_nominated, now_micros))
 
     def outcomes(self, rack_of: Callable[[str], str]) -> list[GroupOutcome]:
-        """One for each planned group, by name; `rack_of` is asked by node."""
+        """The outcome of each planned group, by name; `rack_of` maps nodes to racks."""
         return [self._outcome(group, rack_of) for group in self._groups]
 
     def _outcome(self, group: str, rack_of: Callable[[str], str]) -> GroupOutcome:
         start = self._starts.get(group)
         if start is None:
-            reason = self._obstacles.get(group, "none of its pods was ever seen waiting")
+            reason = self._obstacles.get(group, "none of its pods was observed pending")
             return GroupOutcome(self._cluster, group, "no-room", reason)
         return GroupOutcome(
             self._cluster,

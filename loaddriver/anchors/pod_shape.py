@@ -1,4 +1,4 @@
-"""What a pod asks of a node: resources, and labels that the node must have."""
+"""What a pod requires of a node: resources and labels."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def _compared(label: str | None, bound: str, holds: Callable[[int, int], bool]) 
         return False
 
 
-# As Kubernetes' node affinity has them: what is absent is not in any set, and not comparable.
+# As in Kubernetes' node affinity: an absent label is in no set and not comparable.
 _RULES: Mapping[str, _Rule] = {
     "In": lambda label, values: label in values,
     "NotIn": lambda label, values: label not in values,
@@ -42,10 +42,10 @@ class Requirement(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class PodShape:
-    """What every pod of a group asks for; one object makes a group, so its pods are alike.
+    """What every pod of a group requires; one object creates a group, so its pods are equal.
 
-    `requests` are in the units of `bigfleet.model.resources`, the pod slot among them.
-    `node_terms` are alternatives, each a conjunction; None where the pod has no node affinity.
+    `requests` are in the units of `bigfleet.model.resources`, including pod slots.
+    `node_terms` are alternatives, each a conjunction; None without node affinity.
     """
 
     requests: tuple[tuple[str, int], ...]
@@ -65,7 +65,7 @@ class PodShape:
         )
 
     def fitting_pods(self, free: Mapping[str, int]) -> int:
-        """How many such pods fit into what is free on one node."""
+        """How many such pods fit into the free capacity of a node."""
         return max(
             0, min(free.get(name, 0) // amount for name, amount in self.requests if amount > 0)
         )

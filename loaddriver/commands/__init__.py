@@ -1,1 +1,1 @@
-"""One module for each command of `loaddriver` that is more than a few lines."""
+"""The larger commands of `loaddriver`, one module each."""

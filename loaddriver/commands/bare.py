@@ -1,4 +1,4 @@
-"""`loaddriver bare`: plays a finished run's plan without BigFleet: what this machine can do."""
+"""`loaddriver bare`: plays a finished run's plan without BigFleet, as a baseline."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from loaddriver.commands.common import conclude_all, ended_by_signals, get_supplies
+from loaddriver.commands.common import ended_by_signals, get_prerequisites, print_verdicts
 from loaddriver.errors import ExitCode
 from loaddriver.run.arm_runner import RunContext
 from loaddriver.run.arms import bare_arm, run_bare_arm
@@ -27,13 +27,13 @@ def add(commands: Any) -> None:
     )
     command.add_argument("results", type=Path, help="the folder of a run")
     command.add_argument("--kubernetes-version", metavar="1.X.Y")
-    command.add_argument("--binaries", metavar="DIR", help="where kube-apiserver etc. may be")
+    command.add_argument("--binaries", metavar="DIR", help="directory with kube-apiserver etc.")
     command.set_defaults(do=_bare)
 
 
 def _bare(flags: argparse.Namespace) -> ExitCode:
     pair = read_paired_run(flags.results)
-    bare_arm(pair)  # refused before anything is looked for
+    bare_arm(pair)  # rejected before prerequisites are obtained
     options = RunOptions(
         profile=pair.profile.name,
         profiles=Path(),
@@ -43,8 +43,8 @@ def _bare(flags: argparse.Namespace) -> ExitCode:
         kubernetes_version=flags.kubernetes_version,
         binaries=flags.binaries,
     )
-    prerequisites = get_supplies(options)
+    prerequisites = get_prerequisites(options)
     with machine_claimed(options.profile) as lock, view_on(sys.stderr) as view:
         context = RunContext(options, prerequisites, lock, view)
         outcome = asyncio.run(ended_by_signals(run_bare_arm(context, pair)))
-    return conclude_all(outcome)
+    return print_verdicts(outcome)

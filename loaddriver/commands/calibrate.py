@@ -1,4 +1,4 @@
-"""`loaddriver calibrate`: runs a profile several times and sets its limits by what came out."""
+"""`loaddriver calibrate`: runs a profile several times and sets limits from the results."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 from loaddriver.commands.common import (
     bare_flag,
-    conclude_all,
+    print_verdicts,
     profile_flags,
     run_once,
     run_options,
@@ -20,7 +20,7 @@ from loaddriver.errors import ExitCode, LoaddriverError, ProfileError
 from loaddriver.judge.calibrate import FEWEST_RUNS, Calibrated, Measured, calibrate
 from loaddriver.judge.expect_text import expectations_text
 from loaddriver.judge.gates import format_number
-from loaddriver.profile.settings import Profile, load_profile
+from loaddriver.profile.loading import Profile, load_profile
 from loaddriver.report.results import read_bare, read_summary
 
 _RUNS = 5
@@ -29,7 +29,7 @@ _RUNS = 5
 def add(commands: Any) -> None:
     """Register the command."""
     command = commands.add_parser(
-        "calibrate", help="run a profile several times and set its measured limits"
+        "calibrate", help="run a profile several times and set its limits from the results"
     )
     profile_flags(command)
     bare_flag(command)
@@ -41,7 +41,7 @@ def add(commands: Any) -> None:
         type=Path,
         default=[],
         metavar="RESULTS",
-        help="use these finished runs and start none",
+        help="use these finished runs instead of new ones",
     )
     command.add_argument("--out", type=Path, help="instead of the profile's own expect.yaml")
     command.set_defaults(do=_calibrate)
@@ -49,7 +49,7 @@ def add(commands: Any) -> None:
 
 def _calibrate(flags: argparse.Namespace) -> ExitCode:
     if not flags.finished and flags.runs < FEWEST_RUNS:
-        raise ProfileError([f"--runs {flags.runs}: at least {FEWEST_RUNS} show a spread"])
+        raise ProfileError([f"--runs {flags.runs}: must be at least {FEWEST_RUNS}"])
     profile = load_profile(flags.profile, flags.profiles, flags.set, flags.seed)
     folders = flags.finished or _run_all(flags, profile)
     runs = [Measured(read_summary(folder), read_bare(folder)) for folder in folders]
@@ -63,9 +63,9 @@ def _calibrate(flags: argparse.Namespace) -> ExitCode:
 
 
 def _run_all(flags: argparse.Namespace, profile: Profile) -> list[Path]:
-    """One run after the other, each with a seed of its own; one that is void ends it.
+    """Run the profile several times, each with its own seed; an invalid run ends the series.
 
-    Each has a bare run beside it where the profile limits a ratio to that.
+    Each gets a bare run if the profile limits a ratio to one.
     """
     bare = any(gate.ratio_to is not None for gate in profile.gates)
     folders: list[Path] = []
@@ -73,7 +73,7 @@ def _run_all(flags: argparse.Namespace, profile: Profile) -> list[Path]:
         seed = profile.settings.seed + number
         say(f"run {number + 1} of {flags.runs}, seed {seed}")
         outcome = run_once(replace(run_options(flags), seed=seed, bare=bare))
-        conclude_all(outcome)
+        print_verdicts(outcome)
         if outcome.summary.verdict in ("error", "invalid"):
             raise _InvalidRun(outcome.exit_code, outcome.folder, len(folders))
         folders.append(outcome.folder)
@@ -83,30 +83,30 @@ def _run_all(flags: argparse.Namespace, profile: Profile) -> list[Path]:
 
 
 class _InvalidRun(LoaddriverError):
-    """A run that broke off or voided itself: nothing can be learnt from it."""
+    """A run failed or was invalid, so no limits can be set."""
 
     def __init__(self, exit_code: ExitCode, folder: Path, good: int) -> None:
         self.exit_code = exit_code
         super().__init__(
-            f"{folder.name} is void, so no limit was set; {good} good runs lie in "
-            f"{folder.parent}: more of them can be used with --from"
+            f"{folder.name} is invalid, so no limit was set; {folder.parent} has {good} valid "
+            "runs, which can be used with --from"
         )
 
 
 class _Interrupted(LoaddriverError):
-    """The user wants no further runs."""
+    """The user interrupted the series."""
 
     exit_code = ExitCode.INTERRUPTED
 
     def __init__(self, good: Sequence[Path]) -> None:
         super().__init__(
-            f"no limit was set; {len(good)} good runs lie in {good[-1].parent}: "
-            "they can be used with --from"
+            f"no limit was set; {good[-1].parent} has {len(good)} valid runs, "
+            "which can be used with --from"
         )
 
 
 def _limit_line(each: Calibrated) -> str:
-    asked = f"{each.gate.op} {format_number(each.limit)} {each.gate.unit}"
+    limit = f"{each.gate.op} {format_number(each.limit)} {each.gate.unit}"
     if each.kept:
-        return f"  {each.gate.name}: {asked}, kept: {each.kept}"
-    return f"  {each.gate.name}: {asked}, was {format_number(each.gate.limit)}"
+        return f"  {each.gate.name}: {limit}, kept: {each.kept}"
+    return f"  {each.gate.name}: {limit}, was {format_number(each.gate.limit)}"

@@ -1,4 +1,4 @@
-"""What the commands share that run a profile: their flags, and one run from flags to verdict."""
+"""What commands that run a profile share: flags, and one run from flags to verdict."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from loaddriver.profile.settings import ProfileSettings
 from loaddriver.run.arm_runner import RunContext
 from loaddriver.run.arms import RunOutcome, run_arms
 from loaddriver.run.context import RunOptions
-from loaddriver.run.folder import create, prune
+from loaddriver.run.folder import KEPT_RUNS, create, prune
 from loaddriver.run.inputs import prepare_inputs
 from loaddriver.run.live_view import view_on
 from loaddriver.substrates.choice import Prerequisites, SubstrateName, obtain_prerequisites
@@ -26,23 +26,25 @@ from loaddriver.substrates.runlock import machine_claimed
 
 NEXT_STEPS: Mapping[ExitCode, str] = {
     ExitCode.PASS: "",
-    ExitCode.HARNESS_BUG: "Next: report it with the folder {folder}; it is no result.",
-    ExitCode.USAGE: "Next: change what is named above; nothing was started.",
+    ExitCode.HARNESS_BUG: (
+        "Next: report it with the folder {folder}; the run produced no valid result."
+    ),
+    ExitCode.USAGE: "Next: fix the errors above; nothing was started.",
     ExitCode.GATE_MISSED: (
-        "Next: see in the report where the time went; to judge by other limits: "
+        "Next: see in the report what pods waited for; to judge by other limits: "
         "loaddriver judge {folder} --expect FILE"
     ),
-    ExitCode.REGRESSION: "Next: see in the report which hop became slower.",
     ExitCode.INVALID_RUN: (
-        "Next: run it again with this machine for itself, or with less load (--set); it is no "
-        "result, good or bad."
+        "Next: run it again on an otherwise idle machine, or with less load (--set); the run "
+        "produced no valid result."
     ),
     ExitCode.INFRASTRUCTURE: (
-        "Next: read the log that is named above, put that right and run it again; it is no result."
+        "Next: read the log named above, fix the cause and run it again; the run produced no valid "
+        "result."
     ),
-    ExitCode.INTERRUPTED: "Next: nothing, all is cleaned up; the report shows what was played.",
+    ExitCode.INTERRUPTED: "Next: nothing; all is cleaned up, and the report covers what ran.",
 }
-"""Sentences for people; `{folder}` is where the results lie."""
+"""Advice for the user; `{folder}` is the results folder."""
 
 
 T = TypeVar("T")
@@ -51,7 +53,7 @@ _ROOT = Path(__file__).resolve().parents[2]
 
 
 def profile_flags(command: argparse.ArgumentParser) -> None:
-    """The flags of everything that starts a profile."""
+    """Add the flags of commands that start a profile."""
     command.add_argument("profile", help="a folder below --profiles")
     command.add_argument("--profiles", type=Path, default=_ROOT / "profiles", metavar="DIR")
     command.add_argument("--results", type=Path, default=Path("results"), metavar="DIR")
@@ -63,17 +65,17 @@ def profile_flags(command: argparse.ArgumentParser) -> None:
         "--set", action="append", default=[], metavar="KEY=VALUE", help="e.g. soak.seconds=30"
     )
     command.add_argument("--kubernetes-version", metavar="1.X.Y")
-    command.add_argument("--binaries", metavar="DIR", help="where kube-apiserver etc. may be")
+    command.add_argument("--binaries", metavar="DIR", help="directory with kube-apiserver etc.")
     command.set_defaults(keep=False, bare=False)
 
 
 def keep_flag(command: argparse.ArgumentParser) -> None:
-    """The flag of commands after which somebody may want to look around."""
+    """Add the flag of commands that can leave everything up."""
     command.add_argument("--keep", action="store_true", help="leave everything up at the end")
 
 
 def bare_flag(command: argparse.ArgumentParser) -> None:
-    """The flag of commands that run a profile to its verdict."""
+    """Add the flag of commands that run a profile to its verdict."""
     command.add_argument(
         "--bare",
         action="store_true",
@@ -82,7 +84,7 @@ def bare_flag(command: argparse.ArgumentParser) -> None:
 
 
 def run_options(flags: argparse.Namespace) -> RunOptions:
-    """The flags as a run takes them."""
+    """The options of a run, from the flags."""
     return RunOptions(
         profile=flags.profile,
         profiles=flags.profiles,
@@ -99,29 +101,31 @@ def run_options(flags: argparse.Namespace) -> RunOptions:
 
 
 def run_once(options: RunOptions) -> RunOutcome:
-    """Run to the verdict, with all parts that the options and the profile want.
+    """Run to the verdict, with all arms that the options and the profile request.
 
-    Raises LoaddriverError when it may not or cannot begin.
+    Raises LoaddriverError if the run cannot start.
     """
     inputs = prepare_inputs(options)
     check = inputs.preflight()
     for line in check.lines:
         say(line)
     check.raise_errors()
-    prerequisites = get_supplies(options, inputs.profile.settings)
+    prerequisites = get_prerequisites(options, inputs.profile.settings)
     with machine_claimed(options.profile) as lock, view_on(sys.stderr) as view:
         folder = create(options.results, options.profile)
         work = run_arms(RunContext(options, prerequisites, lock, view), inputs, folder)
         outcome = asyncio.run(ended_by_signals(work))
     for name in prune(options.results):
-        say(f"removed the results of {name}, more than 20 runs ago")
+        say(f"removed the results of {name}: only the newest {KEPT_RUNS} runs are kept")
     return outcome
 
 
-def get_supplies(options: RunOptions, settings: ProfileSettings | None = None) -> Prerequisites:
-    """What the substrate must have of this machine: found, cached, downloaded or built.
+def get_prerequisites(
+    options: RunOptions, settings: ProfileSettings | None = None
+) -> Prerequisites:
+    """The substrate's prerequisites on this machine: found, cached, downloaded or built.
 
-    Without a profile's `settings`, bare control planes are all that is asked for.
+    Without a profile's `settings`, those of plain control planes.
     """
     request = request_from(
         options.environment,
@@ -138,7 +142,7 @@ def get_supplies(options: RunOptions, settings: ProfileSettings | None = None) -
 
 
 async def ended_by_signals(work: Coroutine[Any, Any, T]) -> T:
-    """SIGTERM ends a run as Ctrl-C does; so does SIGINT where a script's `&` made us ignore it."""
+    """Cancel on SIGTERM and SIGINT, even if the shell's `&` made this process ignore SIGINT."""
     task = asyncio.current_task()
     assert task is not None
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -146,20 +150,20 @@ async def ended_by_signals(work: Coroutine[Any, Any, T]) -> T:
     return await work
 
 
-def conclude_all(outcome: RunOutcome) -> ExitCode:
-    """Say the verdict of every part, the run's own last, and give the gravest."""
+def print_verdicts(outcome: RunOutcome) -> ExitCode:
+    """Print the verdict of every arm, the run's own last; return the most severe exit code."""
     for summary, folder in outcome.comparisons:
-        conclude(summary, folder)
-    conclude(outcome.summary, outcome.folder)
+        print_verdict(summary, folder)
+    print_verdict(outcome.summary, outcome.folder)
     if outcome.skipped_arm:
-        say(f"interrupted before {outcome.skipped_arm} had begun; run it again")
+        say(f"interrupted before {outcome.skipped_arm} started; run it again")
     elif outcome.interrupted:
-        say("interrupted when all was measured: the report is whole, and its verdict stands")
+        say("interrupted after the measurement: the report is complete and its verdict is valid")
     return outcome.exit_code
 
 
-def conclude(summary: Summary, folder: Path) -> None:
-    """Say the verdict, why, what to do, and, unless all is well, what pods waited for."""
+def print_verdict(summary: Summary, folder: Path) -> None:
+    """Print the reasons, the diagnosis unless it passed, the verdict and the next step."""
     for sentence in summary.why:
         say(sentence)
     if summary.verdict != "pass":
@@ -172,5 +176,5 @@ def conclude(summary: Summary, folder: Path) -> None:
 
 
 def say(line: str) -> None:
-    """A line for the person at the terminal."""
+    """Print a line for the user."""
     print(line, file=sys.stderr, flush=True)

@@ -1,4 +1,4 @@
-"""`loaddriver plan`: prints what a profile's load would send and when; starts nothing."""
+"""`loaddriver plan`: prints the requests of a profile's load; starts nothing."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from loaddriver.errors import ExitCode, ProfileError
 from loaddriver.plan.files import plan_bytes
 from loaddriver.plan.make import make_plan
 from loaddriver.plan.text import plan_lines
-from loaddriver.profile.settings import Profile, load_profile
+from loaddriver.profile.loading import Profile, load_profile
 
-# A plan holds the text of every request; this many pods' still fit into some GiB.
+# A plan holds every request body; up to this many pods fit in a few GiB.
 _MAX_PODS = 1_000_000
 
 
@@ -25,7 +25,7 @@ def add(commands: Any) -> None:
         "--output",
         choices=("text", "json"),
         default="text",
-        help="json: the lines of plan.jsonl, which the same profile and seed give again",
+        help="json: the lines of plan.jsonl, reproducible from profile and seed",
     )
     command.set_defaults(do=_plan)
 
@@ -47,8 +47,8 @@ def _check_plan_size(profile: Profile) -> None:
         churn = settings.soak.churn_pods_per_second / settings.clusters
         raise ProfileError(
             [
-                f"{profile.name}: a plan of {settings.pods:,} pods is more than one reader's; its "
-                "clusters are alike, so look at one: write --set clusters=1 "
+                f"{profile.name}: a plan of {settings.pods:,} pods is too large to print; its "
+                "clusters are alike, so print one: write --set clusters=1 "
                 f"--set soak.churnPodsPerSecond={churn:.2g}"
             ]
         )

@@ -1,4 +1,4 @@
-"""A federation within a run: its API server, its role, its workload, and the load on that.
+"""A federation within a run: its API server, its role, its workload, and the load on it.
 
-The load is known beforehand; what the clusters' own HPAs and BigFleet make of it is measured.
+The load is planned; the reaction of the clusters' HPAs and of BigFleet is measured.
 """

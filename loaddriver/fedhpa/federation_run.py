@@ -1,4 +1,4 @@
-"""Plays a federation's course: load, a killed API server, a cut line, each at its time."""
+"""Plays a federation's schedule: load, API server outages and partitions."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from loaddriver.substrates.base import Cluster, Endpoint, RoleSpec
 
 
 class ApiServerProcess(Protocol):
-    """An API server that can be made to crash."""
+    """An API server that can be killed and restarted."""
 
     async def kill(self) -> None: ...
 
@@ -36,7 +36,7 @@ class ApiServerProcess(Protocol):
 
 @runtime_checkable
 class FederationSubstrate(Protocol):
-    """A substrate that can give a federation an API server of its own."""
+    """A substrate that can start a separate API server for a federation."""
 
     async def start_api_server(self, name: str) -> tuple[Cluster, ApiServerProcess]: ...
 
@@ -45,7 +45,7 @@ class FederationSubstrate(Protocol):
 
 @dataclass
 class FederationRun:
-    """One federation, from `start` to `finish`. `substrate` keeps private files in `folder`."""
+    """One federation, from `start` to `finish`. `folder` has its private files."""
 
     schedule: LoadSchedule
     catalog: Catalog
@@ -63,8 +63,8 @@ class FederationRun:
         self._ended_at = 0.0
 
     async def start(self, members: Sequence[Cluster], say: Callable[[str], None]) -> Endpoint:
-        """Start everything and return once every member's HPA scales; the federation's role."""
-        say("starting the federation: an API server of its own, members by lines that can be cut")
+        """Start everything; return the federation's role once every member's HPA is active."""
+        say("starting the federation: its own API server, and members behind proxies")
         self._members = members
         self._host, self._server = await self.substrate.start_api_server(setup.HOST)
         await setup.prepare_host(self._host)
@@ -85,7 +85,7 @@ class FederationRun:
         return role
 
     async def play(self, begin: asyncio.Event, show: Callable[[str], None]) -> None:
-        """Once the soak has begun, all phases; after them only the load goes on, for ever."""
+        """Play all phases once the soak has begun; afterwards only the load continues."""
         await begin.wait()
         self._feeder.began_at = began = time.time()
         for window in self.schedule.phase_windows:
@@ -98,11 +98,11 @@ class FederationRun:
         await asyncio.Event().wait()
 
     async def failed(self) -> None:
-        """Never returns while all is well; raises what ended the feeding of load."""
+        """Wait for the usage feeder to fail and raise its error."""
         await self._feeder.failed()
 
     async def finish(self) -> FederationRecord | None:
-        """Stop; what was played, None when it did not come to that."""
+        """Stop and return the record; None if no phase was played."""
         await self._feeder.stop()
         await self._stack.aclose()
         began = self._feeder.began_at

@@ -1,6 +1,6 @@
-"""What a federation's callers ask for at each moment, and how many replicas that takes. Pure.
+"""The traffic of a federation over time, and the replicas it needs. Pure.
 
-Moments are seconds since the begin of the first phase.
+Times are seconds since the start of the first phase.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from loaddriver.profile.federation import FederationSettings
 
 Cores = Mapping[str, float]
 
-# An HPA leaves replicas alone whose use is within a tenth of the target.
+# The HPA tolerance: no scaling while usage is within a tenth of the target.
 _TOLERANCE = 0.1
 
 
@@ -32,7 +32,7 @@ class PhaseWindow:
 
 @dataclass(frozen=True)
 class LoadChange:
-    """From `at` on, callers need `cores` of each cluster."""
+    """From `at` on, traffic needs `cores` in each cluster."""
 
     at: float
     cores: Cores
@@ -40,7 +40,7 @@ class LoadChange:
 
 @dataclass(frozen=True)
 class ReplicaBounds:
-    """Any number of replicas from `low` to `high` is what a load takes; an HPA lets it be."""
+    """The replicas that an HPA keeps for a load: any number from `low` to `high`."""
 
     low: int
     high: int
@@ -48,7 +48,7 @@ class ReplicaBounds:
 
 @dataclass(frozen=True)
 class LoadSchedule:
-    """A federation's phases and changes of load, in order."""
+    """The phases and load changes of a federation, in order."""
 
     federation: FederationSettings
     clusters: tuple[str, ...]
@@ -59,16 +59,16 @@ class LoadSchedule:
 
     @property
     def on_premise(self) -> str:
-        """The cluster that owns its machines."""
+        """The name of the on-premise cluster."""
         return self.federation.on_premise.cluster
 
     def cores_at(self, moment: float) -> Cores:
-        """What callers want of each cluster; before the first change, as from it on."""
+        """The cores that traffic needs in each cluster at `moment`."""
         past = [change for change in self.changes if change.at <= moment]
         return past[-1].cores if past else self.changes[0].cores
 
     def replica_bounds(self, cores: Cores) -> dict[str, ReplicaBounds]:
-        """The replicas that each cluster should come to while this load lasts."""
+        """The replicas that each cluster should reach under this load."""
         target = self.pod_cores * self.federation.target_percent / 100
         full = math.ceil(cores[self.on_premise] / target) >= self.pod_slots
         settled = self.routed_load(cores, is_full=full)
@@ -78,14 +78,12 @@ class LoadSchedule:
         return replica_bounds
 
     def routed_load(self, cores: Cores, *, is_full: bool) -> dict[str, float]:
-        """What each cluster really gets: where all places on premise are taken, callers that find
-        it busy go elsewhere.
-        """
+        """The load of each cluster after spillover, which starts when on-premise is full."""
         if not is_full:
             return dict(cores)
         own = self.on_premise
-        leave = self.federation.on_premise.spillover_at_percent / 100
-        over = max(0.0, cores[own] - self.pod_slots * self.pod_cores * leave)
+        threshold = self.federation.on_premise.spillover_at_percent / 100
+        over = max(0.0, cores[own] - self.pod_slots * self.pod_cores * threshold)
         others = len(self.clusters) - 1
         return {
             name: each - over if name == own else each + over / others
@@ -94,7 +92,7 @@ class LoadSchedule:
 
     @property
     def _floor(self) -> int:
-        """No cluster's HPA goes below its part of the least that the user wants."""
+        """The minimum replicas of each cluster's HPA: its share of minReplicas."""
         return -(-self.federation.min_replicas // len(self.clusters))
 
 
@@ -105,19 +103,19 @@ def make_schedule(
     other_pods: int,
     seed: int,
 ) -> LoadSchedule:
-    """The course of a profile and its seed; `other_pods` take places on premise, too."""
+    """Make the schedule of a profile and seed; `other_pods` also use on-premise machines."""
     pod_slots = federation.on_premise.machines * archetype.density - other_pods
     return LoadSchedule(
         federation=federation,
         clusters=clusters,
         pod_cores=archetype.sizes[0].cpu_millicores / 1000,
         pod_slots=pod_slots,
-        phase_windows=tuple(_spans(federation)),
+        phase_windows=tuple(_windows(federation)),
         changes=tuple(_changes(federation, seed)),
     )
 
 
-def _spans(federation: FederationSettings) -> Iterator[PhaseWindow]:
+def _windows(federation: FederationSettings) -> Iterator[PhaseWindow]:
     begin = 0.0
     for name, phase in federation.phases.items():
         end = begin + phase.seconds

@@ -1,4 +1,4 @@
-"""The objects of a federation within a run, as its user and its clusters' owners write them."""
+"""The API objects of a federation within a run."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
 SELECTOR = f"{WORKLOAD_LABEL}={NAME}"
 USAGE = f"/apis/kwok.x-k8s.io/v1alpha1/clusterresourceusages/{NAME}"
 
-# As fast as HPAs go: a run of minutes has no time for their usual caution.
+# The fastest HPA policy, as a run takes only minutes.
 _AT_ONCE = [{"type": "Pods", "value": 100, "periodSeconds": 15}]
 
 
 def deployment(archetype: Archetype, catalog: Catalog) -> dict[str, Any]:
-    """The federated Deployment: its pods are the load's, as any other's of the archetype."""
+    """The FederatedDeployment, with pods like others of the archetype."""
     body = workload_body(_workload(archetype), catalog)
     spec = body["spec"]
     del spec["replicas"]
-    # The class is made by the load's own first requests, which come later.
+    # The PriorityClass is created by the load's set-up, which comes later.
     del spec["template"]["spec"]["priorityClassName"]
     return {
         "apiVersion": _BIGFLEET,
@@ -58,7 +58,7 @@ def _workload(archetype: Archetype) -> Workload:
 
 
 def autoscaler(federation: FederationSettings) -> dict[str, Any]:
-    """The federated HPA."""
+    """The FederatedHorizontalPodAutoscaler."""
     rebalance = federation.rebalance
     target = {"type": "Utilization", "averageUtilization": federation.target_percent}
     wait = federation.scale_down_stabilization_seconds
@@ -86,7 +86,7 @@ def autoscaler(federation: FederationSettings) -> dict[str, Any]:
 
 
 def usage(cores: float) -> dict[str, Any]:
-    """Each of the workload's pods in a cluster uses so many cores from now on."""
+    """The kwok usage object that makes each pod of the workload use `cores`."""
     each = {"cpu": {"value": f"{round(cores * 1e6)}u"}, "memory": {"value": "10Mi"}}
     return {
         "apiVersion": "kwok.x-k8s.io/v1alpha1",

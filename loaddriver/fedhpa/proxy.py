@@ -1,4 +1,4 @@
-"""A line to an API server that can be cut and mended, as networks between clusters are."""
+"""A TCP proxy to an API server that simulates partitions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _CHUNK_BYTES = 1 << 16
 
 
 class PartitionableProxy:
-    """Passes bytes between whoever connects to `port` and the server at `target`."""
+    """Forwards connections from `port` to the server at port `target`."""
 
     def __init__(self, target: int) -> None:
         self._target = target
@@ -27,19 +27,19 @@ class PartitionableProxy:
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def stop(self) -> None:
-        """End everything."""
+        """Close all connections and stop."""
         self.disconnect()
         self._server.close()
         await asyncio.gather(*self._serving, return_exceptions=True)
 
     def disconnect(self) -> None:
-        """End all connections and refuse new ones, without a farewell."""
+        """Abort all connections and reject new ones."""
         self._connected = False
         for end in self._writers:
             end.transport.abort()
 
     def reconnect(self) -> None:
-        """Let connections through again."""
+        """Accept connections again."""
         self._connected = True
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -51,17 +51,17 @@ class PartitionableProxy:
             if self._connected:
                 await self._connect(reader, writer)
         except OSError:
-            pass  # the server is gone: so is the connection
+            pass  # the server is down
         finally:
             writer.transport.abort()
 
     async def _connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        there_reader, there = await asyncio.open_connection(LOOPBACK, self._target)
-        writers = {writer, there}
+        upstream_reader, upstream = await asyncio.open_connection(LOOPBACK, self._target)
+        writers = {writer, upstream}
         self._writers |= writers
         pumps = [
-            asyncio.create_task(_pump(reader, there)),
-            asyncio.create_task(_pump(there_reader, writer)),
+            asyncio.create_task(_pump(reader, upstream)),
+            asyncio.create_task(_pump(upstream_reader, writer)),
         ]
         try:
             if self._connected:

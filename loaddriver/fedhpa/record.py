@@ -1,4 +1,4 @@
-"""What is left of a federation that was played: what was done to it, and what it was seen to do."""
+"""The record of a federation run: samples of load and pods, and injected faults."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ PARTITIONED, RECONNECTED = "partitioned", "reconnected"
 
 
 class Sample(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """At one moment (seconds since 1970), by cluster: what callers want, what the cluster gets of
-    that, and how many pods work.
+    """One sample by cluster: offered load, load after spillover, and running pods.
+
+    `at` is in Unix seconds.
     """
 
     at: float
@@ -26,7 +27,7 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class FaultEvent(msgspec.Struct, frozen=True, rename="camel"):
-    """Something done to the federation, at a moment in seconds since 1970."""
+    """An injected fault or its end, at a Unix time in seconds."""
 
     at: float
     what: str
@@ -35,7 +36,7 @@ class FaultEvent(msgspec.Struct, frozen=True, rename="camel"):
 
 @dataclass(frozen=True)
 class FederationRecord:
-    """What a judge needs of a played course; `logs` are audit logs by cluster."""
+    """What the judge needs of a federation run; `logs` are audit logs by cluster."""
 
     schedule: LoadSchedule
     began_at: float

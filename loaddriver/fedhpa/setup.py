@@ -1,4 +1,4 @@
-"""Makes a federation of a run's clusters: its API server, its members, its role, its objects."""
+"""Sets up a federation of a run's clusters: API server, members, role and objects."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ _IDENTITY = "bigfleet-fedhpa"
 _HPA = (
     f"/apis/autoscaling/v2/namespaces/{objects.NAMESPACE}/horizontalpodautoscalers/{objects.NAME}"
 )
-# The first metrics come after two scrapes, and pods may need machines before.
+# The first metrics need two scrapes, and pods may need machines first.
 _SCALING_TIMEOUT_SECONDS = 150.0
 _JOIN_TIMEOUT_SECONDS = 60.0
 _POLL_INTERVAL_SECONDS = 0.5
 
 
 async def prepare_host(host: Cluster) -> None:
-    """Let it hold federated objects."""
+    """Install the federation's CRDs and namespace on the host."""
     async with await KubeClient.from_kubeconfig(host.kubeconfigs["admin"]) as admin:
         await install_fedhpa(admin)
         await admin.create("/api/v1/namespaces", namespace_body(objects.NAMESPACE))
@@ -48,18 +48,18 @@ async def prepare_host(host: Cluster) -> None:
 
 @dataclass(frozen=True)
 class MemberJoiner:
-    """How clusters become members: `proxy` is the federation's way to each, `folder` is private."""
+    """Joins clusters to the federation through proxies; `folder` has private kubeconfigs."""
 
     host: Cluster
     folder: Path
     environment: Mapping[str, str]
 
     async def join(self, member: Cluster, proxy: PartitionableProxy) -> None:
-        """As an administrator would, by the command. Raises InfrastructureError."""
+        """Join a member with the CLI command. Raises InfrastructureError."""
         async with await KubeClient.from_kubeconfig(member.kubeconfigs["admin"]) as admin:
             await install_member(admin)
             await admin.create("/api/v1/namespaces", namespace_body(objects.NAMESPACE))
-        path = self.folder / f"{member.name}-by-line.kubeconfig"
+        path = self.folder / f"{member.name}-via-proxy.kubeconfig"
         path.write_text(_via_proxy(member.kubeconfigs[_IDENTITY], proxy.port))
         await self._run("join", member.name, "--member", str(path))
 
@@ -86,23 +86,23 @@ def _via_proxy(kubeconfig: Path, port: int) -> str:
 
 
 async def create_objects(host: Cluster, bodies: Mapping[str, Any]) -> None:
-    """What the federation's user writes: a body for each collection."""
+    """Create the federation's objects, one body per collection."""
     async with await KubeClient.from_kubeconfig(host.kubeconfigs["admin"]) as admin:
         for path, body in bodies.items():
             await admin.create(path, body)
 
 
 async def wait_until_scaling(members: Sequence[Cluster], say: Callable[[str], None]) -> None:
-    """Return once every member's HPA scales by a metric. Raises InfrastructureError."""
-    say("waiting for the members' HPAs to have metrics")
-    waiting = {member.name: "there is none" for member in members}
+    """Wait until every member's HPA is active. Raises InfrastructureError."""
+    say("waiting for metrics of the members' HPAs")
+    waiting = {member.name: "no HPA yet" for member in members}
     try:
         async with asyncio.timeout(_SCALING_TIMEOUT_SECONDS):
             await asyncio.gather(*(_until_scaling(member, waiting) for member in members))
     except TimeoutError:
         states = "; ".join(f"{name}: {why}" for name, why in waiting.items() if why)
         raise InfrastructureError(
-            f"the federated HPA was not in force within {_SCALING_TIMEOUT_SECONDS:g} s: {states}"
+            f"the members' HPAs were not active within {_SCALING_TIMEOUT_SECONDS:g} s: {states}"
         ) from None
 
 
@@ -129,7 +129,7 @@ class _Hpa(msgspec.Struct):
 
 
 async def _inactive_reason(admin: KubeClient) -> str:
-    """Why the HPA does not scale; "" when it does."""
+    """Why the HPA is not active; "" if it is."""
     try:
         status = msgspec.json.decode(await admin.get(_HPA), type=_Hpa).status
     except (ApiError, *CONNECTION_ERRORS) as error:
@@ -137,4 +137,4 @@ async def _inactive_reason(admin: KubeClient) -> str:
     active = [each for each in status.conditions if each.type == "ScalingActive"]
     if active and active[0].status == "True" and status.current_metrics:
         return ""
-    return active[0].message if active else "nobody has looked at it yet"
+    return active[0].message if active else "not reconciled yet"

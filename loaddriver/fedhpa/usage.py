@@ -1,4 +1,4 @@
-"""Says in each cluster what the federated workload's pods use, as load and pods change."""
+"""Writes the CPU usage of the federated workload's pods, as load and pods change."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class _Pod(msgspec.Struct):
 
 @dataclass
 class UsageFeeder:
-    """Feeds from `start` to `stop`; the course begins at `began_at`, None while it has not."""
+    """Writes usage from `start` to `stop`; the schedule starts at `began_at`."""
 
     schedule: LoadSchedule
     began_at: float | None = None
@@ -53,7 +53,7 @@ class UsageFeeder:
     _stack: AsyncExitStack = field(default_factory=AsyncExitStack)
 
     async def start(self, clusters: Mapping[str, Cluster]) -> None:
-        """Begin to watch and to say."""
+        """Start watching pods and writing usage."""
         for name, cluster in clusters.items():
             client = await KubeClient.from_kubeconfig(cluster.kubeconfigs["load-driver"])
             self._clients[name] = await self._stack.enter_async_context(client)
@@ -62,7 +62,7 @@ class UsageFeeder:
         self._tasks.append(asyncio.create_task(self._feed(), name="load"))
 
     async def failed(self) -> None:
-        """Never returns while all is well; raises what ended it."""
+        """Wait for a task to fail and raise its error."""
         if not self._tasks:
             await asyncio.Event().wait()
         done, _ = await asyncio.wait(self._tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -70,7 +70,7 @@ class UsageFeeder:
             await task
 
     async def stop(self) -> None:
-        """Say nothing more; harmless when it was never started."""
+        """Stop; safe if it was never started."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -106,7 +106,7 @@ class UsageFeeder:
         return Sample(at=now, offered_load=dict(offered_load), routed_load=routed_load, ready=ready)
 
     async def _write_usage(self, name: str, sample: Sample) -> None:
-        """Write what one pod uses, if that changed; what fails is tried again at the next tick."""
+        """Write the usage per pod if it changed; retried at the next poll if it fails."""
         each = round(sample.routed_load[name] / max(1, sample.ready[name]), 6)
         if self._written.get(name) == each:
             return

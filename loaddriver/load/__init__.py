@@ -1,1 +1,1 @@
-"""Plays the plan against API servers, in a process of its own."""
+"""Plays a plan against API servers, in its own process."""

@@ -1,8 +1,7 @@
-"""Hands each planned event to a free user at the moment it is due.
+"""Dispatches each planned event to a free user when it is due.
 
-Open loop: the times come from the plan and the releases alone. When all users
-are busy an event waits and is sent late, and its lateness is on record; it never
-delays the due times of those after it.
+The load is an open loop: due times follow from the plan and the releases alone. If all users are
+busy, an event is sent late and its lateness is recorded; later events keep their due times.
 """
 
 from __future__ import annotations
@@ -17,35 +16,33 @@ from gevent.queue import Queue
 from loaddriver.load.files import Control
 from loaddriver.plan.records import LoadEvent
 
-# An answer may take this long before an event is late for want of a free user: as long as the load
-# waits for one at all. A slow API server must not slow the load down, or it hides its slowness.
+# The request timeout. There are enough users for every response to take this long, so that a slow
+# API server does not slow the load down, which would hide its slowness.
 _REQUEST_TIMEOUT_SECONDS = 30
-# One that waits costs little: a greenlet, and a connection while it is used.
+# An idle user costs only a greenlet.
 _MIN_USERS, _MAX_USERS = 24, 1024
 
 
 def users_for(events: Sequence[LoadEvent]) -> int:
-    """How many users a plan needs, by the busiest time of its steps that is as long as an answer
-    may take.
-    """
+    """The number of users a plan needs, by the busiest window of one request timeout."""
     busy = Counter(
         (event.step, int(event.offset_seconds // _REQUEST_TIMEOUT_SECONDS)) for event in events
     )
-    # The busiest time may lie across the border of two.
+    # The busiest window may straddle two of those counted.
     needed = 2 * max(busy.values(), default=0)
     return min(max(needed, _MIN_USERS), _MAX_USERS)
 
 
 @dataclass(frozen=True)
 class DueEvent:
-    """An event and the Unix time it is due."""
+    """An event and its due time in Unix seconds."""
 
     event: LoadEvent
     at: float
 
 
 class Dispatcher:
-    """The queue between the released steps and the users that send."""
+    """The queue between released steps and users."""
 
     def __init__(self, events: Sequence[LoadEvent], clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -62,7 +59,7 @@ class Dispatcher:
         return self._sending == 0
 
     def follow(self, control: Control) -> None:
-        """Starts the steps that `control` releases and that are not running yet."""
+        """Start the steps newly released by `control`."""
         for step, at in control.released_at.items():
             number = int(step)
             if number not in self._released:
@@ -70,7 +67,7 @@ class Dispatcher:
                 gevent.spawn(self._feed, self._steps[number], at)
 
     def play_next(self, send: Callable[[DueEvent], None]) -> None:
-        """Waits for the next due event and has it sent."""
+        """Wait for the next due event and send it."""
         due = self._ready.get()
         self._sending += 1
         try:

@@ -1,8 +1,7 @@
-"""The files between the runner and the process that plays the load.
+"""The files shared by the runner and the load process.
 
-The runner writes the clusters and the control file, the load process appends
-results; both read what the other wrote. Times are Unix seconds: the two
-processes may one day run on two machines.
+The runner writes the clusters file and the control file, the load process appends results. Times
+are Unix seconds, so that the processes could run on different machines.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ import yaml
 from loaddriver.errors import InfrastructureError
 
 _KUBECONFIG_LISTS = ("contexts", "clusters", "users")
-# How the load process is told where its files are.
+# Environment variables with the paths of these files.
 PLAN_VARIABLE = "LOADDRIVER_PLAN"
 CLUSTERS_VARIABLE = "LOADDRIVER_CLUSTERS"
 CONTROL_VARIABLE = "LOADDRIVER_CONTROL"
@@ -25,9 +24,9 @@ RESULTS_VARIABLE = "LOADDRIVER_RESULTS"
 
 
 class ClusterEndpoint(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """How to reach one cluster; its position in the list is its number in the plan.
+    """The endpoint of one cluster; its position in the list is its number in the plan.
 
-    Without `ca_file` the server's certificate is not checked.
+    Without `ca_file` the server's certificate is not verified.
     """
 
     name: str
@@ -37,14 +36,14 @@ class ClusterEndpoint(msgspec.Struct, frozen=True, kw_only=True, rename="camel")
 
 
 class Control(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """What the runner allows: each released step with the time its offsets count from."""
+    """The released steps, each with the time that its offsets count from."""
 
     released_step: int = -1
     released_at: dict[str, float] = msgspec.field(default_factory=dict)
     stop: bool = False
 
     def released(self, step: int, at: float) -> Control:
-        """The same with one more step released."""
+        """Return a copy with one more step released."""
         return Control(
             released_step=max(self.released_step, step),
             released_at={**self.released_at, str(step): at},
@@ -52,22 +51,22 @@ class Control(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
         )
 
     def stopped(self) -> Control:
-        """The same with the order to end."""
+        """Return a copy that stops the load process."""
         return msgspec.structs.replace(self, stop=True)
 
 
 class LoadStarted(msgspec.Struct, frozen=True, kw_only=True, tag="started", rename="camel"):
-    """The load process can send now."""
+    """The load process is ready to send."""
 
     at: float
 
 
 class EventResult(msgspec.Struct, frozen=True, kw_only=True, tag="result", rename="camel"):
-    """What became of one event of the plan.
+    """The result of one event of the plan.
 
-    `verb` is create, scale, delete or churn. `due`, `sent` and `done` are Unix
-    seconds, `sent` being the first attempt. `status` is the last HTTP status (0: no
-    answer). `name` is the object that it was about; empty when a churn found no pod.
+    `verb` is create, scale, delete or churn. `due`, `sent` (the first attempt) and `done` are Unix
+    seconds. `status` is the last HTTP status, 0 without a response. `name` is that of the object;
+    empty if a churn found no pod.
     """
 
     id: str
@@ -86,7 +85,7 @@ class EventResult(msgspec.Struct, frozen=True, kw_only=True, tag="result", renam
 
     @property
     def without_target(self) -> bool:
-        """Whether it is a churn that found no pod (any more) to delete, which is harmless."""
+        """Whether it is a churn that found no pod to delete, which is harmless."""
         return self.verb == "churn" and self.ok and not (self.name and 200 <= self.status < 300)
 
 
@@ -94,47 +93,47 @@ ResultLine = LoadStarted | EventResult
 
 
 def cluster_endpoint(name: str, kubeconfig: Path) -> ClusterEndpoint:
-    """How a kubeconfig's current context reaches its cluster, by bearer token.
+    """Read the endpoint of a kubeconfig's current context.
 
-    Raises InfrastructureError for one that holds no token.
+    Raises InfrastructureError if it has no token.
     """
     raw = yaml.safe_load(kubeconfig.read_text())
     contexts, clusters, users = (
-        {each["name"]: each for each in raw[kind]} for kind in _KUBECONFIG_LISTS
+        {each["name"]: each for each in raw[key]} for key in _KUBECONFIG_LISTS
     )
     context = contexts[raw["current-context"]]["context"]
     cluster = clusters[context["cluster"]]["cluster"]
     user = users[context["user"]]["user"]
     if "token" not in user:
         raise InfrastructureError(
-            f"{kubeconfig}: the user of its current context has no token; the load is sent "
-            "with bearer tokens only"
+            f"{kubeconfig}: the user of its current context has no token; the load "
+            "authenticates with bearer tokens"
         )
     authority = cluster.get("certificate-authority")
     return ClusterEndpoint(name=name, url=cluster["server"], token=user["token"], ca_file=authority)
 
 
 def write_endpoints(endpoints: Sequence[ClusterEndpoint], path: Path) -> None:
-    """Writes the clusters file, readable by its owner only: it holds tokens."""
+    """Write the clusters file, readable only by its owner, as it contains tokens."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "wb") as file:
         file.write(msgspec.json.encode(endpoints))
 
 
 def read_endpoints(path: Path) -> list[ClusterEndpoint]:
-    """Reads the clusters file back."""
+    """Read the clusters file."""
     return msgspec.json.decode(path.read_bytes(), type=list[ClusterEndpoint])
 
 
 def write_control(control: Control, path: Path) -> None:
-    """Replaces the control file in one move, so that a reader never sees half of it."""
+    """Replace the control file atomically."""
     fresh = path.with_name(path.name + ".new")
     fresh.write_bytes(msgspec.json.encode(control))
     fresh.replace(path)
 
 
 def read_control(path: Path) -> Control:
-    """Reads the control file."""
+    """Read the control file."""
     return msgspec.json.decode(path.read_bytes(), type=Control)
 
 
@@ -147,7 +146,7 @@ class ResultReader:
         self._decoder: msgspec.json.Decoder[ResultLine] = msgspec.json.Decoder(ResultLine)
 
     def new_lines(self) -> list[ResultLine]:
-        """The lines completed since the last call; none while the file is not there."""
+        """The lines completed since the last call; none if the file does not exist yet."""
         if not self._path.exists():
             return []
         with self._path.open("rb") as file:

@@ -1,8 +1,8 @@
-"""The load as Locust plays it: tenants who create, scale and delete objects and pods on schedule.
+"""The load process: Locust users that create, scale and delete objects and pods on schedule.
 
-Run by Locust, not imported. Its files come in environment variables, because
-Locust owns the command line. Locust's own latency figures are rounded and used
-for nothing; what counts is in the results file.
+Run by Locust, not imported. The paths of its files are in environment variables, because Locust
+owns the command line. Locust's own latency statistics are rounded and not used; the results file
+has the exact times.
 """
 
 from __future__ import annotations
@@ -59,8 +59,9 @@ def _record(line: LoadStarted | EventResult) -> None:
 
 
 def _checked_tls(cafile: str | None = None) -> gevent.ssl.SSLContext:  # noqa: ARG001
-    """A context that trusts the clusters' own authorities, and nobody that `cafile` names: reading
-    all of the world's costs more than the load's own requests.
+    """A context that trusts only the clusters' CAs, ignoring `cafile`.
+
+    Loading the system's CAs costs more CPU than the load's own requests.
     """
     context = gevent.ssl.SSLContext(gevent.ssl.PROTOCOL_TLS_CLIENT)
     for endpoint in _ENDPOINTS:
@@ -69,7 +70,7 @@ def _checked_tls(cafile: str | None = None) -> gevent.ssl.SSLContext:  # noqa: A
 
 
 class Response(msgspec.Struct, frozen=True):
-    """The last answer to a request, and how many attempts it took."""
+    """The last response to a request, and the number of attempts."""
 
     status: int
     attempts: int
@@ -78,7 +79,7 @@ class Response(msgspec.Struct, frozen=True):
 
 
 class Tenant(FastHttpUser):
-    """One of the users that share the plan: takes the next due event and plays it."""
+    """A user that takes the next due event and sends it."""
 
     host = _ENDPOINTS[0].url
     insecure = any(endpoint.ca_file is None for endpoint in _ENDPOINTS)
@@ -88,22 +89,23 @@ class Tenant(FastHttpUser):
     concurrency = _USERS
 
     def __init__(self, environment: Environment) -> None:
-        """All users share connections: were each to open its own to every cluster, handshakes would
-        cost more than the requests do, here and in the API servers.
+        """Share one connection pool between all users.
+
+        With a pool per user, TLS handshakes would cost more than the requests.
         """
         super().__init__(environment)
         Tenant.client_pool = self.client.client.clientpool
 
     @task
     def play(self) -> None:
-        """Plays one event."""
+        """Play one event."""
         _DISPATCHER.play_next(self._send)
 
     def _send(self, due: DueEvent) -> None:
         sent = time.time()
         try:
             name, last_response = self._play(due)
-        except Exception as error:  # noqa: BLE001  whatever it was, the event is on record as failed
+        except Exception as error:  # noqa: BLE001  any failure is recorded
             name, last_response = "", Response(0, 1, b"", f"a bug in the load process: {error!r}")
         _record(_result(due, name, sent, last_response))
 
@@ -119,7 +121,7 @@ class Tenant(FastHttpUser):
             return "", listed
         pod = pod_at_rank(pods_of(listed.body), event.rank)
         if pod is None:
-            return "", listed  # none is there yet, or all have ended: nothing to do
+            return "", listed  # no live pod: nothing to do
         return pod.metadata.name, self._send_request(
             endpoint, delete_pod_request(endpoint, event, pod)
         )
@@ -140,8 +142,8 @@ class Tenant(FastHttpUser):
             retry_after = (response.headers or {}).get("Retry-After")
             pause = retry_delay_seconds(response.status_code, attempts, retry_after)
             if pause is None:
-                # Locust calls every refusal an error; only the lack of an answer is one here.
-                error = "" if response.status_code else f"no answer: {response.error}"
+                # Locust treats every HTTP error as an error; here only a missing response is one.
+                error = "" if response.status_code else f"no response: {response.error}"
                 return Response(response.status_code, attempts, response.content or b"", error)
             gevent.sleep(pause)
 
@@ -168,7 +170,7 @@ def _result(due: DueEvent, name: str, sent: float, last_response: Response) -> E
 
 
 class StepReleases(LoadTestShape):
-    """Releases the steps that the runner allows; the number of users never changes."""
+    """Follows the control file; the number of users is constant."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]  # published half typed
@@ -176,7 +178,7 @@ class StepReleases(LoadTestShape):
         self._stopped_at: float | None = None
 
     def tick(self) -> tuple[int, float] | None:
-        """Called by Locust every second; None ends the process with exit code 0."""
+        """Called by Locust every second; returning None ends the process with exit code 0."""
         control = read_control(_CONTROL)
         _DISPATCHER.follow(control)
         if not self._started and self.runner is not None and self.runner.user_count == _USERS:
@@ -185,7 +187,7 @@ class StepReleases(LoadTestShape):
         return None if control.stop and self._drained() else (_USERS, _USERS)
 
     def _drained(self) -> bool:
-        """Whether the answers still out have come, or had their time."""
+        """Whether all responses have arrived or timed out."""
         self._stopped_at = self._stopped_at or time.monotonic()
         waited = time.monotonic() - self._stopped_at
         return _DISPATCHER.idle or waited > _DRAIN_TIMEOUT_SECONDS

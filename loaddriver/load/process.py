@@ -1,7 +1,7 @@
-"""Starts, steers and watches the process that plays the load.
+"""Starts, controls and monitors the load process.
 
-Locust runs in a process of its own: its greenlets and the runner's event loop
-do not mix, and a busy runner must not delay the load.
+Locust runs in its own process: greenlets and asyncio do not mix, and a busy runner must not delay
+the load.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from loaddriver.load.files import ClusterEndpoint, Control, EventResult, LoadSta
 from loaddriver.plan.files import save_plan
 from loaddriver.plan.records import SETUP_STEP, Plan
 
-# Locust looks at the control file once a second, so a release is given this much ahead.
+# Locust reads the control file once a second, so releases are written this far ahead.
 RELEASE_NOTICE_SECONDS = 1.5
 _START_TIMEOUT_SECONDS = 60.0
 _FINISH_TIMEOUT_SECONDS = 30.0
@@ -28,15 +28,15 @@ _POLL_INTERVAL_SECONDS = 0.1
 
 
 class Child(Protocol):
-    """A started process, as asyncio's own subprocesses are."""
+    """A started process, with the interface of asyncio's subprocesses."""
 
     @property
     def pid(self) -> int:
-        """Its process id."""
+        """The process id."""
         ...
 
     async def wait(self) -> int:
-        """Waits for its end and gives its exit code."""
+        """Wait for the process to exit; return its exit code."""
         ...
 
 
@@ -46,12 +46,11 @@ Spawn = Callable[[str, Sequence[str], Mapping[str, str]], Awaitable[Child]]
 
 @dataclass(frozen=True)
 class LoadProgress:
-    """How far the load is.
+    """The progress of the load.
 
-    `failed` are events that did not do their work after all attempts; `retried`
-    needed more than one; `without_target` are churns that found no pod to delete. Lateness
-    leaves the set-up out, which nothing is timed by; its p99 is None before the first
-    other event.
+    `failed` counts events without effect after all attempts, `retried` those that needed more than
+    one, `without_target` churns that found no pod to delete. Lateness excludes the set-up step; its
+    p99 is None before the first other event.
     """
 
     planned: int
@@ -64,7 +63,7 @@ class LoadProgress:
     first_failure: str = ""
 
     def with_result(self, result: EventResult) -> LoadProgress:
-        """The same with one more event played."""
+        """Return a copy with one more event."""
         failure = "" if result.ok else f"{result.id}: HTTP {result.status} {result.detail}".strip()
         return replace(
             self,
@@ -77,7 +76,7 @@ class LoadProgress:
 
 
 class LoadProcess:
-    """The load of one run; its files lie in `folder`."""
+    """The load process of one run, with its files in `folder`."""
 
     def __init__(self, plan: Plan, endpoints: Sequence[ClusterEndpoint], folder: Path) -> None:
         self._plan = plan
@@ -98,7 +97,7 @@ class LoadProcess:
         self._end: asyncio.Task[int] | None = None
 
     async def start(self, spawn: Spawn) -> None:
-        """Starts Locust and returns once it can send.
+        """Start Locust; return once it is ready to send.
 
         Raises LoadProcessError if it ends first or is not ready within a minute.
         """
@@ -113,19 +112,19 @@ class LoadProcess:
         )
 
     def release(self, step: int, at: float) -> None:
-        """Lets a step's events be sent; their offsets count from `at` (Unix seconds).
+        """Release a step; the offsets of its events count from `at` (Unix seconds).
 
-        Give `at` at least RELEASE_NOTICE_SECONDS ahead, or the first events are late.
+        `at` must be at least RELEASE_NOTICE_SECONDS ahead, or the first events are late.
         """
         self._write_control(self._control.released(step, at))
 
     def progress(self) -> LoadProgress:
-        """How far the load is now."""
+        """The current progress."""
         self._read()
         if not self._lateness:
             return self._progress
         self._lateness.sort()
-        # The nearest rank: a figure that an event really had.
+        # The nearest rank.
         p99 = self._lateness[math.ceil(0.99 * len(self._lateness)) - 1]
         return replace(
             self._progress, max_lateness_seconds=self._lateness[-1], p99_lateness_seconds=p99
@@ -138,24 +137,24 @@ class LoadProcess:
         return self._played[step] >= planned
 
     async def wait_for_step(self, step: int, deadline_seconds: float) -> None:
-        """Returns once every event of a step has been played. Raises LoadProcessError."""
+        """Wait until every event of a step has been played. Raises LoadProcessError."""
         await self._wait_until(
             lambda: self.step_finished(step), deadline_seconds, f"all of step {step} was sent"
         )
 
     async def finish(self) -> LoadProgress:
-        """Ends Locust and gives the final figures; events not yet due are never sent.
+        """Stop Locust and return the final progress; events not yet due are not sent.
 
-        Raises LoadProcessError if it does not end, or ends with an error.
+        Raises LoadProcessError if it does not exit, or exits with an error.
         """
         self._write_control(self._control.stopped())
-        assert self._end is not None, "finish() follows start()"
+        assert self._end is not None, "finish() before start()"
         try:
             code = await asyncio.wait_for(asyncio.shield(self._end), _FINISH_TIMEOUT_SECONDS)
         except TimeoutError:
             raise LoadProcessError(
-                f"the load process did not end within {_FINISH_TIMEOUT_SECONDS:g} s of "
-                "being asked to"
+                f"the load process did not exit within {_FINISH_TIMEOUT_SECONDS:g} s of "
+                "the request to stop"
             ) from None
         if code != 0:
             raise LoadProcessError(f"the load process ended with exit code {code}; see its log")
@@ -176,13 +175,13 @@ class LoadProcess:
                     self._lateness.append(line.lateness_seconds)
 
     async def _wait_until(self, done: Callable[[], bool], seconds: float, what: str) -> None:
-        """Looks at the results file until `done`; a file can only be looked at, not awaited."""
-        assert self._end is not None, "nothing is awaited before start()"
+        """Poll the results file until `done`."""
+        assert self._end is not None, "wait before start()"
         deadline = asyncio.get_running_loop().time() + seconds
         self._read()
         while not done():
             if asyncio.get_running_loop().time() > deadline:
-                raise LoadProcessError(f"after {seconds:g} s it was not yet so that {what}")
+                raise LoadProcessError(f"timed out after {seconds:g} s: expected that {what}")
             ended, _ = await asyncio.wait([self._end], timeout=_POLL_INTERVAL_SECONDS)
             self._read()
             if ended and not done():
@@ -193,7 +192,7 @@ class LoadProcess:
 
 
 def locust_command() -> list[str]:
-    """Locust without its page, its statistics tables and a verdict of its own."""
+    """The Locust command, without web page, statistics and its own exit code."""
     locustfile = Path(__file__).with_name("locustfile.py")
     return [
         *(sys.executable, "-m", "locust", "--locustfile", str(locustfile)),

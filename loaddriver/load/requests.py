@@ -1,4 +1,4 @@
-"""How an event of the plan becomes a request, and what an answer means. Pure."""
+"""Turns events of the plan into HTTP requests, and interprets responses. Pure."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class _Status(msgspec.Struct, frozen=True):
 
 
 class Pod(msgspec.Struct, frozen=True):
-    """The fields of a Pod that choosing a victim needs."""
+    """The fields of a Pod needed to choose one for churn."""
 
     metadata: _Metadata
     status: _Status = _Status()
@@ -59,7 +59,7 @@ class HttpRequest(NamedTuple):
 
 
 def request_headers(endpoint: ClusterEndpoint, request: HttpRequest) -> dict[str, str]:
-    """Its headers."""
+    """The headers of a request."""
     return {
         "Authorization": f"Bearer {endpoint.token}",
         "Content-Type": request.content_type,
@@ -70,7 +70,7 @@ def request_headers(endpoint: ClusterEndpoint, request: HttpRequest) -> dict[str
 def event_request(
     endpoint: ClusterEndpoint, event: CreateEvent | ScaleEvent | DeleteEvent
 ) -> HttpRequest:
-    """The request that an event is; a churn needs a look at the pods first, and is none."""
+    """The request of an event other than a churn, which has to list pods first."""
     url = f"{endpoint.url}{event.path}"
     match event:
         case CreateEvent():
@@ -85,13 +85,14 @@ def event_request(
 
 
 def verb_of(event: LoadEvent) -> str:
-    """What an event is called in results: create, scale, delete or churn."""
+    """The verb of an event in results: create, scale, delete or churn."""
     return str(event.__struct_config__.tag)
 
 
 def list_request(endpoint: ClusterEndpoint, event: ChurnEvent) -> HttpRequest:
-    """Lists the pods of a workload, as the API server's own memory has them: asking etcd for each
-    churn would be a load that nobody planned.
+    """List the pods of a workload from the API server's cache.
+
+    Reading etcd for each churn would be additional load.
     """
     selector = {"labelSelector": f"{WORKLOAD_LABEL}={event.workload}", "resourceVersion": "0"}
     query = urlencode(selector)
@@ -99,7 +100,7 @@ def list_request(endpoint: ClusterEndpoint, event: ChurnEvent) -> HttpRequest:
 
 
 def delete_pod_request(endpoint: ClusterEndpoint, event: ChurnEvent, pod: Pod) -> HttpRequest:
-    """Deletes this very pod, not a later one of its name."""
+    """Delete this pod by UID, never a later one of the same name."""
     body = msgspec.json.encode({"preconditions": {"uid": pod.metadata.uid}})
     return HttpRequest("DELETE", f"{_pods_url(endpoint, event)}/{quote(pod.metadata.name)}", body)
 
@@ -109,14 +110,14 @@ def _pods_url(endpoint: ClusterEndpoint, event: ChurnEvent) -> str:
 
 
 def pods_of(body: bytes) -> list[Pod]:
-    """The pods in the answer to a list. Raises msgspec.DecodeError."""
+    """The pods in the response to a list. Raises msgspec.DecodeError."""
     return _pod_list.decode(body).items or []
 
 
 def pod_at_rank(pods: Sequence[Pod], rank: int) -> Pod | None:
-    """The live pod of that rank, oldest first and then by name; ranks go round.
+    """The live pod of that rank, oldest first and then by name; ranks wrap around.
 
-    Controllers choose pod names, so a rank is all that a plan can fix.
+    Controllers choose pod names, so a plan can only fix a rank.
     """
     live = [
         pod
@@ -129,10 +130,10 @@ def pod_at_rank(pods: Sequence[Pod], rank: int) -> Pod | None:
 
 
 def retry_delay_seconds(status: int, attempt: int, retry_after: str | None) -> float | None:
-    """How long to wait before the next attempt, or None when there should be none.
+    """The delay before the next attempt; None to give up.
 
-    Attempts count from 1. The server's own Retry-After comes before our doubling
-    pauses; both are bounded.
+    Attempts count from 1. The server's Retry-After takes precedence over exponential backoff; both
+    are capped.
     """
     retryable = status in (_TOO_MANY_REQUESTS, _NO_ANSWER) or status >= _SERVER_ERRORS
     if not retryable or attempt >= MAX_ATTEMPTS:
@@ -143,11 +144,11 @@ def retry_delay_seconds(status: int, attempt: int, retry_after: str | None) -> f
 
 
 def succeeded(verb: str, status: int, attempts: int) -> bool:
-    """Whether the event did its work.
+    """Whether the event took effect.
 
-    An earlier attempt may have worked although its answer was lost, so a retried create may find
-    its object there, and a retried delete may find it gone. A pod that was to be churned may also
-    have gone by itself, and another one may bear its name by now.
+    An earlier attempt may have succeeded although its response was lost, so a retried create may
+    find its object existing, and a retried delete may find it gone. The pod of a churn may have
+    ended by itself, and its name may have been reused.
     """
     if 200 <= status < 300:
         return True

@@ -1,1 +1,1 @@
-"""From a profile and a seed to every request and its due time. Pure."""
+"""Plans: every request of a load and its due time, from profile and seed. Pure."""

@@ -1,7 +1,7 @@
-"""Which pods are deleted during the soak, and when.
+"""Plans which pods are deleted during the soak, and when.
 
-All of it is Poisson given its number: the times are independent draws, the number is exact, so that
-any two seeds carry the same load. Each reason has a random stream of its own.
+Deletions are a Poisson process conditioned on its number: times are drawn independently, and the
+number is exact, so that all seeds have the same load. Each cause has its own random stream.
 """
 
 from __future__ import annotations
@@ -16,15 +16,16 @@ from random import Random
 from loaddriver.plan.records import RAMP, Level, Workload
 from loaddriver.plan.times import soak_step
 from loaddriver.plan.workloads import random_stream
-from loaddriver.profile.settings import Profile, ProfileSettings, Soak
+from loaddriver.profile.loading import Profile
+from loaddriver.profile.settings import ProfileSettings, Soak
 
-# Until then a new object's pods may not exist, and a request to delete one would find none.
+# A new object's pods may not exist before, and a deletion would find none.
 _SETTLED_SECONDS = 10.0
 _BEFORE_THE_SOAK = float("-inf")
 
 
 class PodSampler:
-    """Picks pods among `workloads`, of which `levels` says how large each is and when."""
+    """Samples pods of `workloads`, whose sizes over time are in `levels`."""
 
     def __init__(
         self, workloads: Sequence[Workload], levels: Sequence[Level], settings: ProfileSettings
@@ -43,9 +44,9 @@ class PodSampler:
         self._segment = -1
 
     def sample(self, at: float, where: float) -> tuple[Workload, int] | None:
-        """The workload in which the pod at `where` (0 to 1 of all pods) lies, and its pods.
+        """The workload with the pod at `where` (0 to 1 of all pods), and its number of pods.
 
-        None when nobody has any.
+        None if there are no pods.
         """
         segment = bisect_right(self._breakpoints, at)
         if segment != self._segment:
@@ -78,11 +79,11 @@ class ChurnDeletion:
 def churn_deletions(
     profile: Profile, cluster: int, workloads: Sequence[Workload], levels: Sequence[Level]
 ) -> list[ChurnDeletion]:
-    """One cluster's deletions in order of time; at any moment every pod is as likely.
+    """One cluster's deletions in order of time; at any time all pods are equally likely.
 
-    `workloads` and their `levels` are the cluster's standing ones, without bursts. Jobs are left
-    out where controllers make the pods: to theirs a deleted pod is a failed attempt, after which it
-    backs off, so the rate would not be held.
+    `workloads` and `levels` are those of the ramp and demand steps, without bursts. Jobs are left
+    out if controllers create the pods: a deleted pod counts as a failed attempt, after which the
+    controller backs off, so the rate would not be sustained.
     """
     settings = profile.settings
     deletable = [w for w in workloads if settings.load.mode == "cr" or w.kind != "Job"]
@@ -108,7 +109,7 @@ def churn_deletions(
 
 
 def _deletion_count(settings: ProfileSettings, cluster: int) -> int:
-    """This cluster's part of all deletions, so that the parts add up."""
+    """This cluster's share of all deletions; the shares add up exactly."""
     total = round(settings.soak.churn_pods_per_second * settings.soak.seconds)
     return total // settings.clusters + (cluster < total % settings.clusters)
 
@@ -122,7 +123,7 @@ def _sample_pods(
     times: Sequence[float], sampler: PodSampler, random: Random
 ) -> Iterator[ChurnDeletion]:
     for time in sorted(times):
-        # Drawn even where nobody is left, so that later draws stay as they are.
+        # Drawn even if no pods are left, so that later draws stay the same.
         where, rank = random.random(), random.random()
         found = sampler.sample(time, where)
         if found is not None:
@@ -133,7 +134,7 @@ def _sample_pods(
 def _churn_times(
     settings: ProfileSettings, cluster: int, number: int, random: Random
 ) -> list[float]:
-    """Moments that are as dense as the churn's bunches say; even without bunches."""
+    """Random times, with higher density inside churn bursts."""
     boundaries = _burst_boundaries(settings, cluster)
     factor = settings.soak.churn_burst.factor if settings.soak.churn_burst else 1.0
     weights = [
@@ -143,15 +144,15 @@ def _churn_times(
     cumulative_weights = [0.0, *accumulate(weights)]
     times: list[float] = []
     for _ in range(number):
-        wanted = random.random() * cumulative_weights[-1]
-        part = min(bisect_right(cumulative_weights, wanted), len(weights)) - 1
+        target = random.random() * cumulative_weights[-1]
+        part = min(bisect_right(cumulative_weights, target), len(weights)) - 1
         begin, end = boundaries[part][0], boundaries[part + 1][0]
-        times.append(begin + (end - begin) * (wanted - cumulative_weights[part]) / weights[part])
+        times.append(begin + (end - begin) * (target - cumulative_weights[part]) / weights[part])
     return times
 
 
 def _burst_boundaries(settings: ProfileSettings, cluster: int) -> list[tuple[float, bool]]:
-    """Where the soak's parts begin, each with whether it is a bunch; the end comes last."""
+    """The start of each part of the soak, with whether it is a burst; the end comes last."""
     seconds, burst = settings.soak.seconds, settings.soak.churn_burst
     boundaries = [(0.0, False)]
     if burst is not None:

@@ -1,4 +1,4 @@
-"""A plan as a file: JSON lines, each tagged with what it is."""
+"""Reads and writes plans as JSON lines, each with a type tag."""
 
 from __future__ import annotations
 
@@ -26,25 +26,25 @@ _decoder = msgspec.json.Decoder(_Line)
 
 
 def plan_bytes(plan: Plan) -> bytes:
-    """The file's content; equal plans give equal bytes."""
+    """Encode a plan; equal plans give equal bytes."""
     return msgspec.json.Encoder().encode_lines(
         [plan.header, *plan.steps, *plan.workloads, *plan.levels, *plan.events]
     )
 
 
 def save_plan(plan: Plan, path: Path) -> None:
-    """Writes the plan."""
+    """Write a plan."""
     path.write_bytes(plan_bytes(plan))
 
 
 def load_plan(path: Path) -> Plan:
-    """Reads a plan back. Raises ProfileError naming the file and the first bad line."""
+    """Read a plan. Raises ProfileError with the file and the first invalid line."""
     lines: list[_Line] = []
     for number, text in enumerate(path.read_bytes().splitlines(), start=1):
         try:
             lines.append(_decoder.decode(text))
         except msgspec.DecodeError as error:
-            raise ProfileError([f"{path} line {number}: not a line of a plan: {error}"]) from error
+            raise ProfileError([f"{path} line {number}: not a plan line: {error}"]) from error
     return _assembled(lines, path)
 
 
@@ -67,5 +67,5 @@ def _assembled(lines: Iterable[_Line], path: Path) -> Plan:
             case _:
                 events.append(line)
     if len(headers) != 1:
-        raise ProfileError([f"{path}: a plan has one header line, this has {len(headers)}"])
+        raise ProfileError([f"{path}: expected one header line, found {len(headers)}"])
     return Plan(headers[0], tuple(steps), tuple(workloads), tuple(levels), tuple(events))

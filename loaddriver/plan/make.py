@@ -1,11 +1,11 @@
-"""The plan of a run: every request of the load, and when it is due.
+"""Makes the plan of a run: every request of the load with its due time.
 
-Pure: the same profile and seed give the same plan, byte for byte, on any machine. Each concern
-draws from a random stream of its own (workloads, churn, demand steps by cluster; bursts one by
-one), so that changing one leaves the others as they were.
+Pure: the same profile and seed give the same plan, byte for byte, on any machine. Workloads, churn
+and demand steps of each cluster, and each burst, have their own random streams, so that a change to
+one keeps the others.
 
-First comes how many pods each workload asks for and when (levels), then which pods are churned;
-the load's mode makes requests of both.
+First the replicas of each workload over time are planned (levels), then which pods are churned; the
+load mode turns both into requests.
 """
 
 from __future__ import annotations
@@ -37,12 +37,13 @@ from loaddriver.plan.setup_manifests import daemon_set_body, namespace_body, pri
 from loaddriver.plan.shapes import DemandSteps, burst_workloads
 from loaddriver.plan.times import check_within_phases, soak_step
 from loaddriver.plan.workloads import draw_workloads
-from loaddriver.profile.settings import Profile, ProfileSettings
+from loaddriver.profile.loading import Profile
+from loaddriver.profile.settings import ProfileSettings
 
 
 @dataclass
 class _Cluster:
-    """What one cluster is asked for: standing workloads (ramp and demand steps), and bursts."""
+    """The workloads of one cluster: standing ones (ramp and demand steps), and bursts."""
 
     number: int
     standing: list[Workload] = field(default_factory=list)
@@ -60,10 +61,10 @@ class _Cluster:
 
 
 def make_plan(profile: Profile) -> Plan:
-    """The plan of a profile.
+    """Make the plan of a profile.
 
-    Raises ProfileError when its pods cannot be split into gangs, or its shapes do not fit into
-    their phases.
+    Raises ProfileError if its pods cannot be split into gangs, or if bursts or demand steps do not
+    fit into their phases.
     """
     clusters = _clusters(profile)
     workloads = tuple(workload for cluster in clusters for workload in cluster.workloads)
@@ -97,7 +98,7 @@ def _clusters(profile: Profile) -> list[_Cluster]:
 
 
 def _ramp_levels(settings: ProfileSettings, workloads: Sequence[Workload]) -> Iterator[Level]:
-    """A step's objects, so spaced that pods and not objects come at an even rate."""
+    """Space the objects of each step so that pods, not objects, arrive at an even rate."""
     steps: defaultdict[int, list[Workload]] = defaultdict(list)
     for workload in workloads:
         steps[workload.step].append(workload)

@@ -1,4 +1,4 @@
-"""The Kubernetes objects that stand for a workload, as a tenant would write them."""
+"""The Kubernetes objects of a workload, as a tenant would write them."""
 
 from __future__ import annotations
 
@@ -39,29 +39,29 @@ _COLLECTIONS = {
 
 
 def manifest_path(body: dict[str, Any]) -> str:
-    """The path of the API that creates an object of this kind."""
+    """The API path to create this object."""
     return _COLLECTIONS[body["kind"]].format(namespace=body["metadata"].get("namespace", ""))
 
 
 def object_path(kind: str, namespace: str, name: str) -> str:
-    """The path of one object."""
+    """The API path of one object."""
     return f"{_COLLECTIONS[kind].format(namespace=namespace)}/{name}"
 
 
 def has_priority_class(archetype: Archetype) -> bool:
-    """Whether its pods name a class. Those of most tenants do not, and so have priority 0."""
+    """Whether its pods have a priority class; pods without one have priority 0."""
     return archetype.pods_per_machine is not None or bool(
         archetype.priority or not archetype.preempts
     )
 
 
 def priority_class_name(priority: int, preempts: bool = True) -> str:
-    """The class that stands for a number: a Pod's number cannot be set directly."""
+    """The name of the class for a priority, which Pods cannot set directly."""
     return f"scaletest-{priority}{'' if preempts else '-never'}"
 
 
 def budget_body(workload: Workload, catalog: Catalog) -> dict[str, Any] | None:
-    """The PodDisruptionBudget that a tenant wants for `workload`, if any."""
+    """The PodDisruptionBudget of `workload`, if any."""
     budget = catalog.archetype(workload.archetype).disruption_budget
     if budget is None:
         return None
@@ -87,7 +87,7 @@ def workload_body(workload: Workload, catalog: Catalog) -> dict[str, Any]:
             "replicas": workload.replicas,
             "selector": selector,
             "serviceName": workload.name,
-            # Members of a gang come together; one by one they would wait for each other.
+            # Ordered creation would wait for each gang member to bind before the next one.
             "podManagementPolicy": "Parallel",
         },
         "Job": {
@@ -115,8 +115,8 @@ _PENALTY_FIELDS = {
 
 
 def capacity_request_body(workload: Workload, catalog: Catalog, name: str) -> dict[str, Any]:
-    """What one pod of `workload` needs, written by hand: the request that its pod controller would
-    write for it, without a pod to own it.
+    """The CapacityRequest of one pod of `workload`, as the pod controller would write it, but
+    without an owner.
     """
     archetype = catalog.archetype(workload.archetype)
     size = archetype.sizes[workload.size]
@@ -250,7 +250,7 @@ def _spreads(workload: Workload, spread: Spread) -> list[dict[str, Any]]:
 
 
 def tolerations_of(tolerations: Iterable[Toleration]) -> list[dict[str, str]]:
-    """As a pod has them."""
+    """Tolerations as in a pod spec."""
     return [
         {
             "key": each.key,
@@ -271,7 +271,7 @@ def _container(size: PodSize) -> dict[str, Any]:
 
 
 def quantities_of(size: PodSize | DaemonSet) -> dict[str, str]:
-    """What one pod requests, as Kubernetes quantities by resource name."""
+    """The requests of one pod, as Kubernetes quantities by resource name."""
     extended = size.extended_resources if isinstance(size, PodSize) else {}
     return {
         "cpu": f"{size.cpu_millicores}m",

@@ -1,4 +1,4 @@
-"""From levels and churn to requests where controllers make the pods: one object a workload."""
+"""Requests in `pods` mode, where controllers create the pods: one object per workload."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from loaddriver.profile.settings import ProfileSettings
 def object_events(
     workloads: Mapping[str, Workload], levels: Sequence[Level], catalog: Catalog
 ) -> Iterator[LoadEvent]:
-    """One cluster's objects: created, scaled and deleted as `levels`, in order of time, say.
+    """Create, scale and delete one cluster's objects according to `levels`, in order of time.
 
-    A workload's disruption budget comes before it and goes with it.
+    A workload's PodDisruptionBudget is created before it and deleted with it.
     """
     seen: Counter[str] = Counter()
     for level in levels:
@@ -52,7 +52,7 @@ def object_events(
 def churn_events(
     settings: ProfileSettings, cluster: int, deletions: Sequence[ChurnDeletion]
 ) -> Iterator[ChurnEvent]:
-    """Deletions of pods, whose controllers replace them."""
+    """Delete pods, which their controllers replace."""
     for position, deletion in enumerate(deletions):
         yield ChurnEvent(
             id=f"{cluster}-churn-{position}",

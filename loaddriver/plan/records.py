@@ -1,4 +1,4 @@
-"""The lines of a plan: what is asked of the clusters, and every request with its due time."""
+"""The records of a plan: steps, workloads, and every request with its due time."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ RAMP = "ramp"
 
 
 class PlanHeader(msgspec.Struct, frozen=True, kw_only=True, tag="plan", rename="camel"):
-    """Which run this is the plan of; `pods` are what the ramp builds up to."""
+    """The run that the plan is of; `pods` is the number at the end of the ramp."""
 
     schema: int = 2
     profile: str
@@ -25,8 +25,8 @@ class PlanHeader(msgspec.Struct, frozen=True, kw_only=True, tag="plan", rename="
 class Step(msgspec.Struct, frozen=True, kw_only=True, tag="step", rename="camel"):
     """A group of requests that is released together.
 
-    Step 0 sets up, 1 to N are the ramp, N + 1 is the soak. `pods` are the pods by which it brings
-    the ramp forward, `seconds` how long its requests are spread over.
+    Step 0 is the set-up, 1 to N are the ramp, N + 1 is the soak. `pods` is the number of pods it
+    adds to the ramp, `seconds` the time over which its requests are spread.
     """
 
     number: int
@@ -42,11 +42,11 @@ class Step(msgspec.Struct, frozen=True, kw_only=True, tag="step", rename="camel"
 
 
 class Workload(msgspec.Struct, frozen=True, kw_only=True, tag="workload", rename="camel"):
-    """One object and the pods it asks for when it is created.
+    """One workload object with its initial replicas.
 
     `size` is the position among the archetype's pod sizes; `group` is set for a gang, whose pods
-    must share the domain that `topology` names. `origin` is what it was planned for: the ramp, or
-    the shape `burst-N` or `demand-N` of the profile, counted from 0.
+    must share the domain that `topology` names. `origin` is the part of the profile it is planned
+    for: `ramp`, `burst-N` or `demand-N`, counted from 0.
     """
 
     cluster: int
@@ -65,19 +65,19 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True, tag="workload", rename
 
     @property
     def atomic(self) -> bool:
-        """Whether it comes and goes as one object: half a gang is none, Jobs are not scaled."""
+        """Whether it is created and deleted as a whole, never scaled: gangs, Jobs and bursts."""
         return self.group is not None or self.kind == "Job" or self.origin.startswith("burst")
 
     @property
     def step_label(self) -> str:
-        """What its pods carry: the ramp looks only at those that it asked for itself."""
+        """The step label of its pods, by which the ramp counts only its own."""
         return str(self.step) if self.origin == RAMP else self.origin
 
 
 class Level(msgspec.Struct, frozen=True, kw_only=True, tag="level", rename="camel"):
-    """From `offset_seconds` after its step's release a workload asks for `replicas` pods.
+    """The replicas of a workload from `offset_seconds` after its step's release on.
 
-    A whole workload that asks for none is gone.
+    An atomic workload with 0 replicas is deleted.
     """
 
     cluster: int
@@ -113,7 +113,7 @@ class ScaleEvent(msgspec.Struct, frozen=True, kw_only=True, tag="scale", rename=
 
 
 class DeleteEvent(msgspec.Struct, frozen=True, kw_only=True, tag="delete", rename="camel"):
-    """Delete the object at `path`; what it owns follows in the background."""
+    """Delete the object at `path`, with background propagation."""
 
     id: str
     cluster: int

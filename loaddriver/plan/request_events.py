@@ -1,7 +1,7 @@
-"""From levels and churn to requests where the load driver writes CapacityRequests itself.
+"""Requests in `cr` mode, where the load driver creates CapacityRequests itself.
 
-Nobody recreates a CapacityRequest, so the plan does: a churned one is deleted and a new one created
-in its stead. Names are the plan's own, so every request of such a load is known beforehand.
+No controller recreates a CapacityRequest, so the plan does: a churned one is deleted and a new one
+created in its place. The plan chooses the names, so all requests are known in advance.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from loaddriver.plan.times import REQUESTS_PER_SECOND, soak_step
 from loaddriver.profile.catalog import Catalog
 from loaddriver.profile.settings import ProfileSettings
 
-# A request is not deleted before its creation can have been answered.
+# The minimum time between creation and deletion, so that the creation has been answered.
 _LEAST_LIFE_SECONDS = 1.0
 
 
@@ -31,8 +31,9 @@ def request_events(
     deletions: Sequence[ChurnDeletion],
     catalog: Catalog,
 ) -> Iterator[LoadEvent]:
-    """One cluster's CapacityRequests: what `levels` and `deletions`, both in order of time, make of
-    each workload.
+    """Create and delete one cluster's CapacityRequests.
+
+    `levels` and `deletions` are in order of time.
     """
     changes: list[tuple[int, float, Level | ChurnDeletion]] = [
         *((level.step, level.offset_seconds, level) for level in levels),
@@ -49,7 +50,7 @@ def request_events(
 
 
 class _RequestSpacing:
-    """Spreads the requests of one object, so that pods and not objects come at an even rate."""
+    """Spreads the requests of a workload, so that they arrive at an even rate."""
 
     def __init__(self, settings: ProfileSettings, levels: Sequence[Level]) -> None:
         self._step_seconds = settings.ramp.step_seconds
@@ -60,7 +61,7 @@ class _RequestSpacing:
         self._free_from: defaultdict[int, float] = defaultdict(float)
 
     def after(self, level: Level) -> Iterator[float]:
-        """Offsets of the requests that a level leads to; those of shapes wait for each other."""
+        """Offsets of the requests of a level; outside the ramp they share one rate limit."""
         if level.origin == RAMP:
             between = self._step_seconds / self._ramp_pods[level.step]
             for number in count():
@@ -77,12 +78,12 @@ class _Request(NamedTuple):
     offset_seconds: float
 
     def settled_at(self, step: int) -> float:
-        """From which offset of a step on its creation must have been answered."""
+        """The offset in `step` from which on its creation counts as answered."""
         return self.offset_seconds + _LEAST_LIFE_SECONDS if self.step == step else 0.0
 
 
 class _RequestSet:
-    """The CapacityRequests of one workload: which exist now, by position."""
+    """The existing CapacityRequests of one workload, by position."""
 
     def __init__(self, workload: Workload, catalog: Catalog) -> None:
         self._workload, self._catalog = workload, catalog
@@ -90,21 +91,21 @@ class _RequestSet:
         self._made: Counter[int] = Counter()
 
     def resize(self, replicas: int, step: int, offsets: Iterator[float]) -> Iterator[LoadEvent]:
-        """Creates at the end, or deletes from the end."""
+        """Create or delete requests at the end."""
         while len(self._present) < replicas:
             yield self._create(len(self._present), step, next(offsets))
         while len(self._present) > replicas:
             yield self._delete(self._present.pop(), step, next(offsets))
 
     def replace(self, rank: int, step: int, offset: float) -> Iterator[LoadEvent]:
-        """Deletes one and creates another in its place; the next one if that is too young."""
-        places = len(self._present)
-        positions = [(rank + further) % places for further in range(places)]
+        """Delete one and create another in its place; skips those that are too young."""
+        size = len(self._present)
+        positions = [(rank + further) % size for further in range(size)]
         old = (each for each in positions if self._present[each].settled_at(step) <= offset)
         position = next(old, positions[0])
-        gone = self._delete(self._present[position], step, offset)
-        yield gone
-        yield self._create(position, step, gone.offset_seconds)
+        deletion = self._delete(self._present[position], step, offset)
+        yield deletion
+        yield self._create(position, step, deletion.offset_seconds)
 
     def _create(self, position: int, step: int, offset: float) -> CreateEvent:
         made = self._made[position]

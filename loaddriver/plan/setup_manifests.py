@@ -1,4 +1,4 @@
-"""The Kubernetes objects that a cluster has before any tenant's: namespaces, classes, agents."""
+"""The set-up objects of a cluster: namespaces, priority classes and DaemonSets."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from loaddriver.plan.manifests import priority_class_name, quantities_of, tolera
 from loaddriver.profile.instance_types import DaemonSet
 
 DAEMON_SET_LABEL = "scaletest.bigfleet/daemon-set"
-# It is there from the start, and what happens in it is in the audit log.
+# It exists from the start, and the audit log covers it.
 AGENTS_NAMESPACE = "default"
 
 
@@ -18,9 +18,7 @@ def namespace_body(name: str) -> dict[str, Any]:
 
 
 def priority_class_body(priority: int, preempts: bool = True) -> dict[str, Any]:
-    """A PriorityClass that gives pods the number `priority`; whether kube-scheduler may then remove
-    others for them.
-    """
+    """A PriorityClass of value `priority`, with `preemptionPolicy: Never` unless `preempts`."""
     return {
         "apiVersion": "scheduling.k8s.io/v1",
         "kind": "PriorityClass",
@@ -31,7 +29,7 @@ def priority_class_body(priority: int, preempts: bool = True) -> dict[str, Any]:
 
 
 def daemon_set_body(agent: DaemonSet) -> dict[str, Any]:
-    """An agent of the cluster itself: its pods go before all others, on every Node that matches."""
+    """A DaemonSet of node-critical priority on every matching Node."""
     labels = {DAEMON_SET_LABEL: agent.name}
     spec = {
         "automountServiceAccountToken": False,

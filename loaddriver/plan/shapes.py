@@ -1,8 +1,8 @@
-"""Demand steps: what each of a cluster's workloads asks for once demand has changed.
+"""Plans bursts and demand steps.
 
-The state after a step follows from its factor alone, not from the steps before: back at 1, every
-workload asks for what the ramp gave it. A workload that went as a whole comes back under a new
-name, because its controller may still be clearing up what bore the old one.
+The state after a demand step depends only on its factor, not on earlier steps: back at 1, every
+workload has its replicas of the ramp. An atomic workload that was deleted is recreated under a new
+name, because its controller may still be deleting pods of the old one.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from loaddriver.errors import ProfileError
 from loaddriver.plan.records import Level, Workload
 from loaddriver.plan.times import REQUESTS_PER_SECOND, step_and_offset
 from loaddriver.plan.workloads import draw_objects, random_stream
-from loaddriver.profile.settings import Burst, Profile
+from loaddriver.profile.loading import Profile
+from loaddriver.profile.settings import Burst
 
 
 def burst_workloads(profile: Profile) -> Iterator[tuple[Workload, Level, Level]]:
-    """Each object of all bursts with its coming and its going.
+    """Each object of all bursts, with its creation and its deletion.
 
-    Objects go round the clusters, beginning anywhere, so that one gang is in one cluster; unless
-    the burst is one cluster's.
+    Objects alternate between the clusters from a random one on, unless the burst names a cluster.
     """
     for number, burst in enumerate(profile.settings.bursts):
         yield from _burst(profile, number, burst)
@@ -41,16 +41,16 @@ def _burst(profile: Profile, number: int, burst: Burst) -> Iterator[tuple[Worklo
         cluster = (first + position) % settings.clusters
         if burst.cluster is not None:
             cluster = settings.cluster_names.index(burst.cluster)
-        comes = burst.at_seconds + sent[cluster] / REQUESTS_PER_SECOND
+        created_at = burst.at_seconds + sent[cluster] / REQUESTS_PER_SECOND
         sent[cluster] += 1
-        step, offset = step_and_offset(settings, burst.phase, comes)
+        step, offset = step_and_offset(settings, burst.phase, created_at)
         name = f"{burst.archetype}-b{number}-{position + 1:05d}"
         workload = spec.to_workload(name, cluster, step, f"burst-{number}")
-        goes = step_and_offset(settings, burst.phase, comes + burst.duration_seconds)
+        deletion = step_and_offset(settings, burst.phase, created_at + burst.duration_seconds)
         yield (
             workload,
             _level(workload, step, offset, workload.replicas),
-            _level(workload, *goes, 0),
+            _level(workload, *deletion, 0),
         )
 
 
@@ -66,16 +66,16 @@ def _level(workload: Workload, step: int, offset: float, replicas: int) -> Level
 
 
 Slot = tuple[int, int]
-"""A workload of the ramp by its position, and which of its copies: 0 is itself."""
+"""The position of a workload of the ramp, and the number of its copy; 0 is itself."""
 State = Mapping[Slot, int]
-"""Replicas by slot; what is not in it does not exist."""
+"""Replicas by slot; a missing slot does not exist."""
 
 
 def demand_after(base: Sequence[Workload], factor: float) -> dict[Slot, int]:
-    """What `base`, in order of who stays longest, asks for at `factor` times its pods.
+    """The replicas of `base`, in order of who stays longest, at `factor` times its pods.
 
-    The sum is exact, but where there is nothing that can be scaled: whole workloads are taken as
-    far as they fit, by archetype.
+    Atomic workloads are taken as far as they fit, by archetype; workloads that can be scaled make
+    the sum exact.
     """
     target = round(factor * sum(workload.replicas for workload in base))
     state: dict[Slot, int] = {}
@@ -97,7 +97,7 @@ def demand_after(base: Sequence[Workload], factor: float) -> dict[Slot, int]:
 
 
 def _atomic_after(atomic: Sequence[tuple[int, int]], factor: float) -> dict[Slot, int]:
-    """The first of them that fit into `factor` times their pods; beyond all of them, copies."""
+    """The first workloads that fit into `factor` times their pods; above 1, also copies."""
     budget = factor * sum(replicas for _, replicas in atomic)
     state: dict[Slot, int] = {}
     for copy in count() if atomic else ():
@@ -110,7 +110,7 @@ def _atomic_after(atomic: Sequence[tuple[int, int]], factor: float) -> dict[Slot
 
 
 class DemandSteps:
-    """The demand steps of one cluster, whose `base` are the workloads of the ramp."""
+    """The demand steps of one cluster; `base` are the workloads of its ramp."""
 
     def __init__(self, profile: Profile, cluster: int, base: Sequence[Workload]) -> None:
         self._profile = profile
@@ -120,7 +120,7 @@ class DemandSteps:
         self._made: dict[str, int] = {}
 
     def plan(self) -> tuple[list[Workload], list[Level]]:
-        """Workloads that come back or are new, and all changes in order of time."""
+        """Return recreated and new workloads, and all changes in order of time."""
         workloads: list[Workload] = []
         levels: list[Level] = []
         before = self._start()
@@ -172,13 +172,13 @@ class DemandSteps:
             raise ProfileError(
                 [
                     f"{self._profile.name}/profile.yaml: demandSteps[{number}].atSeconds = "
-                    f"{at_seconds:g}: the step before takes until {done_at:.1f} s; write more"
+                    f"{at_seconds:g}: the previous step takes until {done_at:.1f} s; start it later"
                 ]
             )
 
 
 def _changes(before: State, after: State) -> Iterator[tuple[Slot, int]]:
-    """What differs; whatever shrinks comes first, so that room is made before it is asked for."""
+    """The differences, reductions first, so that capacity is freed before it is needed."""
     slots = sorted({*before, *after})
     changed = [slot for slot in slots if before.get(slot, 0) != after.get(slot, 0)]
     changed.sort(key=lambda slot: after.get(slot, 0) > before.get(slot, 0))

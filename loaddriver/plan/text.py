@@ -1,4 +1,4 @@
-"""A plan for people: what comes when, per step and shape, in 80 columns."""
+"""Formats a plan as text in 80 columns: steps, bursts, demand steps, churn, archetypes."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ _COLUMNS = (16, 10, 8, 8, 8, 10, 10)
 
 
 def plan_lines(plan: Plan, settings: ProfileSettings) -> Iterator[str]:
-    """Everything that a reader wants to know before the run."""
+    """The lines of a plan's summary."""
     yield (
         f"{plan.header.profile}, seed {plan.header.seed}: {plan.header.pods:,} pods in "
         f"{plan.header.clusters} cluster{'s' * (plan.header.clusters > 1)}, "
         f"{len(plan.events):,} requests"
     )
-    yield "  (the same profile and seed give this plan again, byte for byte)"
+    yield "  (reproducible: the same profile and seed give the same plan)"
     yield _row("step", "seconds", "objects", "pods", "gangs", "pods/s", "requests")
     for step in plan.steps:
         yield _step_line(plan, step)
@@ -53,7 +53,7 @@ def _gangs(workloads: Sequence[Workload]) -> int:
 
 
 def _shape_lines(plan: Plan, settings: ProfileSettings) -> Iterator[str]:
-    """What comes on top of the ramp, in the profile's order."""
+    """Bursts and demand steps, in the profile's order."""
     for number, burst in enumerate(settings.bursts):
         own = [w for w in plan.workloads if w.origin == f"burst-{number}"]
         where = f" in {burst.cluster}" if burst.cluster else ""
@@ -74,7 +74,7 @@ def _shape_lines(plan: Plan, settings: ProfileSettings) -> Iterator[str]:
 
 
 def _pods_after(plan: Plan, levels: Sequence[Level]) -> int:
-    """The standing pods, bursts left out, once `levels` are in force."""
+    """The pods without bursts, after `levels` are applied."""
     burst = {(w.cluster, w.name) for w in plan.workloads if w.origin.startswith("burst")}
     last = levels[-1] if levels else None
     now: dict[tuple[int, str], int] = {}
@@ -96,12 +96,12 @@ def _churn_lines(settings: ProfileSettings) -> Iterator[str]:
     rate, burst = settings.soak.churn_pods_per_second, settings.soak.churn_burst
     if not rate:
         return
-    bunches = (
-        f", denser by {burst.factor:g} for {burst.seconds:g} s every {burst.every_seconds:g} s"
+    burst_text = (
+        f", in bursts {burst.factor:g}x for {burst.seconds:g} s every {burst.every_seconds:g} s"
         if burst
         else ""
     )
-    yield f"  churn: {rate:g} pods a second for {settings.soak.seconds:g} s{bunches}"
+    yield f"  churn: {rate:g} pods/s for {settings.soak.seconds:g} s{burst_text}"
 
 
 def _archetype_lines(plan: Plan) -> Iterator[str]:

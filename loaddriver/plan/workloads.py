@@ -1,4 +1,4 @@
-"""Which objects a cluster's pods come from: exact sums, sizes like those of real tenants."""
+"""Draws the workload objects of a cluster: exact pod counts, realistic replica numbers."""
 
 from __future__ import annotations
 
@@ -14,15 +14,16 @@ from loaddriver.errors import ProfileError
 from loaddriver.plan.records import RAMP, Workload
 from loaddriver.profile.archetypes import Archetype, Gang
 from loaddriver.profile.catalog import pod_shares
-from loaddriver.profile.settings import Profile, Ramp
+from loaddriver.profile.loading import Profile
+from loaddriver.profile.settings import Ramp
 
-# How many replicas services have at large companies: many small, few large.
+# The distribution of replicas at large companies: (share, min, max).
 _REPLICA_RANGES = ((0.55, 1, 5), (0.30, 6, 25), (0.12, 26, 100), (0.03, 101, 400))
 _MAX_STATEFUL_REPLICAS = 25
 
 
 class WorkloadSpec(msgspec.Struct, frozen=True):
-    """A workload before it has a name, a place and a time."""
+    """A workload without name, cluster and step."""
 
     archetype: Archetype
     size: int
@@ -31,7 +32,7 @@ class WorkloadSpec(msgspec.Struct, frozen=True):
     gang: Gang | None
 
     def to_workload(self, name: str, cluster: int, step: int, origin: str) -> Workload:
-        """The workload."""
+        """Create the workload."""
         return Workload(
             cluster=cluster,
             step=step,
@@ -52,7 +53,7 @@ class WorkloadSpec(msgspec.Struct, frozen=True):
 def draw_workloads(profile: Profile, cluster: int) -> tuple[Workload, ...]:
     """The workloads of one cluster in creation order; their replicas add up to podsPerCluster.
 
-    Raises ProfileError when gangs alone cannot make up that number.
+    Raises ProfileError if whole gangs cannot make up that number.
     """
     settings, shared = profile.settings, profile.catalog.shares_machines
     quotas = _gang_quotas(profile, cluster)
@@ -71,9 +72,9 @@ def draw_workloads(profile: Profile, cluster: int) -> tuple[Workload, ...]:
 
 
 def draw_objects(archetype: Archetype, pods: int, random: Random) -> list[WorkloadSpec]:
-    """Objects of one archetype for exactly `pods` pods, in whole gangs if it has gangs.
+    """Draw objects of one archetype with exactly `pods` pods.
 
-    `pods` must be a sum of gang sizes then.
+    With gangs, `pods` must be a sum of gang sizes.
     """
     gang = archetype.gang
     if archetype.pods_per_machine is None:
@@ -96,7 +97,7 @@ def _parts(archetype: Archetype, pods: int, random: Random) -> list[int]:
 
 
 def random_stream(seed: int, concern: str) -> Random:
-    """A random stream of its own; text seeds are hashed the same way in every process."""
+    """An independent random stream; text seeds hash the same in every process."""
     return Random(f"{seed}/{concern}")
 
 
@@ -107,7 +108,7 @@ def _archetype_quotas(profile: Profile, cluster: int) -> dict[str, int]:
 
 
 def _gang_quotas(profile: Profile, cluster: int) -> dict[str, dict[int, int]]:
-    """Pods in gangs, by archetype and size; each number divides into whole gangs."""
+    """Pods in gangs, by archetype and size; each number is a sum of whole gangs."""
     quotas: dict[str, dict[int, int]] = {}
     for name, pods in _archetype_quotas(profile, cluster).items():
         archetype = profile.catalog.archetype(name)
@@ -127,7 +128,7 @@ def _gang_quotas(profile: Profile, cluster: int) -> dict[str, dict[int, int]]:
 def _plain_quotas(
     profile: Profile, cluster: int, gangs: dict[str, dict[int, int]]
 ) -> dict[str, int]:
-    """Pods outside gangs by archetype; they also take what did not fill a whole gang."""
+    """Pods outside gangs by archetype, including the remainders of gangs."""
     archetypes = _archetype_quotas(profile, cluster)
     plain = {name: pods - sum(gangs.get(name, {}).values()) for name, pods in archetypes.items()}
     leftover = 0
@@ -145,7 +146,7 @@ def _plain_quotas(
 def _gang_remainder_error(profile: Profile, leftover: int) -> str:
     pods = profile.settings.pods_per_cluster
     return (
-        f"{profile.name}/profile.yaml: podsPerCluster = {pods}: the weights name gangs only, and "
+        f"{profile.name}/profile.yaml: podsPerCluster = {pods}: the weights name only gangs, and "
         f"whole gangs leave {leftover} pods over; add an archetype without gangs or "
         f"write podsPerCluster: {pods - leftover}"
     )
@@ -173,7 +174,7 @@ def _plain_specs(archetype: Archetype, pods: int, random: Random) -> Iterator[Wo
 def _shared_specs(
     archetype: Archetype, in_gangs: int, others: int, random: Random
 ) -> Iterator[WorkloadSpec]:
-    """Objects whose pods fill no machine of their own, so that any object may have any size."""
+    """Objects on shared machines, where any object may have any size."""
     gang = archetype.gang
     if gang is not None and in_gangs:
         gangs = divide(in_gangs, gang.size.min, gang.size.max, random)
@@ -190,9 +191,11 @@ def _shared_specs(
 def _with_sizes(
     archetype: Archetype, replicas: list[int], random: Random
 ) -> Iterator[tuple[int, int]]:
-    """Each object's replicas and the position of its size. Objects in random order are laid along
-    the sizes' shares, so each size gets its share of pods as nearly as whole objects allow: drawn
-    one by one, a few large ones would make one seed's demand a multiple of another's.
+    """Each object's replicas and the position of its size.
+
+    Objects in random order are assigned to sizes by cumulative pods, so that each size gets its
+    share as closely as whole objects allow. With independent draws, a few large objects would make
+    the demand of one seed a multiple of another's.
     """
     random.shuffle(replicas)
     borders = list(accumulate(size.share for size in archetype.sizes[:-1]))
@@ -222,21 +225,21 @@ def _replicas(archetype: Archetype, random: Random) -> int:
 
 
 def _named(specs: list[WorkloadSpec], cluster: int, ramp: Ramp) -> Iterator[Workload]:
-    """Names in creation order; an object belongs to the step in which its middle falls."""
+    """Name objects in creation order; an object belongs to the step of its middle pod."""
     borders = _step_borders(ramp, sum(spec.replicas for spec in specs))
     counts: dict[str, int] = {}
     starts = prefix_sums([spec.replicas for spec in specs])
     for spec, before in zip(specs, starts, strict=True):
-        kind = spec.archetype.name
-        counts[kind] = counts.get(kind, 0) + 1
+        name = spec.archetype.name
+        counts[name] = counts.get(name, 0) + 1
         step = 1 + bisect_right(borders, before + spec.replicas / 2)
-        yield spec.to_workload(f"{kind}-{counts[kind]:05d}", cluster, step, RAMP)
+        yield spec.to_workload(f"{name}-{counts[name]:05d}", cluster, step, RAMP)
 
 
 def _step_borders(ramp: Ramp, pods: int) -> Sequence[float]:
-    """Where one step ends and the next begins, counted in pods.
+    """The borders between steps, counted in pods.
 
-    Steps are equal; towards a knee, step n offers n times the pods of the first.
+    Steps are equal; in a knee run, step n has n times the pods of the first.
     """
     parts = [number if ramp.pacing == "knee" else 1 for number in range(1, ramp.steps + 1)]
     return [pods * before / sum(parts) for before in prefix_sums(parts)[1:]]

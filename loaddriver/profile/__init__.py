@@ -1,1 +1,1 @@
-"""Profiles: reading, validating, overriding them."""
+"""Profiles: their records, checks and loading."""

@@ -1,4 +1,4 @@
-"""The archetypes: what kinds of workloads tenants run, and what their pods ask for."""
+"""Archetypes: the types of workload that tenants run, and what their pods request."""
 
 from __future__ import annotations
 
@@ -14,15 +14,16 @@ Count = Annotated[int, msgspec.Meta(ge=1)]
 Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 NotNegative = Annotated[float, msgspec.Meta(ge=0)]
 Positive = Annotated[float, msgspec.Meta(gt=0)]
+Sentence = Annotated[str, msgspec.Meta(min_length=10)]
 DnsLabel = Annotated[str, msgspec.Meta(pattern="^[a-z]([-a-z0-9]*[a-z0-9])?$", max_length=40)]
 TypeName = Annotated[str, msgspec.Meta(pattern="^[a-z0-9]([-.a-z0-9]*[a-z0-9])?$", max_length=63)]
 GPU = "nvidia.com/gpu"
 
 
 class PodSize(ConfigStruct, frozen=True, kw_only=True):
-    """What one pod asks for; `share` is the part of the archetype's pods that have this size.
+    """What one pod requests; `share` is the fraction of the archetype's pods that have this size.
 
-    `instance_types` are cut for it. It has none where machines are ordinary ones that all share.
+    `instance_types` are dedicated to this size; empty where machines are shared.
     """
 
     cpu_millicores: Count
@@ -35,9 +36,9 @@ class PodSize(ConfigStruct, frozen=True, kw_only=True):
 class SizeQuantiles(ConfigStruct, frozen=True, kw_only=True):
     """A distribution of pod sizes, from which `count` sizes of equal share are taken.
 
-    `levels` are cumulative, from 0 to 1; at each, the CPU and the memory per core of the pods that
-    far up. Between them both are interpolated logarithmically. CPU and memory per core are
-    independent of each other. Amounts are rounded as people write them, so equal sizes may result.
+    `levels` are quantile levels from 0 to 1, each with its CPU and its memory per core; values in
+    between are interpolated logarithmically. CPU and memory per core are independent of each other.
+    Amounts are rounded as people write them, so equal sizes may result.
     """
 
     count: Count
@@ -47,9 +48,9 @@ class SizeQuantiles(ConfigStruct, frozen=True, kw_only=True):
 
 
 class Spread(ConfigStruct, frozen=True, kw_only=True):
-    """Even distribution over zones, asked by `share` of the archetype's pods.
+    """A topology spread constraint over zones, on `share` of the archetype's pods.
 
-    With `hostname_max_skew` the same pods prefer to be spread over machines as well.
+    With `hostname_max_skew` the same pods also prefer to spread over machines.
     """
 
     share: Share
@@ -59,14 +60,14 @@ class Spread(ConfigStruct, frozen=True, kw_only=True):
 
 
 class GangSize(ConfigStruct, frozen=True, kw_only=True):
-    """How many pods one gang has, both ends included."""
+    """The number of pods in one gang, inclusive."""
 
     min: Count
     max: Count
 
 
 class Gang(ConfigStruct, frozen=True, kw_only=True):
-    """Pods that run in one rack or one zone; `share` is the part of pods in gangs."""
+    """Pods that must share a rack or a zone; `share` is the fraction of pods in gangs."""
 
     topology: Literal["sameRack", "sameZone"]
     size: GangSize
@@ -74,19 +75,20 @@ class Gang(ConfigStruct, frozen=True, kw_only=True):
 
 
 class DisruptionBudget(ConfigStruct, frozen=True, kw_only=True):
-    """A PodDisruptionBudget beside each workload: no more than `maxUnavailablePercent` of its pods
-    (rounded up to whole pods, as Kubernetes does) may be disrupted.
+    """A PodDisruptionBudget for each workload, with `maxUnavailablePercent` of its pods.
+
+    The percentage is rounded up to whole pods, as Kubernetes does.
     """
 
     max_unavailable_percent: Annotated[int, msgspec.Meta(ge=1, le=100)]
 
     def floor(self, replicas: int) -> int:
-        """The pods that must stay of so many."""
+        """The number of pods that must stay available, of `replicas`."""
         return replicas - -(-replicas * self.max_unavailable_percent // 100)
 
 
 class ReplicaRange(ConfigStruct, frozen=True, kw_only=True):
-    """`share` of the workloads have between `min` and `max` replicas, each number as likely."""
+    """`share` of the workloads have from `min` to `max` replicas, uniformly distributed."""
 
     share: Share
     min: Count
@@ -94,7 +96,7 @@ class ReplicaRange(ConfigStruct, frozen=True, kw_only=True):
 
 
 class Toleration(ConfigStruct, frozen=True, kw_only=True):
-    """As in a pod: without `value` it tolerates every value, without `effect` every effect."""
+    """As in a pod: without `value` it matches every value, without `effect` every effect."""
 
     key: str
     value: str | None = None
@@ -102,19 +104,18 @@ class Toleration(ConfigStruct, frozen=True, kw_only=True):
 
 
 class Archetype(ConfigStruct, frozen=True, kw_only=True):
-    """One kind of workload. `weights` are shares of pods, per named weight set.
+    """One type of workload. `weights` are shares of pods, per named weight set.
 
-    Pods of Jobs end after `runSeconds`; those of others, which never end by themselves, are deleted
-    in the soak so that they live `meanLifetimeSeconds` on average, if that is given.
-    `preempts: false` forbids kube-scheduler to remove pods of lower priority for them
-    (`preemptionPolicy: Never`), so that who makes room is BigFleet alone. No workload has more than
-    `maxReplicas`: few pods in many small objects know more of a percentile than in few large ones.
+    Pods of Jobs end after `runSeconds`. Other pods run forever; with `meanLifetimeSeconds` they are
+    deleted in the soak so that they live that long on average. `preempts: false` sets
+    `preemptionPolicy: Never`, so that only BigFleet makes room for them, never kube-scheduler. No
+    workload has more than `maxReplicas`: with the same pods in more and smaller workloads,
+    percentiles have a larger effective sample size.
 
-    Where the catalog has machines cut for pods, `podsPerMachine` of them fill one. Where it has
-    ordinary instance types, pods of all archetypes share machines: sizes may then come from
-    `sizeQuantiles`, replicas from `replicas`, and pods may ask for node labels, tolerate taints and
-    refuse to share a machine with others of their workload (`antiAffinity: hostname`). One without
-    priority, penalties and constraints asks for nothing but its resources.
+    On dedicated machines, `podsPerMachine` pods fill one. On shared machines, pods of all
+    archetypes share: sizes may come from `sizeQuantiles`, replicas from `replicas`, and pods may
+    select node labels, tolerate taints and avoid other pods of their workload
+    (`antiAffinity: hostname`).
     """
 
     name: DnsLabel
@@ -141,13 +142,13 @@ class Archetype(ConfigStruct, frozen=True, kw_only=True):
 
     @property
     def density(self) -> int:
-        """How many of its pods fill a machine that is cut for them."""
-        assert self.pods_per_machine is not None, f"{self.name} has no machines of its own"
+        """How many of its pods fill a dedicated machine."""
+        assert self.pods_per_machine is not None, f"{self.name} has no dedicated machines"
         return self.pods_per_machine
 
 
 def sizes_of(quantiles: SizeQuantiles) -> tuple[PodSize, ...]:
-    """The sizes that stand for a distribution, smallest CPU first; equal ones are one."""
+    """Sample sizes from a distribution, smallest CPU first; equal sizes are merged."""
     found: dict[tuple[int, int], float] = {}
     for cpu, memory in _amounts(quantiles):
         found[cpu, memory] = found.get((cpu, memory), 0.0) + 1 / quantiles.count
@@ -157,9 +158,9 @@ def sizes_of(quantiles: SizeQuantiles) -> tuple[PodSize, ...]:
     )
 
 
-# Steps of the golden ratio fall evenly over an interval, however many there are.
+# Multiples of the golden ratio, modulo 1, cover an interval evenly for any count.
 _GOLDEN_RATIO = 0.6180339887498949
-# Up to so much, in steps of so much.
+# Rounding steps: (up to this amount, rounded to multiples of this).
 _CPU_STEPS = ((100, 5), (500, 25), (2000, 100), (8000, 500))
 _MEMORY_STEPS = ((256, 16), (1024, 64), (8192, 256), (65536, 1024))
 _COARSEST_CPU, _COARSEST_MEMORY = 1000, 4096
@@ -178,11 +179,11 @@ def _amounts(quantiles: SizeQuantiles) -> Iterator[tuple[int, int]]:
         )
 
 
-def _between(shares: tuple[float, ...], values: tuple[float, ...], at: float) -> float:
-    """The value at a cumulative share, on a straight line of logarithms."""
-    last = next(n for n in range(1, len(shares)) if at <= shares[n])
+def _between(levels: tuple[float, ...], values: tuple[float, ...], at: float) -> float:
+    """The value at a quantile level, interpolated logarithmically."""
+    last = next(n for n in range(1, len(levels)) if at <= levels[n])
     low, high = math.log(values[last - 1]), math.log(values[last])
-    part = (at - shares[last - 1]) / (shares[last] - shares[last - 1])
+    part = (at - levels[last - 1]) / (levels[last] - levels[last - 1])
     return math.exp(low + (high - low) * part)
 
 

@@ -1,29 +1,31 @@
-"""Sums and relations between keys that no single key can be blamed for."""
+"""Checks of a profile's settings across keys and against the catalog."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from loaddriver.errors import ProfileError
 from loaddriver.profile.archetypes import Archetype
 from loaddriver.profile.catalog import Catalog, pod_shares
 from loaddriver.profile.decoding import FieldError
-from loaddriver.profile.federation import federation_errors
-from loaddriver.profile.fleet import fleet_errors
+from loaddriver.profile.federation_checks import federation_errors
+from loaddriver.profile.fleet_checks import fleet_errors
 from loaddriver.profile.hints import did_you_mean
+from loaddriver.profile.settings import ProfileSettings
 from loaddriver.profile.shape_checks import shape_errors
 
-if TYPE_CHECKING:
-    from loaddriver.profile.settings import ProfileSettings
 
+def settings_errors(settings: ProfileSettings, catalog: Catalog | None) -> list[FieldError]:
+    """Every contradiction between settings whose keys are valid one by one.
 
-def settings_errors(settings: ProfileSettings, catalog: Catalog) -> list[FieldError]:
-    """Everything impossible in settings that are well formed key by key."""
-    problems = [*_weight_errors(settings, catalog), *_reference_errors(settings, catalog)]
-    if not problems:
+    Without a `catalog`, because it has errors itself, what depends on it is not checked.
+    """
+    problems: list[FieldError] = []
+    if catalog is not None:
+        problems += [*_weight_errors(settings, catalog), *_reference_errors(settings, catalog)]
+    if catalog is not None and not problems:
         checks = (fleet_errors, _rack_errors, shape_errors, federation_errors)
-        problems = [problem for find in checks for problem in find(settings, catalog)]
+        problems += (problem for find in checks for problem in find(settings, catalog))
     more = (_latency_errors, _ramp_errors, _shard_errors)
     return [*problems, *(problem for find in more for problem in find(settings))]
 
@@ -33,13 +35,13 @@ def _shard_errors(settings: ProfileSettings) -> Iterator[FieldError]:
     if shards > 1 and not settings.bigfleet.coordinators:
         yield FieldError(
             "bigfleet.coordinators",
-            f"= 0: nobody keeps {shards} shards apart; write 1 or 3, or one shard",
+            f"= 0: {shards} shards need a coordinator; write 1 or 3, or one shard",
         )
     if shards > settings.clusters:
         yield FieldError(
             "bigfleet.shards",
-            f"= {shards}: there {_are(settings.clusters)}, and a shard without any keeps its part "
-            "of the machines from the others; write at most one shard for each cluster",
+            f"= {shards}: there {_are(settings.clusters)}, and the machines of a shard without "
+            "clusters stay unused; write at most one shard per cluster",
         )
 
 
@@ -63,13 +65,13 @@ def _reference_errors(settings: ProfileSettings, catalog: Catalog) -> Iterator[F
     for name in settings.cluster_weights:
         if name not in clusters:
             yield FieldError(
-                f"clusterWeights.{name}", f"no such cluster: they are {', '.join(clusters)}"
+                f"clusterWeights.{name}", f"no such cluster (known: {', '.join(clusters)})"
             )
     for position, burst in enumerate(settings.bursts):
         if burst.cluster is not None and burst.cluster not in clusters:
             yield FieldError(
                 f"bursts[{position}].cluster",
-                f"= {burst.cluster!r}: no such cluster: they are {', '.join(clusters)}",
+                f"= {burst.cluster!r}: no such cluster (known: {', '.join(clusters)})",
             )
     for name in settings.fleet.idle_factor_by_archetype:
         if name not in archetypes:
@@ -78,7 +80,7 @@ def _reference_errors(settings: ProfileSettings, catalog: Catalog) -> Iterator[F
 
 
 def _in_use(settings: ProfileSettings, catalog: Catalog) -> list[str]:
-    """Archetypes that any cluster's weights name."""
+    """The archetypes named by the weights of any cluster."""
     numbers = range(settings.clusters)
     shares = (pod_shares(settings.weights_in(number), catalog) for number in numbers)
     return list(dict.fromkeys(name for each in shares for name in each))
@@ -94,7 +96,7 @@ def _rack_errors(settings: ProfileSettings, catalog: Catalog) -> Iterator[FieldE
 def _gang_errors(archetype: Archetype, machines_per_rack: int) -> Iterator[FieldError]:
     gang = archetype.gang
     if gang is None or gang.topology != "sameRack" or archetype.pods_per_machine is None:
-        return  # of gangs on shared machines, preflight knows more
+        return  # preflight checks gangs on shared machines
     machines = -(-gang.size.max // archetype.density)
     if machines > machines_per_rack:
         yield FieldError(
@@ -112,7 +114,7 @@ def _latency_errors(settings: ProfileSettings) -> Iterator[FieldError]:
             key = name.replace("_seconds", "Seconds")
             yield FieldError(
                 f"fleet.latency.{key}.p99",
-                f"= {delay.p99:g} lies below the median {delay.median:g}; swap or raise it",
+                f"= {delay.p99:g} is below the median {delay.median:g}; raise it",
             )
 
 
@@ -128,5 +130,5 @@ def _ramp_errors(settings: ProfileSettings) -> Iterator[FieldError]:
         yield FieldError(
             "ramp.budgetSeconds",
             f"= {ramp.budget_seconds:g}: {ramp.steps} steps of {ramp.step_seconds:g} s need "
-            f"{least:g} s even when nothing waits; write at least {least:g}",
+            f"{least:g} s even if no pod waits; write at least {least:g}",
         )

@@ -1,8 +1,7 @@
-"""Decodes what a person wrote into a struct, and says everything that is wrong with it.
+"""Decodes parsed YAML into a struct and reports every mistake in it.
 
-msgspec decodes and checks; it stops at the first mistake. Here every key is
-looked at, so that one run of the tool names all mistakes of a file, each with
-its dotted path, its value and what to write instead.
+msgspec stops at the first mistake. Here every key is checked, so that one run of the tool lists all
+mistakes of a file, each with its dotted path, its value and a hint.
 """
 
 from __future__ import annotations
@@ -21,18 +20,18 @@ T = TypeVar("T", bound=msgspec.Struct)
 class ConfigStruct(
     msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True
 ):
-    """The base of everything read from YAML: immutable, camelCase outside, nothing extra."""
+    """The base of all structs read from YAML: immutable, camelCase keys, no unknown keys."""
 
 
 class FieldError(msgspec.Struct, frozen=True):
-    """One mistake: where (dotted path, empty for the whole file) and what to do about it."""
+    """One mistake: its dotted path (empty for the whole file), and a text with a hint."""
 
     path: str
     text: str
 
 
 def decode(raw: Any, shape: type[T]) -> tuple[T | None, list[FieldError]]:
-    """The struct and no problems, or no struct and all problems."""
+    """Return the struct and no errors, or no struct and all errors."""
     problems = list(_struct_errors(raw, shape, "", schema_paths(shape)))
     if problems:
         return None, problems
@@ -40,7 +39,7 @@ def decode(raw: Any, shape: type[T]) -> tuple[T | None, list[FieldError]]:
 
 
 def schema_paths(shape: type[msgspec.Struct], prefix: str = "") -> tuple[str, ...]:
-    """Every dotted key that `shape` knows, lists left out of the path."""
+    """Every dotted key of `shape`, without list indices."""
     paths: list[str] = []
     for name, annotation in _fields_of(shape).items():
         paths.append(prefix + name)
@@ -85,7 +84,7 @@ def _struct_errors(
             annotation = fields[field.encode_name]
             yield from _value_errors(raw[field.encode_name], annotation, where, known)
         elif field.required:
-            yield FieldError(where, "is missing, and has no default")
+            yield FieldError(where, "is missing")
 
 
 def _value_errors(
@@ -109,11 +108,11 @@ def _value_errors(
 def _list_errors(
     values: list[Any], annotation: Any, branch: Any, path: str, known: tuple[str, ...]
 ) -> Iterator[FieldError]:
-    item_kind = get_args(branch)[0]
+    item_type = get_args(branch)[0]
     inner = [
         problem
         for position, value in enumerate(values)
-        for problem in _value_errors(value, item_kind, f"{path}[{position}]", known)
+        for problem in _value_errors(value, item_type, f"{path}[{position}]", known)
     ]
     yield from inner or _leaf_errors(values, annotation, path)
 

@@ -1,7 +1,7 @@
-"""Guesses what an unknown key or name was meant to be.
+"""Suggests the key or name that was meant by an unknown one.
 
-Units are part of our keys, so the commonest slip is the right quantity in the
-wrong unit; that is recognised before mere spelling.
+Keys contain their units, so the most common mistake is the right quantity in the wrong unit; that
+is tried before spelling.
 """
 
 from __future__ import annotations
@@ -38,24 +38,24 @@ _UNIT_WORDS = {
 def unknown_key_hint(
     key: str, parent: str, siblings: Collection[str], known_paths: Collection[str]
 ) -> str:
-    """One clause that says what to write instead of `key` under `parent`."""
+    """What to write instead of `key` under `parent`, as one clause."""
     return (
         _same_quantity(key, siblings)
         or _known_elsewhere(key, known_paths)
         or _closest(key, siblings)
-        or f"unknown key; {parent or 'the file'} may hold: {', '.join(sorted(siblings))}"
+        or f"unknown key; {parent or 'the file'} has the keys: {', '.join(sorted(siblings))}"
     )
 
 
 def did_you_mean(name: str, known: Collection[str]) -> str:
-    """A suffix that offers the nearest known name and lists them all."""
+    """A suffix that suggests the nearest known name and lists them all."""
     near = get_close_matches(name, known, n=1, cutoff=0.6)
     guess = f"; did you mean {near[0]}?" if near else ""
     return f"{guess} (known: {', '.join(sorted(known)) or 'none'})"
 
 
 def _stem(key: str) -> tuple[str, str]:
-    """The quantity and the unit word that `key` is made of."""
+    """Split `key` into quantity and unit."""
     for unit in sorted(_UNIT_WORDS, key=len, reverse=True):
         if key.endswith(unit) and key != unit:
             return key[: -len(unit)], unit

@@ -1,7 +1,7 @@
-"""Machines: ordinary instance types that all pods share, and machines that are cut for one size.
+"""Instance types of shared machines, and the specs of shared and dedicated machines.
 
-What pods may use of an ordinary machine is its capacity less what the system keeps for itself.
-What DaemonSets take of it is their pods' own business, as in any cluster.
+The allocatable resources of a shared machine are its capacity minus what the system reserves.
+DaemonSet pods use allocatable resources, as in any cluster.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _SPARE_POD_SLOTS = 10
 
 
 class Taint(ConfigStruct, frozen=True, kw_only=True):
-    """What keeps pods off a machine that do not tolerate it, for as long as the machine lives."""
+    """A taint that a machine carries for its whole life."""
 
     key: str
     value: str = ""
@@ -39,8 +39,8 @@ class Taint(ConfigStruct, frozen=True, kw_only=True):
 class InstanceType(ConfigStruct, frozen=True, kw_only=True):
     """A machine type as clouds sell them.
 
-    An hour costs `dollarsPerHour` on demand, or what the catalog's pricing makes of its resources.
-    Nodes carry `labels` beside their family and generation.
+    The on-demand price is `dollarsPerHour`, or else follows from the catalog's pricing. Nodes carry
+    `labels` in addition to their family and generation.
     """
 
     name: TypeName
@@ -56,10 +56,9 @@ class InstanceType(ConfigStruct, frozen=True, kw_only=True):
 
 
 class SystemReserved(ConfigStruct, frozen=True, kw_only=True):
-    """What a machine keeps from pods: for kubelet, container runtime and system, and as the margin
-    below which kubelets evict.
+    """What a machine reserves for kubelet, container runtime, system and the eviction threshold.
 
-    CPU by the place of each vCPU: so much of the first, the second, ..., and of each further one.
+    CPU is reserved per vCPU: a value for the first, the second, ..., and one for each further vCPU.
     """
 
     cpu_millicores_of_first: tuple[NotNegative, ...]
@@ -69,21 +68,19 @@ class SystemReserved(ConfigStruct, frozen=True, kw_only=True):
     eviction_mebibytes: NotNegative
 
     def cpu(self, vcpus: int) -> float:
-        """Millicores kept of so many vCPUs."""
+        """Millicores reserved of `vcpus`."""
         first = self.cpu_millicores_of_first[:vcpus]
         return sum(first) + (vcpus - len(first)) * self.cpu_millicores_of_further
 
     def memory(self, pods: int) -> float:
-        """MiB kept on a machine with so many pod slots."""
+        """MiB reserved on a machine with `pods` pod slots."""
         return (
             self.memory_mebibytes + self.memory_mebibytes_per_pod * pods + self.eviction_mebibytes
         )
 
 
 class DaemonSet(ConfigStruct, frozen=True, kw_only=True):
-    """An agent on each machine that has the labels of `nodeSelector` and no taint beyond
-    `tolerations`.
-    """
+    """A DaemonSet on the machines that match `nodeSelector` and whose taints it tolerates."""
 
     name: DnsLabel
     cpu_millicores: Count
@@ -93,7 +90,7 @@ class DaemonSet(ConfigStruct, frozen=True, kw_only=True):
 
 
 class Pricing(ConfigStruct, frozen=True, kw_only=True):
-    """What an hour of each resource costs on demand, and what spot takes off."""
+    """The on-demand price of each resource per hour, and the price and risk of spot."""
 
     dollars_per_vcpu_hour: NotNegative
     dollars_per_gibibyte_hour: NotNegative
@@ -102,7 +99,7 @@ class Pricing(ConfigStruct, frozen=True, kw_only=True):
     spot_interruption_probability: Share
 
     def dollars_per_hour(self, vcpus: float, gibibytes: float, gpus: int) -> float:
-        """The price of a machine with these resources."""
+        """The on-demand price of a machine with these resources."""
         return (
             vcpus * self.dollars_per_vcpu_hour
             + gibibytes * self.dollars_per_gibibyte_hour
@@ -111,7 +108,7 @@ class Pricing(ConfigStruct, frozen=True, kw_only=True):
 
 
 class MachineSpec(ConfigStruct, frozen=True, kw_only=True):
-    """What pods may use of a machine, and its price on demand."""
+    """The allocatable resources of a machine, and its on-demand price."""
 
     cpu_millicores: int
     memory_mebibytes: int
@@ -120,7 +117,7 @@ class MachineSpec(ConfigStruct, frozen=True, kw_only=True):
     dollars_per_hour: float
 
     def quantities(self) -> dict[str, str]:
-        """As Kubernetes quantities by resource name."""
+        """The resources as Kubernetes quantities, by name."""
         return {
             "cpu": f"{self.cpu_millicores}m",
             "memory": f"{self.memory_mebibytes}Mi",
@@ -132,8 +129,7 @@ class MachineSpec(ConfigStruct, frozen=True, kw_only=True):
 def dedicated_machine(archetype: Archetype, size: PodSize, pricing: Pricing) -> MachineSpec:
     """The machine that holds exactly `podsPerMachine` pods of `size`.
 
-    A few pod slots more than that, so that resources and not the slot count
-    decide what fits.
+    It has a few spare pod slots, so that resources are the limit and not the slot count.
     """
     density = archetype.density
     cpu, memory = size.cpu_millicores * density, size.memory_mebibytes * density
@@ -151,7 +147,7 @@ def dedicated_machine(archetype: Archetype, size: PodSize, pricing: Pricing) -> 
 def shared_machine(
     instance_type: InstanceType, reserved: SystemReserved, pricing: Pricing
 ) -> MachineSpec:
-    """A machine of an ordinary type, less what the system keeps of it."""
+    """A machine of `instance_type`, minus what the system reserves."""
     dollars = instance_type.dollars_per_hour
     if dollars is None:
         dollars = pricing.dollars_per_hour(
@@ -169,6 +165,6 @@ def shared_machine(
 
 
 def instance_type_labels(instance_type: InstanceType) -> dict[str, str]:
-    """What the Nodes of a type carry beside their name, zone and rack."""
+    """The labels of the Nodes of a type, in addition to name, zone and rack."""
     own = {FAMILY_KEY: instance_type.family, GENERATION_KEY: str(instance_type.generation)}
     return {**own, **instance_type.labels}

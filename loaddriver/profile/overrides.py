@@ -1,4 +1,4 @@
-"""Changes to a profile from the command line, made before anything is checked."""
+"""Overrides of a profile from the command line, applied before it is checked."""
 
 from __future__ import annotations
 
@@ -13,20 +13,30 @@ from loaddriver.profile.yaml_reader import parse_yaml
 def apply_overrides(
     raw: Any, overrides: Sequence[str], seed: int | None, where: str
 ) -> tuple[Any, tuple[str, ...]]:
-    """The changed copy of a parsed profile, and the dotted keys that were changed.
+    """Return a changed copy of a parsed profile, and the dotted keys that changed.
 
-    Each override reads `dotted.key=value`, its value in YAML. A later one wins.
-    Raises ProfileError for one that cannot be applied.
+    Each override is `dotted.key=value` with a YAML value; the last one of a key wins.
+    Raises ProfileError with every override that cannot be applied.
     """
     if not isinstance(raw, dict):
         return raw, ()
-    changes = [_parsed(override) for override in overrides]
-    if seed is not None:
-        changes.append(("seed", seed))
     changed = copy.deepcopy(raw)
-    for path, value in changes:
-        _set(changed, path, value, where)
-    return changed, tuple(path for path, _ in changes)
+    paths: list[str] = []
+    problems: list[str] = []
+    for override in overrides:
+        try:
+            path, value = _parsed(override)
+            _set(changed, path, value, where)
+        except ProfileError as error:
+            problems.extend(error.problems)
+        else:
+            paths.append(path)
+    if problems:
+        raise ProfileError(problems)
+    if seed is not None:
+        changed["seed"] = seed
+        paths.append("seed")
+    return changed, tuple(paths)
 
 
 def _parsed(override: str) -> tuple[str, Any]:
@@ -43,6 +53,6 @@ def _set(raw: dict[str, Any], path: str, value: Any, where: str) -> None:
         child = inner.setdefault(key, {})
         if not isinstance(child, dict):
             held = ".".join(parents[: depth + 1])
-            raise ProfileError([f"SET {path}: {held} is a single value in {where}, it has no keys"])
+            raise ProfileError([f"SET {path}: {held} is a single value in {where} and has no keys"])
         inner = child
     inner[last] = value

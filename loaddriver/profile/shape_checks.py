@@ -1,24 +1,21 @@
-"""What is impossible in bursts, demand steps, churn, and in what a mode or a gate excludes."""
+"""Checks of churn, bursts, demand steps, and of what load mode and pacing exclude."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 from loaddriver.apportion import divisible, largest_divisible
 from loaddriver.profile.catalog import Catalog, pod_shares
 from loaddriver.profile.decoding import FieldError
 from loaddriver.profile.hints import did_you_mean
-
-if TYPE_CHECKING:
-    from loaddriver.profile.settings import Burst, ProfileSettings
+from loaddriver.profile.settings import Burst, ProfileSettings
 
 _FASTEST_TURNOVER_SECONDS = 10
 
 
 def shape_errors(settings: ProfileSettings, catalog: Catalog) -> Iterator[FieldError]:
-    """Everything impossible in how the load changes over time."""
+    """Every contradiction in how the load changes over time."""
     yield from _churn_errors(settings)
     yield from _lifetime_errors(settings, catalog)
     for position, burst in enumerate(settings.bursts):
@@ -36,15 +33,15 @@ def _churn_errors(settings: ProfileSettings) -> Iterator[FieldError]:
         yield FieldError(
             "soak.churnPodsPerSecond",
             f"= {churn:g}: with {settings.pods} pods that replaces every pod within "
-            f"{_FASTEST_TURNOVER_SECONDS} s; it is in pods per second over all clusters, "
-            f"at most {most:g} here",
+            f"{_FASTEST_TURNOVER_SECONDS} s; it is in pods per second over all clusters and must "
+            f"be at most {most:g}",
         )
     burst = settings.soak.churn_burst
     if burst is not None and burst.seconds >= burst.every_seconds:
         yield FieldError(
             "soak.churnBurst.seconds",
-            f"= {burst.seconds:g}: a bunch begins every {burst.every_seconds:g} s, so all would "
-            "be one; write less",
+            f"= {burst.seconds:g}: must be less than everySeconds, {burst.every_seconds:g}, or the "
+            "bursts overlap",
         )
 
 
@@ -60,8 +57,8 @@ def _lifetime_errors(settings: ProfileSettings, catalog: Catalog) -> Iterator[Fi
     if least > settings.soak.churn_pods_per_second and settings.soak.seconds:
         yield FieldError(
             "soak.churnPodsPerSecond",
-            f"= {settings.soak.churn_pods_per_second:g}: pods of {', '.join(ends)} alone end at "
-            f"{least:.3g} a second by their meanLifetimeSeconds, which is part of the churn; "
+            f"= {settings.soak.churn_pods_per_second:g}: the meanLifetimeSeconds of "
+            f"{', '.join(ends)} alone delete {least:.3g} pods per second, which counts as churn; "
             f"write at least {least:.3g}",
         )
 
@@ -78,16 +75,16 @@ def _burst_errors(
     if end > length:
         yield FieldError(
             f"{where}.durationSeconds",
-            f"= {burst.duration_seconds:g}: the burst would end {end:g} s after the begin of the "
-            f"{burst.phase}, which lasts {length:g} s; begin earlier or hold it for less",
+            f"= {burst.duration_seconds:g}: the burst would end {end:g} s into the {burst.phase}, "
+            f"which lasts {length:g} s; start it earlier or shorten it",
         )
     gang = catalog.archetype(burst.archetype).gang
     if gang is not None and not divisible(burst.pods, gang.size.min, gang.size.max):
         fitting = largest_divisible(burst.pods, gang.size.min, gang.size.max) or gang.size.min
         yield FieldError(
             f"{where}.pods",
-            f"= {burst.pods}: {burst.archetype} comes in gangs of {gang.size.min} to "
-            f"{gang.size.max}, which are never cut; write {fitting}",
+            f"= {burst.pods}: not a sum of whole {burst.archetype} gangs of {gang.size.min} to "
+            f"{gang.size.max} pods; write {fitting}",
         )
 
 
@@ -96,13 +93,13 @@ def _demand_step_errors(settings: ProfileSettings) -> Iterator[FieldError]:
         if step.at_seconds >= settings.soak.seconds:
             yield FieldError(
                 f"demandSteps[{position}].atSeconds",
-                f"= {step.at_seconds:g}: the soak lasts {settings.soak.seconds:g} s; write less",
+                f"= {step.at_seconds:g}: must be less than the soak, {settings.soak.seconds:g} s",
             )
     for position, (first, second) in enumerate(pairwise(settings.demand_steps)):
         if second.at_seconds <= first.at_seconds:
             yield FieldError(
                 f"demandSteps[{position + 1}].atSeconds",
-                f"= {second.at_seconds:g} is not after the step before; put them in order of time",
+                f"= {second.at_seconds:g} must be later than the previous step",
             )
 
 
@@ -112,14 +109,13 @@ def _mode_errors(settings: ProfileSettings) -> Iterator[FieldError]:
     if settings.ramp.pacing != "fixed":
         yield FieldError(
             "ramp.pacing",
-            f"= {settings.ramp.pacing!r}: with load.mode: cr there are no pods and "
-            "nothing binds, so "
-            "the ramp cannot wait for it; write fixed",
+            f"= {settings.ramp.pacing!r}: with load.mode: cr there are no pods, so the ramp "
+            "cannot wait for them to bind; write fixed",
         )
     if settings.anchors != "off":
         yield FieldError(
             "anchors",
-            f"= {settings.anchors!r}: with load.mode: cr there is no pod to bind; write off",
+            f"= {settings.anchors!r}: with load.mode: cr there are no pods to anchor; write off",
         )
 
 
@@ -127,8 +123,8 @@ def _knee_errors(settings: ProfileSettings) -> Iterator[FieldError]:
     if settings.soak.seconds or settings.bursts or settings.demand_steps:
         yield FieldError(
             "soak.seconds",
-            "with ramp.pacing: knee the run ends where binding breaks; write soak.seconds: 0, and "
-            "neither bursts nor demandSteps",
+            "with ramp.pacing: knee the run has no soak; write soak.seconds: 0, and remove bursts "
+            "and demandSteps",
         )
     if settings.ramp.steps < 2:
-        yield FieldError("ramp.steps", "= 1: a knee is confirmed by a second step; write more")
+        yield FieldError("ramp.steps", "= 1: a second step must confirm the knee; write at least 2")

@@ -1,9 +1,8 @@
-"""YAML read without its surprises.
+"""Reads YAML strictly.
 
-PyYAML follows YAML 1.1, where `on` is a boolean, `1:30` is ninety and a key
-given twice silently keeps its last value. A profile is read by people, so it
-means what it says: only `true` and `false` are booleans, numbers are decimal,
-and a repeated key is an error.
+PyYAML follows YAML 1.1, where `on` is a boolean, `1:30` is 90 and a duplicate key keeps its last
+value. Here only `true` and `false` are booleans, numbers are decimal, and a duplicate key is an
+error.
 """
 
 from __future__ import annotations
@@ -40,9 +39,7 @@ class _PlainLoader(yaml.SafeLoader):
         for position, key in enumerate(keys):
             if key in keys[:position]:
                 mark = node.value[position][0].start_mark
-                raise yaml.constructor.ConstructorError(
-                    None, None, f"the key {key!r} is given twice", mark
-                )
+                raise yaml.constructor.ConstructorError(None, None, f"duplicate key {key!r}", mark)
         return super().construct_mapping(node, deep=deep)
 
 
@@ -51,7 +48,7 @@ for _name, _pattern, _first in _PLAIN_SCALARS:
 
 
 def parse_yaml(text: str, where: str) -> Any:
-    """The value that `text` holds; `where` names its origin in errors.
+    """Parse `text`; `where` names its origin in errors.
 
     Raises ProfileError with the line and column of a syntax error.
     """
@@ -62,14 +59,14 @@ def parse_yaml(text: str, where: str) -> Any:
         place = f" line {mark.line + 1}, column {mark.column + 1}" if mark else ""
         raise ProfileError([f"{where}:{place} {error.problem}"]) from error
     except (yaml.YAMLError, TypeError, ValueError) as error:
-        raise ProfileError([f"{where}: not readable as YAML: {error}"]) from error
+        raise ProfileError([f"{where}: invalid YAML: {error}"]) from error
 
 
 def read_yaml(path: Path, where: str) -> Any:
-    """The value that a file holds. Raises ProfileError when it cannot be read."""
+    """Read and parse a file. Raises ProfileError if it cannot be read."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
+        reason = getattr(error, "strerror", None) or "not UTF-8"
         raise ProfileError([f"{where}: cannot be read: {reason}"]) from error
     return parse_yaml(text, where)

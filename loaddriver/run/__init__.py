@@ -1,1 +1,4 @@
-"""One run from start to verdict: what is started, when load is released, how it ends."""
+"""One run from start to verdict.
+
+Read in the order `arms`, `arm_runner`, `measurement`, `load_phases`, `ramp_pacing`, `conclusion`.
+"""

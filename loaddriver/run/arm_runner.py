@@ -1,4 +1,4 @@
-"""One part of a run: starts everything, plays the load, judges, takes everything down again."""
+"""Runs one arm: starts everything, plays the load, judges, and stops everything."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from loaddriver.substrates.runscope import RunScope
 
 @dataclass(frozen=True)
 class RunContext:
-    """What every part of a run has in common. `lock` is this machine's, held by the run."""
+    """What all arms of a run share. `lock` is the machine-wide lock, held by the run."""
 
     options: RunOptions
     prerequisites: Prerequisites
@@ -53,9 +53,9 @@ class RunContext:
 
 
 async def measure(context: RunContext, arm: Arm) -> tuple[Summary, bool]:
-    """Run to the verdict; and whether it was asked to stop when it was already being judged.
+    """Run to the verdict; also return whether a stop was requested while judging.
 
-    InfrastructureError if it cannot begin.
+    Raises InfrastructureError if the arm cannot start.
     """
     async with _arm_runner(context, arm) as runner:
         summary = await runner.run()
@@ -63,7 +63,7 @@ async def measure(context: RunContext, arm: Arm) -> tuple[Summary, bool]:
 
 
 async def hold(context: RunContext, arm: Arm) -> None:
-    """Keep the part's clusters and BigFleet up, without load, until interrupted."""
+    """Keep the clusters and BigFleet up, without load, until interrupted."""
     async with _arm_runner(context, arm) as runner:
         run_failure = await runner.hold()
     if run_failure is not None:
@@ -72,7 +72,7 @@ async def hold(context: RunContext, arm: Arm) -> None:
 
 @asynccontextmanager
 async def _arm_runner(context: RunContext, arm: Arm) -> AsyncIterator[ArmRunner]:
-    """A runner of one part; whatever it leaves is cleaned up."""
+    """A runner of one arm, whose processes and data are cleaned up at the end."""
     logs, options, view = arm.folder / "logs", context.options, context.view
     scope = RunScope.within(context.lock, arm.run_id, logs)
     for sentence in scope.swept:
@@ -99,9 +99,9 @@ def _node_source(arm: Arm, scope: RunScope) -> NodeSource:
 def make_federation_run(
     arm: Arm, substrate: Substrate, data: Path, environment: Mapping[str, str]
 ) -> FederationRun | None:
-    """The part's federation, not started; None where it has none, as every bare part.
+    """The arm's federation, not started; None in a profile without one and in a bare arm.
 
-    SubstrateError where the place cannot have one.
+    Raises SubstrateError if the substrate does not support federations.
     """
     profile = arm.inputs.profile
     settings = profile.settings
@@ -119,11 +119,11 @@ def make_federation_run(
     return FederationRun(schedule, profile.catalog, substrate, data, environment)
 
 
-READY = "up; Ctrl-C or `make down` takes everything down"
-# All of these cost CPU time of the cores that are being measured.
+READY = "up; Ctrl-C or `make down` stops everything"
+# Polling costs CPU on the cores that are being measured.
 _POLL_INTERVAL_SECONDS = 5.0
 _DISPLAY_INTERVAL_SECONDS = 1.0
-_CPU_UNATTRIBUTABLE = "here a pod's processes cannot be told from others'"
+_CPU_UNATTRIBUTABLE = "on this substrate the processes of pods cannot be attributed"
 
 
 @dataclass
@@ -161,7 +161,7 @@ class ArmRunner:
                 self.arm.folder / "logs",
                 self.scope.data_directory / "load",
             ),
-            # What runs in pods is no child of ours, so there the whole machine counts.
+            # Processes in pods are no children of ours, so the whole machine is measured.
             SelfAuditor(
                 machine_cpu_seconds if in_pods else own_tree_cpu_seconds,
                 _CPU_UNATTRIBUTABLE if in_pods else unmeasurable_reason(),
@@ -169,7 +169,7 @@ class ArmRunner:
         )
 
     async def run(self) -> Summary:
-        """Everything from the first process to the written report."""
+        """Run from the first process to the written report."""
         try:
             run_failure = await self._failure_of(
                 self._while_components_run(self._measure(), self._follow_shortfalls())
@@ -183,17 +183,17 @@ class ArmRunner:
             self.stop_requested |= requested
 
     async def hold(self) -> RunFailure | None:
-        """Start everything but the load and keep it up; what ended it, if not a request to end."""
+        """Keep everything but the load up; return what ended it, None if interrupted."""
         try:
             self._measurement.run_progress.phase = "held up"
             run_failure = await self._failure_of(self._while_components_run(self._start_and_wait()))
         finally:
             await uninterrupted(self._stop())
-        wanted = run_failure is not None and run_failure.exit_code is ExitCode.INTERRUPTED
-        return None if wanted else run_failure
+        interrupted = run_failure is not None and run_failure.exit_code is ExitCode.INTERRUPTED
+        return None if interrupted else run_failure
 
     async def _keep(self, summary: Summary) -> None:
-        self.view.say(f"{summary.verdict}; the report: {self.arm.folder / 'report.html'}")
+        self.view.say(f"{summary.verdict}; report: {self.arm.folder / 'report.html'}")
         end = await self._failure_of(self._while_components_run(self._wait_for_interrupt()))
         if end is not None and end.exit_code is not ExitCode.INTERRUPTED:
             self.view.say(end.sentence)
@@ -214,7 +214,7 @@ class ArmRunner:
         await self._wait_for_interrupt()
 
     async def _wait_for_interrupt(self) -> None:
-        """Until interrupted, as `make down` does."""
+        """Wait to be interrupted, as `make down` does."""
         for cluster in self.clusters:
             path = cluster.kubeconfigs["admin"]
             self.view.say(f"  {cluster.name}: kubectl --kubeconfig {path} get nodes")
@@ -270,7 +270,7 @@ class ArmRunner:
         return conclude(evidence)
 
     async def _follow_shortfalls(self) -> None:
-        """Keep the live view's one number that only the shards know."""
+        """Poll the shards for the number of shortfalls in the live view."""
         while True:
             await asyncio.sleep(_POLL_INTERVAL_SECONDS)
             if shards := shards_of(self.roles.values()):

@@ -1,4 +1,4 @@
-"""A whole run: its plan with BigFleet, and after it what it is compared with."""
+"""A whole run: the arm with BigFleet, then the arms that it is compared with."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from loaddriver.errors import ExitCode, InfrastructureError, ProfileError
 from loaddriver.judge.rejudge import rejudge
 from loaddriver.judge.schema import Summary
 from loaddriver.judge.side_by_side import side_by_side
-from loaddriver.profile.settings import Profile
+from loaddriver.profile.loading import Profile
 from loaddriver.report.results import BARE, WITHOUT_ANCHORS, write_verdict
 from loaddriver.run.arm_runner import RunContext, measure
 from loaddriver.run.folder import point_latest
@@ -21,7 +21,7 @@ from loaddriver.run.paired_run import PairedRun, read_paired_run
 from loaddriver.sizing.shared_demand import compute_demand
 from loaddriver.substrates.choice import Prerequisites
 
-# The gravest first: what kept us from measuring, then what was measured.
+# Most severe first: what prevented the measurement, then what was measured.
 _SEVERITY = (
     ExitCode.HARNESS_BUG,
     ExitCode.INTERRUPTED,
@@ -34,10 +34,10 @@ _SEVERITY = (
 
 @dataclass(frozen=True)
 class RunOutcome:
-    """`summary` and `folder` are the run's own, `comparisons` those of what it is compared with.
+    """The summary and folder of the run, and in `comparisons` those of the other arms.
 
-    `skipped_arm` names the part that an interruption has left out; `interrupted` says that there
-    was one at all, and be it when nothing was left but to judge.
+    `skipped_arm` names the arm that an interruption prevented; `interrupted` is set even if only
+    judging remained.
     """
 
     summary: Summary
@@ -48,7 +48,7 @@ class RunOutcome:
 
     @property
     def exit_code(self) -> ExitCode:
-        """The gravest of all parts."""
+        """The most severe exit code of all arms."""
         codes = {ExitCode(each.exit_code) for each in self.summaries}
         if self.interrupted:
             codes.add(ExitCode.INTERRUPTED)
@@ -56,14 +56,14 @@ class RunOutcome:
 
     @property
     def summaries(self) -> Sequence[Summary]:
-        """Of all parts, the run's own first."""
+        """The summaries of all arms, the run's own first."""
         return (self.summary, *(summary for summary, _ in self.comparisons))
 
 
 async def run_arms(context: RunContext, inputs: RunInputs, folder: Path) -> RunOutcome:
-    """Run to the verdict, with what the options and the profile want beside it.
+    """Run to the verdict, with the further arms that the options and the profile request.
 
-    A run that says nothing is compared with nothing. Raises InfrastructureError.
+    A run without a valid result is not compared. Raises InfrastructureError.
     """
     both = inputs.profile.settings.anchors == "both"
     own = with_anchors(inputs, "on") if both else inputs
@@ -83,12 +83,12 @@ async def run_arms(context: RunContext, inputs: RunInputs, folder: Path) -> RunO
 
 
 async def run_bare_arm(context: RunContext, pair: PairedRun) -> RunOutcome:
-    """Play the pair's plan without BigFleet, and judge the pair. Raises InfrastructureError."""
+    """Play the plan without BigFleet and judge the pair. Raises InfrastructureError."""
     arm = bare_arm(pair)
     _check_same_binaries(pair.summary, context.prerequisites)
-    shutil.rmtree(arm.folder, ignore_errors=True)  # an earlier one's
+    shutil.rmtree(arm.folder, ignore_errors=True)  # of an earlier bare run
     _make_folder(arm.folder)
-    context.view.say(f"the bare arm: the same plan on {len(pair.nodes)} nodes, without BigFleet")
+    context.view.say(f"bare arm: the same plan on {len(pair.nodes)} nodes, without BigFleet")
     bare, stop_requested = await measure(context, arm)
     judged = rejudge(pair.summary, pair.profile.gates, bare)
     write_verdict(pair.folder, judged)
@@ -96,10 +96,10 @@ async def run_bare_arm(context: RunContext, pair: PairedRun) -> RunOutcome:
 
 
 def bare_arm(pair: PairedRun) -> Arm:
-    """The part without BigFleet. ProfileError where it would have no meaning."""
+    """The arm without BigFleet. Raises ProfileError if the load creates no pods."""
     if pair.profile.settings.load.mode != "pods":
         raise ProfileError(
-            [f"{pair.folder}: its load makes no pods, so there is nothing to bind without BigFleet"]
+            [f"{pair.folder}: its load creates no pods, so a bare run has nothing to measure"]
         )
     return Arm(
         inputs=_inputs_of(pair.profile, pair),
@@ -116,7 +116,7 @@ async def _without_anchors(
     folder = outcome.folder / WITHOUT_ANCHORS
     arm = Arm(with_anchors(inputs, "off"), folder, f"{outcome.folder.name}-{WITHOUT_ANCHORS}")
     _make_folder(folder)
-    context.view.say("the same plan once more, without anchors")
+    context.view.say("second arm: the same plan without anchors")
     summary, stop_requested = await measure(context, arm)
     on, off = side_by_side(outcome.summary, summary)
     write_verdict(outcome.folder, on)
@@ -143,8 +143,8 @@ def _check_same_binaries(summary: Summary, prerequisites: Prerequisites) -> None
         then = summary.run.versions.get(name, version)
         if then != version:
             raise InfrastructureError(
-                f"{summary.run.id} ran with {name} {then}, here is {version}: a bare run beside it "
-                "would compare two releases; name the same with --kubernetes-version or --binaries"
+                f"{summary.run.id} ran with {name} {then}, this machine has {version}; select the "
+                "same version with --kubernetes-version or --binaries"
             )
 
 

@@ -1,4 +1,4 @@
-"""Clusters that stay up while their user does something else: `up` and `down`."""
+"""Starts and stops clusters in the background: `up` and `down`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from loaddriver.errors import InfrastructureError
 from loaddriver.run.arm_runner import READY
 from loaddriver.substrates.runlock import Holder, current_holder, machine_lock_path
 
-# Building the binaries may be part of it.
+# Includes building the binaries, if they are missing.
 _UP_TIMEOUT_SECONDS = 1800.0
 _DOWN_TIMEOUT_SECONDS = 60.0
 _POLL_INTERVAL_SECONDS = 0.2
@@ -24,7 +24,7 @@ _POLL_INTERVAL_SECONDS = 0.2
 def up(arguments: Sequence[str], log: Path, report: Callable[[str], None]) -> None:
     """Run `loaddriver hold` with `arguments` in the background; return once it is up.
 
-    What it says is told as it comes. InfrastructureError when it ends instead.
+    Its output is streamed to `report`. Raises InfrastructureError if it exits early.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("w") as sink:
@@ -54,24 +54,27 @@ def _follow(child: subprocess.Popen[bytes], log: Path, report: Callable[[str], N
             if READY in lines:
                 return
             if ended or time.monotonic() > deadline:
-                raise InfrastructureError(f"it did not come up; all it said is in {log}")
+                raise InfrastructureError(f"startup failed; its output is in {log}")
             time.sleep(_POLL_INTERVAL_SECONDS)
 
 
 def down() -> Holder | None:
-    """End whatever holds this machine and return once it is cleaned up; None if nothing did."""
+    """End the run that holds this machine, wait for its cleanup, and return its holder.
+
+    Returns None if there is none.
+    """
     path = machine_lock_path()
     holder = current_holder(path)
     if holder is None:
         return None
     if not holder.pid:
-        raise InfrastructureError("a run is just starting on this machine; try again")
-    # Not SIGINT, which a job that a script put into the background ignores.
-    with suppress(ProcessLookupError):  # already gone: its warden is still cleaning up
+        raise InfrastructureError("a run is starting on this machine; try again")
+    # Not SIGINT: background jobs of scripts ignore it.
+    with suppress(ProcessLookupError):  # already gone; its reaper is still cleaning up
         os.kill(holder.pid, signal.SIGTERM)
     deadline = time.monotonic() + _DOWN_TIMEOUT_SECONDS
     while current_holder(path) is not None:
         if time.monotonic() > deadline:
-            raise InfrastructureError(f"pid {holder.pid} has not ended; try: kill {holder.pid}")
+            raise InfrastructureError(f"pid {holder.pid} has not exited; try: kill {holder.pid}")
         time.sleep(_POLL_INTERVAL_SECONDS)
     return holder

@@ -1,4 +1,4 @@
-"""BigFleet as a profile wants it: which roles run, with which flags."""
+"""The BigFleet roles of a profile and their flags."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from loaddriver.profile.settings import ProfileSettings
 from loaddriver.substrates.base import Cluster, Endpoint, RoleSpec, Substrate
 
 PROVIDER = "provider"
-# The first shard's journal, found among the logs of the run; the others' have their number in it.
+# The first shard's journal among the run's logs; those of further shards have their number in it.
 JOURNAL = "machines.jsonl"
 JOURNALS = "machines*.jsonl"
-# There is no other replica. One that is started again goes on at once, and no API server that is
-# driven to its limits makes it stop.
+# The only replica: its fixed identity lets it resume after a restart, and the long lease lets it
+# keep leading while the API server is overloaded.
 _LONE_REPLICA = ("--replica", "loaddriver", "--lease", "120")
-# A run ends, and what it is judged by must be there from its beginning.
+# Never rotate: a run is judged by its whole journal.
 _WHOLE_JOURNAL_MEGABYTES = "1000000"
 _PEER = "peer"
-# What the fake calls itself, also in every providerID.
+# The name of the fake provider, also in every providerID.
 _PROVIDER_NAME = "kwok"
 _OBSERVE = "observe"
 LISTEN = "listen"
 
 
 def provider_role(settings: ProfileSettings, inventory: Path) -> RoleSpec:
-    """The kwok-backed provider with the profile's machines and delays."""
+    """The kwok-backed provider with the profile's machines and latencies."""
     latency = settings.fleet.latency
     delays = {
         "create": latency.create_seconds,
@@ -44,8 +44,8 @@ def provider_role(settings: ProfileSettings, inventory: Path) -> RoleSpec:
         *("--host-kubeconfigs", "{hosts}", "--seed", str(settings.seed)),
         *("--spot-market-hours-per-second", f"{settings.fleet.spot_market_hours_per_second:g}"),
     ]
-    for order, delay in delays.items():
-        arguments += [f"--{order}-latency", _median_and_p99(delay)]
+    for action, delay in delays.items():
+        arguments += [f"--{action}-latency", _median_and_p99(delay)]
     return RoleSpec(
         PROVIDER,
         arguments,
@@ -58,12 +58,12 @@ def provider_role(settings: ProfileSettings, inventory: Path) -> RoleSpec:
 
 
 def shard_names(settings: ProfileSettings) -> list[str]:
-    """The shards of a run."""
+    """The names of the shards."""
     return [f"shard-{number}" for number in range(settings.bigfleet.shards)]
 
 
 def coordinator_roles(settings: ProfileSettings) -> list[RoleSpec]:
-    """The coordinator's replicas, each beside an etcd member of its own; none without any."""
+    """The coordinator's replicas, each with its own etcd member."""
     names = [f"coordinator-{number}" for number in range(settings.bigfleet.coordinators)]
     members = ",".join(f"{name}={{{name}/{_PEER}}}" for name in names)
     together = ("--peers", members) if len(names) > 1 else ()
@@ -90,7 +90,7 @@ def _coordinator_role(
 
 
 def shard_role(settings: ProfileSettings, number: int = 0) -> RoleSpec:
-    """One shard; it dials the provider, and the coordinator where there is one."""
+    """One shard; it connects to the provider, and to the coordinator if there is one."""
     bigfleet, name = settings.bigfleet, f"shard-{number}"
     arguments = [
         "shard",
@@ -121,7 +121,7 @@ def _addresses(roles: Sequence[str]) -> str:
 
 
 def cluster_roles(settings: ProfileSettings, cluster: Cluster) -> Iterator[RoleSpec]:
-    """What runs beside one cluster: its operator, which dials the shard, and its pod controller."""
+    """The operator and the pod controller of one cluster."""
     yield RoleSpec(
         f"{cluster.name}/operator",
         [
@@ -143,7 +143,7 @@ def cluster_roles(settings: ProfileSettings, cluster: Cluster) -> Iterator[RoleS
         identity="bigfleet-operator",
         peer_identity=Principal("cluster", cluster.name),
     )
-    not_load = [("--ignore-namespace", namespace) for namespace in cluster.own_namespaces]
+    ignored = [("--ignore-namespace", namespace) for namespace in cluster.own_namespaces]
     yield RoleSpec(
         f"{cluster.name}/pod-controller",
         [
@@ -151,7 +151,7 @@ def cluster_roles(settings: ProfileSettings, cluster: Cluster) -> Iterator[RoleS
             *("--observe", "{observe}"),
             *("--unschedulable-delay", f"{settings.bigfleet.unschedulable_delay_seconds:g}"),
             *_LONE_REPLICA,
-            *chain.from_iterable(not_load),
+            *chain.from_iterable(ignored),
         ],
         ports=(_OBSERVE,),
         observe_port=_OBSERVE,
@@ -163,7 +163,7 @@ def cluster_roles(settings: ProfileSettings, cluster: Cluster) -> Iterator[RoleS
 async def start_fleet(
     substrate: Substrate, settings: ProfileSettings, clusters: Sequence[Cluster], inventory: Path
 ) -> dict[str, Endpoint]:
-    """Start every role once those it depends on are ready. Endpoints by role name."""
+    """Start every role after its dependencies are ready; return the endpoints by role name."""
     provider = await substrate.start_role(provider_role(settings, inventory))
     replicas = [substrate.start_role(role) for role in coordinator_roles(settings)]
     coordinators = await asyncio.gather(*replicas)
@@ -180,7 +180,7 @@ def shards_of(roles: Iterable[Endpoint]) -> list[Endpoint]:
 
 
 def inspect_commands(roles: Iterable[Endpoint]) -> Iterator[str]:
-    """How a person looks into each shard, as commands."""
+    """Commands to inspect each shard."""
     for role in shards_of(roles):
         if role.readonly_identity:
             way_in = f"--shard {role.addresses[LISTEN]} --identity {role.readonly_identity}"

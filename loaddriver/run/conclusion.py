@@ -1,4 +1,4 @@
-"""From what was recorded to the files of a run."""
+"""Judges what was recorded and writes the files of a run."""
 
 from __future__ import annotations
 
@@ -12,12 +12,14 @@ import msgspec
 
 from loaddriver.anchors.outcomes import GroupOutcome
 from loaddriver.fedhpa.record import FederationRecord
-from loaddriver.judge.facts import RunFacts, RunFailure, Shortfall
+from loaddriver.judge.facts import ArchetypeFacts, RunFacts, RunFailure, Shortfall
 from loaddriver.judge.federation.section import FederationSection, Sources, federation_section
 from loaddriver.judge.schema import Summary
 from loaddriver.judge.summary import make_summary
 from loaddriver.load.files import EventResult, ResultReader
 from loaddriver.load.process import LoadProgress
+from loaddriver.profile.archetypes import Archetype
+from loaddriver.profile.loading import Profile
 from loaddriver.record.hpas import federated_statuses, hpa_writes
 from loaddriver.record.journal import read_journals
 from loaddriver.record.losses import LoadLosses, load_losses
@@ -25,22 +27,22 @@ from loaddriver.record.requests import RequestRow, build_request_rows
 from loaddriver.record.rows import PodRow, build_rows
 from loaddriver.record.watching import now_micros
 from loaddriver.report.results import write_results
-from loaddriver.run.archetypes import archetype_facts
 from loaddriver.run.host import describe, python_versions
 from loaddriver.run.inputs import Arm
 from loaddriver.run.load_phases import RunProgress
 from loaddriver.run.measurement import MeasurementResult
 from loaddriver.run.paired_run import PLAN, save_nodes
+from loaddriver.sizing.inventory import InventoryMachine
 from loaddriver.substrates.base import Capabilities
 
-# Written by the load process; the file with its tokens is not among them.
-_ANSWERS = "load.jsonl"
-_LOAD_FILES = (PLAN, _ANSWERS)
+# Files of the load process that are kept; the one with tokens is not.
+_RESULTS = "load.jsonl"
+_LOAD_FILES = (PLAN, _RESULTS)
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """All that a verdict rests on. `load_folder` has the load's own files."""
+    """All evidence for a verdict. `load_folder` has the files of the load process."""
 
     arm: Arm
     substrate: str
@@ -58,13 +60,13 @@ class Evidence:
 
 
 def conclude(evidence: Evidence) -> Summary:
-    """Judge, and write every file of the run; also for a run that broke off."""
+    """Judge the run and write all its files, also if it ended early."""
     arm, measured = evidence.arm, evidence.measured
     journal = read_journals(evidence.journals) if evidence.journals else None
     rows = anchored_rows(build_rows(measured.observed, journal), measured.groups)
     requests = build_request_rows(measured.observed)
     summary = make_summary(
-        _facts(evidence),
+        _run_facts(evidence),
         measured.observed,
         rows,
         arm.gates,
@@ -85,7 +87,7 @@ def conclude(evidence: Evidence) -> Summary:
 
 
 def anchored_rows(rows: Sequence[PodRow], groups: Sequence[GroupOutcome]) -> list[PodRow]:
-    """With those marked that went to the nominated node as the first of their gang."""
+    """Mark the pods that were bound by an anchor, as the first of their gang."""
     first = {(each.cluster, each.pod) for each in groups if each.outcome == "anchored"}
     return [
         replace(row, bound_by="anchor") if (row.cluster, row.uid) in first else row for row in rows
@@ -103,23 +105,23 @@ def _federation(record: FederationRecord | None) -> FederationSection | None:
 def _losses(
     evidence: Evidence, rows: Sequence[PodRow], requests: Sequence[RequestRow]
 ) -> LoadLosses | None:
-    """None when there was no load to hold against what was recorded."""
-    answers = evidence.load_folder / _ANSWERS
-    if not answers.exists() or not evidence.measured.observed:
+    """Compare the load's results with the records; None without load or records."""
+    path = evidence.load_folder / _RESULTS
+    if not path.exists() or not evidence.measured.observed:
         return None
-    results = [line for line in ResultReader(answers).new_lines() if isinstance(line, EventResult)]
+    results = [line for line in ResultReader(path).new_lines() if isinstance(line, EventResult)]
     events = evidence.arm.inputs.plan.events
     return load_losses(events, results, evidence.measured.observed, rows, requests)
 
 
-def _facts(evidence: Evidence) -> RunFacts:
+def _run_facts(evidence: Evidence) -> RunFacts:
     arm, inputs, run_progress = evidence.arm, evidence.arm.inputs, evidence.run_progress
     settings = inputs.profile.settings
-    # A knee run ends where binding breaks, long before its plan does.
+    # A knee run ends when binding falls behind, before all planned pods are released.
     planned, last_step = settings.pods, None
     if run_progress.knee is not None:
         planned, last_step = run_progress.pods_asked, run_progress.steps_released
-    of_pods = settings.load.mode == "pods"
+    pods_mode = settings.load.mode == "pods"
     return RunFacts(
         id=arm.run_id,
         profile=inputs.profile.name,
@@ -128,15 +130,17 @@ def _facts(evidence: Evidence) -> RunFacts:
         started_micros=evidence.started_micros,
         soak_started_micros=run_progress.soak_started_micros,
         ended_micros=now_micros(),
-        planned_pods=planned if of_pods else 0,
-        planned_requests=0 if of_pods else planned,
-        planned_groups=inputs.planned_groups(last_step) if of_pods else {},
+        planned_pods=planned if pods_mode else 0,
+        planned_requests=0 if pods_mode else planned,
+        planned_groups=inputs.planned_groups(last_step) if pods_mode else {},
         versions={**evidence.versions, **python_versions()},
         environment=describe(inputs.host, evidence.capabilities),
         load=_load_section(evidence.measured.load, run_progress),
         components=evidence.components,
         failures=tuple(run_progress.failures),
-        invalid_reasons=() if evidence.run_failure else tuple(_doubts(evidence.measured.load)),
+        invalid_reasons=()
+        if evidence.run_failure
+        else tuple(_invalid_reasons(evidence.measured.load)),
         run_failure=evidence.run_failure,
         anchors=settings.anchors,
         bare=bool(arm.bare_of),
@@ -145,8 +149,25 @@ def _facts(evidence: Evidence) -> RunFacts:
         harness_health=evidence.measured.harness_health,
         archetypes=archetype_facts(inputs.profile, inputs.machines),
         shortfalls=evidence.shortfalls,
-        budget_floors=inputs.budget_floors() if of_pods else {},
-        fleet=inputs.fleet_facts(run_progress.soak_started_micros) if of_pods else None,
+        budget_floors=inputs.budget_floors() if pods_mode else {},
+        fleet=inputs.fleet_facts(run_progress.soak_started_micros) if pods_mode else None,
+    )
+
+
+def archetype_facts(
+    profile: Profile, machines: Sequence[InventoryMachine]
+) -> dict[str, ArchetypeFacts]:
+    """The facts that a diagnosis needs, by archetype; `machines` is the whole fleet."""
+    return {each.name: _archetype_facts(each, machines) for each in profile.catalog.archetypes}
+
+
+def _archetype_facts(archetype: Archetype, machines: Sequence[InventoryMachine]) -> ArchetypeFacts:
+    types = frozenset(name for size in archetype.sizes for name in size.instance_types)
+    return ArchetypeFacts(
+        pods_per_machine=archetype.pods_per_machine or 0,
+        instance_types=types,
+        topology=archetype.gang.topology if archetype.gang else "",
+        fleet_machines=sum(machine.instance_type in types for machine in machines),
     )
 
 
@@ -165,6 +186,6 @@ def _load_section(load: LoadProgress | None, run_progress: RunProgress) -> dict[
     }
 
 
-def _doubts(load: LoadProgress | None) -> Iterator[str]:
+def _invalid_reasons(load: LoadProgress | None) -> Iterator[str]:
     if load is not None and load.failed:
-        yield f"{load.failed} of the load's requests failed; the first: {load.first_failure}."
+        yield f"{load.failed} of the load's requests failed; first failure: {load.first_failure}."

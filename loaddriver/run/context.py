@@ -1,4 +1,4 @@
-"""What the command line asks of a run."""
+"""The options of a run, from the command line."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from pathlib import Path
 
 from loaddriver.substrates.choice import SubstrateName
 
-# What child processes inherit; anything else could make two runs differ unseen.
+# The variables that child processes inherit; others could make runs differ unnoticed.
 _INHERITED = ("PATH", "HOME", "LANG", "TMPDIR")
 
 
 @dataclass(frozen=True)
 class RunOptions:
-    """`overrides` are `dotted.key=yaml value`; `keep` leaves the clusters up after the verdict;
-    `bare` plays the plan once more without BigFleet, and judges the two as a pair.
+    """The options of a run.
 
-    `environment` is the runner's own, from which the search for binaries and the children take
-    what they need.
+    `overrides` are `dotted.key=yaml value`. `keep` leaves the clusters up after the verdict. `bare`
+    adds a baseline run: the same plan without BigFleet, judged as a pair. `environment` is this
+    process's own, used to find binaries and as the base of child environments.
     """
 
     profile: str
@@ -34,7 +34,7 @@ class RunOptions:
     bare: bool = False
 
     def child_environment(self) -> dict[str, str]:
-        """The variables that child processes get."""
+        """The environment variables of child processes."""
         inherited = {k: v for k, v in self.environment.items() if k in _INHERITED}
-        # One thread each: on few cores, idle pools of threads only take time from the rest.
+        # One thread each: on few cores, idle thread pools only take CPU from the rest.
         return {**inherited, "PYTHONUNBUFFERED": "1", "OMP_NUM_THREADS": "1"}

@@ -1,4 +1,4 @@
-"""What can end a run early, as a sentence and an exit code; and work that nothing may end."""
+"""Turns what ends a run early into a RunFailure, and shields work from interruption."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from loaddriver.judge.facts import RunFailure
 from loaddriver.substrates.base import Substrate, UnexpectedExit
 from loaddriver.substrates.processes import Supervisor
 
-# When a component dies, whoever talks to it often notices before its supervisor does.
+# When a component dies, its clients often notice before its supervisor does.
 _GUARD_GRACE_SECONDS = 1.0
 
 
 async def guarded(work: Coroutine[Any, Any, None], *guards: Coroutine[Any, Any, None]) -> None:
-    """Await `work`; a guard that ends first ends it too, and is expected to raise the reason.
+    """Await `work`; a guard that ends first cancels it, and is expected to raise the reason.
 
-    Work that fails waits a moment for a guard, whose reason is nearer to the cause than its own.
+    If `work` fails, guards get a moment to fail too: their error is closer to the cause.
     """
     task = asyncio.create_task(work)
     watching = [asyncio.create_task(guard) for guard in guards]
@@ -54,7 +54,7 @@ _BUG = "runner-bug.txt"
 async def failure_of(
     steps: Coroutine[Any, Any, None], phase: Callable[[], str], logs: Path
 ) -> RunFailure | None:
-    """Do the steps; what ended them early, if anything did. `phase` is asked when they end."""
+    """Await `steps`; return what ended them early, if anything. `phase` is called when they end."""
     try:
         await steps
     except asyncio.CancelledError:
@@ -69,7 +69,7 @@ async def failure_of(
         return RunFailure(error.exit_code, str(error))
     except (BigFleetError, ApiError, *CONNECTION_ERRORS) as error:
         return RunFailure(ExitCode.INFRASTRUCTURE, _error_message(error))
-    except Exception as error:  # noqa: BLE001  a bug of ours must still end in a report
+    except Exception as error:  # noqa: BLE001  a bug must still end in a report
         (logs / _BUG).write_text(traceback.format_exc())
         return RunFailure(
             ExitCode.HARNESS_BUG,
@@ -79,7 +79,7 @@ async def failure_of(
 
 
 async def uninterrupted(work: Coroutine[Any, Any, T]) -> tuple[T, bool]:
-    """The result of `work`, which goes on when asked to stop; and whether that was asked."""
+    """Await `work` despite cancellation; return its result and whether a stop was requested."""
     task, requested = asyncio.create_task(work), False
     while not task.done():
         try:
@@ -94,13 +94,13 @@ async def uninterrupted(work: Coroutine[Any, Any, T]) -> tuple[T, bool]:
 
 
 async def raise_component_death(of: Substrate | Supervisor) -> None:
-    """Wait for a death and raise it as an InfrastructureError."""
+    """Wait for a component to exit unexpectedly and raise it as an InfrastructureError."""
     raise InfrastructureError(_death_message(await of.first_unexpected_exit()))
 
 
 def _death_message(unexpected_exit: UnexpectedExit) -> str:
-    said = "\n".join(f"  {line}" for line in unexpected_exit.last_lines[-_LAST_LINES:])
-    return f"{unexpected_exit.sentence}{f' It said last:{chr(10)}{said}' if said else ''}"
+    output = "\n".join(f"  {line}" for line in unexpected_exit.last_lines[-_LAST_LINES:])
+    return f"{unexpected_exit.sentence}{f' Last log lines:{chr(10)}{output}' if output else ''}"
 
 
 def _error_message(error: Exception) -> str:

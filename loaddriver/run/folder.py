@@ -1,4 +1,4 @@
-"""Results folders: one per run, the newest linked as `latest`, old ones removed."""
+"""Results folders: one per run, the newest linked as `latest`, old ones pruned."""
 
 from __future__ import annotations
 
@@ -12,12 +12,15 @@ from loaddriver.errors import InfrastructureError
 from loaddriver.report.results import SUMMARY
 
 LATEST = "latest"
-_KEPT_RUNS = 20
+KEPT_RUNS = 20
 _RUN_NAME = re.compile(r"-\d{8}-\d{6}(-\d+)?$")
 
 
 def create(results: Path, profile: str) -> Path:
-    """A new folder with an empty `logs`; its name is the run's id. InfrastructureError."""
+    """Create a results folder with empty `logs`; its name is the run id.
+
+    Raises InfrastructureError.
+    """
     moment = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
     for attempt in range(100):
         folder = results / (f"{profile}-{moment}" + (f"-{attempt}" if attempt else ""))
@@ -27,14 +30,14 @@ def create(results: Path, profile: str) -> Path:
             continue
         except OSError as error:
             raise InfrastructureError(
-                f"results cannot be written to {folder}: {error.strerror}"
+                f"cannot write results to {folder}: {error.strerror}"
             ) from None
         return folder
-    raise InfrastructureError(f"{results} holds a hundred runs of this very second")
+    raise InfrastructureError(f"{results} already has 100 runs of this second")
 
 
 def point_latest(folder: Path) -> None:
-    """Make `latest` name this run, in one step."""
+    """Point `latest` at this run, atomically."""
     fresh = folder.parent / f".{LATEST}.{os.getpid()}"
     fresh.unlink(missing_ok=True)
     fresh.symlink_to(folder.name)
@@ -42,12 +45,12 @@ def point_latest(folder: Path) -> None:
 
 
 def prune(results: Path) -> list[str]:
-    """Remove all but the newest runs; their names. Folders that are not a run's are left alone."""
+    """Remove all but the newest runs and return their names; other folders are kept."""
     runs = sorted(
         (p for p in results.glob("*/") if _RUN_NAME.search(p.name) and (p / SUMMARY).is_file()),
         key=lambda p: (p / SUMMARY).stat().st_mtime,
     )
-    old = [folder for folder in runs[:-_KEPT_RUNS] if not folder.is_symlink()]
+    old = [folder for folder in runs[:-KEPT_RUNS] if not folder.is_symlink()]
     for folder in old:
         shutil.rmtree(folder, ignore_errors=True)
     return [folder.name for folder in old if not folder.exists()]

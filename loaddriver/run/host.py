@@ -1,4 +1,4 @@
-"""This machine: what it has left for a run, and what a report should say of it."""
+"""This machine: its free capacity, and its description for the report."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from loaddriver.substrates.base import Capabilities
 
 
 def read_host(results: Path) -> HostCapacity:
-    """Memory, disk and cores as they are now; disk where the results will lie."""
-    there = next(p for p in (results, *results.parents) if p.exists())
+    """Read free memory, free disk of the results directory, and usable cores."""
+    existing = next(p for p in (results, *results.parents) if p.exists())
     return HostCapacity(
         cores=len(os.sched_getaffinity(0)),
         memory_available_bytes=psutil.virtual_memory().available,
-        disk_free_bytes=shutil.disk_usage(there).free,
+        disk_free_bytes=shutil.disk_usage(existing).free,
     )
 
 
 def describe(host: HostCapacity, place: Capabilities) -> dict[str, str]:
-    """For the report: enough to know whether two runs may be compared."""
+    """Describe this machine for the report, to tell whether two runs are comparable."""
     return {
         **place.statements(),
         "cores": str(host.cores),

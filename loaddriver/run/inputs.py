@@ -1,4 +1,4 @@
-"""Everything that is known before anything is started: profile, plan, demand, fleet."""
+"""What is computed before anything starts: profile, plan, demand, fleet."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from loaddriver.judge.facts import FleetFacts
 from loaddriver.judge.gangs import GroupKey
 from loaddriver.plan.make import make_plan
 from loaddriver.plan.records import Plan
-from loaddriver.profile.settings import Gate, Profile, load_profile
+from loaddriver.profile.gates import Gate
+from loaddriver.profile.loading import Profile, load_profile
 from loaddriver.run.context import RunOptions
 from loaddriver.run.host import read_host
 from loaddriver.run.paired_run import ServedNode
@@ -24,7 +25,7 @@ from loaddriver.sizing.inventory import InventoryMachine, fleet_inventory
 from loaddriver.sizing.preflight import Preflight, preflight
 from loaddriver.sizing.shared_demand import SharedMachineDemand, compute_demand
 
-# What a summary says of BigFleet has no meaning where there is none.
+# Sections of the summary that a run without BigFleet does not have.
 _BIGFLEET_SECTIONS = (
     "machines",
     "components",
@@ -41,10 +42,9 @@ _BIGFLEET_SECTIONS = (
 
 @dataclass(frozen=True)
 class Arm:
-    """What is played, and where its results go; `run_id` marks its processes and data.
+    """One play of the plan, with its results folder; `run_id` marks its processes and data.
 
-    `nodes` are those of a bare run, which are there from the start, and `bare_of` is the run that
-    had them; a run with BigFleet has neither.
+    A bare arm has `nodes`, which exist from the start, and `bare_of`, the run that had them.
     """
 
     inputs: RunInputs
@@ -55,7 +55,7 @@ class Arm:
 
     @property
     def gates(self) -> tuple[Gate, ...]:
-        """What it must reach: without BigFleet, all that does not speak of it."""
+        """The gates that apply: in a bare arm, those that do not depend on BigFleet."""
         gates = self.inputs.profile.gates
         return (
             tuple(gate for gate in gates if applies_without_bigfleet(gate))
@@ -65,19 +65,19 @@ class Arm:
 
 
 def applies_without_bigfleet(gate: Gate) -> bool:
-    """Whether a gate has a meaning in a run without BigFleet."""
+    """Whether a gate applies to a run without BigFleet."""
     return gate.ratio_to is None and gate.metric.partition(".")[0] not in _BIGFLEET_SECTIONS
 
 
 def with_anchors(inputs: RunInputs, anchors: str) -> RunInputs:
-    """The same with anchors "on" or "off"."""
+    """Return `inputs` with anchors "on" or "off"."""
     settings = msgspec.structs.replace(inputs.profile.settings, anchors=anchors)
     return replace(inputs, profile=replace(inputs.profile, settings=settings))
 
 
 @dataclass(frozen=True)
 class RunInputs:
-    """A checked profile with all that follows from it and its seed."""
+    """A valid profile, and what follows from it and its seed."""
 
     profile: Profile
     plan: Plan
@@ -86,17 +86,18 @@ class RunInputs:
     host: HostCapacity
 
     def preflight(self) -> Preflight:
-        """What the profile needs of this machine, and whether it has that."""
+        """Check that the fleet and this machine suffice for the profile."""
         return preflight(self.profile, self.demand, self.machines, self.host)
 
     @property
     def cluster_names(self) -> list[str]:
-        """Names by cluster number, in the order of the plan."""
+        """The cluster names, in the order of the plan."""
         return list(self.profile.settings.cluster_names)
 
     def budget_floors(self) -> dict[BudgetKey, int]:
-        """How many pods disruption budgets protect, by cluster name and workload; those of
-        workloads that the plan scales are left out, because their size is not one number.
+        """The pods that disruption budgets keep available, by cluster name and workload.
+
+        Workloads that the plan scales are left out, because their size varies.
         """
         sizes: defaultdict[tuple[int, str], set[int]] = defaultdict(set)
         for level in self.plan.levels:
@@ -111,11 +112,10 @@ class RunInputs:
         }
 
     def fleet_facts(self, soak_started_micros: int | None) -> FleetFacts:
-        """The machines, and what the plan's pods ask of them."""
+        """The fleet's machines, and the requirements of the plan's pods."""
         catalog, names = self.profile.catalog, self.cluster_names
         archetypes = {each.name: each for each in catalog.archetypes}
         begins = self._shrinks_at_seconds()
-        turn = soak_started_micros
         return FleetFacts(
             machines={machine.id: machine for machine in self.machines},
             daemon_sets=catalog.daemon_sets,
@@ -129,13 +129,13 @@ class RunInputs:
                 if each.run_seconds is not None
             },
             shrinks_at_micros=None
-            if turn is None or begins is None
-            else turn + round(begins * 1e6),
+            if soak_started_micros is None or begins is None
+            else soak_started_micros + round(begins * 1e6),
             shares_machines=catalog.shares_machines,
         )
 
     def _shrinks_at_seconds(self) -> float | None:
-        """How far into the soak demand first falls; bursts are left out, which end as they came."""
+        """When in the soak a demand step first lowers demand; bursts do not count."""
         factor = 1.0
         for step in self.profile.settings.demand_steps:
             if step.factor < factor:
@@ -148,7 +148,7 @@ class RunInputs:
         return self._groups({"sameRack", "sameZone"}, last_step)
 
     def same_rack_groups(self) -> dict[GroupKey, int]:
-        """Those of them whose pods must share a rack: the ones that anchors are for."""
+        """The co-location groups whose pods must share a rack; these get anchors."""
         return self._groups({"sameRack"})
 
     def _groups(self, topologies: set[str], last_step: int | None = None) -> dict[GroupKey, int]:
@@ -163,9 +163,9 @@ class RunInputs:
 
 
 def prepare_inputs(options: RunOptions) -> RunInputs:
-    """Load, plan and size; whether it is feasible says `preflight`.
+    """Load the profile, make its plan and size its fleet; `preflight` checks feasibility.
 
-    Raises ProfileError, and InfrastructureError for what this machine is too small to plan.
+    Raises ProfileError, or InfrastructureError if this machine is too small even to plan.
     """
     profile = load_profile(options.profile, options.profiles, options.overrides, options.seed)
     host = read_host(options.results)

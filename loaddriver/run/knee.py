@@ -1,8 +1,8 @@
-"""Where binding stops keeping up: what each faster step of a knee run says, and the result. Pure.
+"""Finds the knee: the rate at which binding falls behind the offered load. Pure.
 
-In a stable queue the backlog grows until as many pods leave as arrive, and then stays. A step is
-therefore judged by its second half: a backlog that still grows by more than the tolerance belongs
-to a queue that is slower than its arrivals. A step whose pods wait too long (p99) has broken, too.
+In a stable queue the backlog grows until departures match arrivals, then stays. A step is therefore
+judged by its second half: if the backlog still grows by more than the tolerance, binding is slower
+than the arrivals. A step whose p99 exceeds the limit is overloaded as well.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ import msgspec
 from loaddriver.plan.records import Plan, Step
 from loaddriver.profile.settings import Ramp
 
-# Of the pods offered in half a step: arrivals are lumpy, because an object brings all its pods.
+# Of the pods offered in half a step: arrivals are bursty, as an object brings all its pods.
 _GROWTH_TOLERANCE = 0.1
 
 
 class Knee(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The result of a knee run.
 
-    `pods_per_second` is what the last step before the break offered, 0 if the first one broke;
-    `pods_bound` counts all until the break. `broke_at_step` is None when every step was kept up
-    with: then the knee lies higher than the profile reaches.
+    `pods_per_second` is the rate of the last sustained step, 0 if there is none. `pods_bound`
+    counts all pods of the run. `broke_at_step` is the first overloaded step; None if every step was
+    sustained, and the knee is above the highest rate.
     """
 
     pods_per_second: float
@@ -36,7 +36,7 @@ class Knee(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class StepTrial:
-    """One step of a knee run, watched while it is sent; moments are Unix seconds."""
+    """One step of a knee run, observed while it is sent. Times are Unix seconds."""
 
     def __init__(self, plan: Plan, step: Step, released_at: float) -> None:
         own = [level for level in plan.levels if level.step == step.number]
@@ -50,7 +50,7 @@ class StepTrial:
         self.growth_pods: int | None = None
 
     def observe(self, now: float, bound_pods: int) -> None:
-        """Takes note of how many pods are bound in all; `growth_pods` is set once it is known."""
+        """Record the total of bound pods; sets `growth_pods` once it is known."""
         due = self._asked[bisect_right(self._offsets, now - self._released_at)]
         if self._half is None and now >= self._half_at:
             self._half = due - bound_pods
@@ -59,34 +59,34 @@ class StepTrial:
 
 
 def overload_reason(ramp: Ramp, step: Step, growth_pods: int, p99_seconds: float) -> str:
-    """Why a step was not kept up with, or an empty text.
+    """Why a step was not sustained, or an empty text.
 
-    `growth_pods` is by how much the backlog grew over the second half of the step.
+    `growth_pods` is the growth of the backlog over the second half of the step.
     """
     allowed = allowed_growth(ramp, step)
     if growth_pods > allowed:
         return (
             f"step {step.number} offered {step.pods_per_second:.0f} pods/s, and the backlog grew "
-            f"by {growth_pods} pods over its second half ({allowed:.0f} may be)"
+            f"by {growth_pods} pods over its second half (limit {allowed:.0f})"
         )
     if p99_seconds > ramp.max_step_p99_seconds:
         return (
             f"step {step.number} offered {step.pods_per_second:.0f} pods/s, and its pods bound "
-            f"with p99 {p99_seconds:.1f} s ({ramp.max_step_p99_seconds:g} s may be)"
+            f"with p99 {p99_seconds:.1f} s (limit {ramp.max_step_p99_seconds:g} s)"
         )
     return ""
 
 
 def allowed_growth(ramp: Ramp, step: Step) -> float:
-    """By how many pods the backlog may grow over the second half of a step."""
+    """The limit of `growth_pods` for a step."""
     return ramp.max_backlog_pods + _GROWTH_TOLERANCE * step.pods / 2
 
 
 def find_knee(steps: Sequence[Step], overloads: Mapping[int, str], pods_bound: int) -> Knee:
-    """The knee, from the ramp's `steps` that were played and what was wrong with some of them.
+    """Find the knee from the `steps` that were played and the reasons why some were overloaded.
 
-    It lies below the first step in trouble that the next one confirmed. A single bad step that a
-    faster one refutes is none; a bad last step counts, as nothing refutes it.
+    It is below the first overloaded step whose next step was overloaded too. A single overloaded
+    step followed by a sustained one does not count; an overloaded last step does.
     """
     numbers = [step.number for step in steps]
     last = numbers[-1]
@@ -103,7 +103,7 @@ def find_knee(steps: Sequence[Step], overloads: Mapping[int, str], pods_bound: i
 
 def _reason(broke: int | None, last: int, overloads: Mapping[int, str]) -> str:
     if broke is None:
-        return f"all {last} steps were kept up with; the knee lies higher"
+        return f"no knee found: all {last} steps were sustained"
     if broke == last:
-        return f"{overloads[broke]}; no further step was there to confirm it"
+        return f"{overloads[broke]}; it was the last step, so none confirmed it"
     return f"{overloads[broke]}; confirmed by step {broke + 1}"

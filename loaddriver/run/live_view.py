@@ -22,11 +22,11 @@ _LABEL_WIDTH, _VALUE_WIDTH = 12, 23
 
 @dataclass(frozen=True)
 class Progress:
-    """A run at one moment. None is what nobody knows (yet); `nodes` counts by state.
+    """The progress of a run at one moment. None is unknown; `nodes` counts by state.
 
-    `remaining_seconds` and `fraction_done` (0 to 1) are of the whole run. `quantiles` are over all
-    pods so far, waiting ones included. With `of_requests` the load makes CapacityRequests instead
-    of pods, and one that was acknowledged counts as bound.
+    `remaining_seconds` and `fraction_done` (0 to 1) are of the whole run. `p50` and `p99` are
+    over all pods so far, including waiting ones. With `of_requests` the load creates
+    CapacityRequests instead of pods, and an acknowledged one counts as bound.
     """
 
     profile: str
@@ -53,12 +53,12 @@ class Progress:
 
     @property
     def done(self) -> str:
-        """What should become of it."""
+        """The final state of a unit."""
         return "acknowledged" if self.of_requests else "bound"
 
 
 class View(Protocol):
-    """Shows progress while it is entered as a context manager."""
+    """Shows progress inside a `with` block."""
 
     def __enter__(self) -> View: ...
 
@@ -70,16 +70,16 @@ class View(Protocol):
     ) -> None: ...
 
     def show(self, progress: Progress) -> None:
-        """Take the newest state; call it as often as it changes, about twice a second."""
+        """Show the newest progress; called about twice a second."""
         ...
 
     def say(self, sentence: str) -> None:
-        """Print a sentence that stays, such as the start of a phase."""
+        """Print a permanent line, such as the start of a phase."""
         ...
 
 
 def view_on(stream: TextIO) -> View:
-    """The panel if `stream` is a terminal that can show it, else plain lines."""
+    """A panel if `stream` is a capable terminal, else plain lines."""
     console = Console(file=stream, highlight=False)
     if console.is_terminal and not console.is_dumb_terminal:
         return PanelView(console)
@@ -87,7 +87,7 @@ def view_on(stream: TextIO) -> View:
 
 
 class PanelView:
-    """Redraws in place; sentences scroll above it."""
+    """Redraws a panel in place; sentences scroll above it."""
 
     def __init__(self, console: Console) -> None:
         self._live = Live(console=console, auto_refresh=False)
@@ -114,7 +114,7 @@ class PanelView:
 
 
 class LineView:
-    """A line at most every five seconds, and at once when the phase changes."""
+    """Prints a line at most every five seconds, and at each change of phase."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -140,7 +140,7 @@ class LineView:
             self.say(line(progress))
 
     def say(self, sentence: str) -> None:
-        """Print at once."""
+        """Print immediately."""
         self._stream.write(f"{sentence}\n")
         self._stream.flush()
 
@@ -165,7 +165,7 @@ def line(progress: Progress) -> str:
 
 def panel(progress: Progress) -> RenderableType:
     """The state as a panel of at most 80 columns."""
-    shortfalls = "not known" if progress.shortfalls is None else f"{progress.shortfalls:,}"
+    shortfalls = "unknown" if progress.shortfalls is None else f"{progress.shortfalls:,}"
     waiting = Text(f"{progress.backlog:,} {progress.unit}", "yellow" if progress.backlog else "")
     table = Table.grid(padding=(0, 2))
     for width, style in ((_LABEL_WIDTH, "dim"), (_VALUE_WIDTH, "")) * 2:

@@ -1,4 +1,4 @@
-"""Ramp and soak: releases the load step by step and waits for what it does."""
+"""Plays ramp and soak: releases the steps of the plan and waits for their effect."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from loaddriver.run.recorders import ClusterRecorders
 
 _POLL_INTERVAL_SECONDS = 0.5
 _P99_INTERVAL_SECONDS = 2.0
-# Longer than the time from a deletion to its replacement's line in the audit log.
+# Longer than the time from a deletion to the replacement's line in the audit log.
 _QUIET_PERIOD_SECONDS = 2.0
 _SETUP_TIMEOUT_SECONDS = 60.0
 _SEND_SLACK_SECONDS = 60.0
@@ -27,11 +27,11 @@ _SEND_SLACK_SECONDS = 60.0
 
 @dataclass
 class RunProgress:
-    """How the load went so far; the live view and the summary read it.
+    """The progress of the load, read by the live view and the summary.
 
-    `failures` are sentences that blame the system under test. `breaches` are the ramp's steps that
-    bound more slowly than the ramp allows. `pods_asked` counts the pods of the steps released so
-    far; a knee run, which ends with its `knee`, asks for less than its plan holds.
+    `failures` are sentences about failures of the system under test. `breaches` are the ramp steps
+    that exceeded the ramp's limits. `pods_asked` counts the pods of the steps released so far; a
+    knee run ends with its `knee`, before all planned pods are released.
     """
 
     phase: str = "starting"
@@ -47,9 +47,7 @@ class RunProgress:
 
 
 class LoadPhases:
-    """Plays one plan. `run_progress` is updated as it goes; `on_progress` is called after each
-    look.
-    """
+    """Plays one plan, updating `run_progress`; `on_progress` is called at each poll."""
 
     def __init__(
         self,
@@ -71,7 +69,7 @@ class LoadPhases:
         self.run_progress = RunProgress()
 
     async def play(self) -> None:
-        """Set up, ramp, soak, settle. Raises LoadProcessError when the load cannot be played."""
+        """Play set-up, ramp, soak and settling. Raises LoadProcessError if the load fails."""
         self.run_progress.phase = "set-up"
         self._load.release(SETUP_STEP, time.time())
         await self._load.wait_for_step(SETUP_STEP, _SETUP_TIMEOUT_SECONDS)
@@ -81,7 +79,7 @@ class LoadPhases:
         self.run_progress.phase = "finishing"
 
     async def _ramp_up(self) -> bool:
-        """Release the ramp's steps; whether the soak should follow."""
+        """Release the ramp's steps; return whether the soak follows."""
         self.run_progress.phase = "ramp"
         self._ramp_started = time.time() + RELEASE_NOTICE_SECONDS
         while True:
@@ -93,9 +91,7 @@ class LoadPhases:
             if decision.action is RampAction.RELEASE:
                 self._release(self._plan.steps[view.steps_released + 1], decision.due_at)
             elif decision.action is RampAction.GIVE_UP:
-                self.run_progress.failures.append(
-                    f"The ramp did not get through: {decision.reason}."
-                )
+                self.run_progress.failures.append(f"The ramp did not finish: {decision.reason}.")
                 return False
             elif decision.action is not RampAction.WAIT:
                 self._soak_due_at = decision.due_at
@@ -112,16 +108,14 @@ class LoadPhases:
         self.run_progress.knee = find_knee(played, self._overloads, self._bound())
 
     async def _drain(self) -> None:
-        """A knee run has no soak: it ends when all that it asked for is there and bound, if that
-        happens within its budget.
-        """
+        """Wait until all released pods are bound or the budget is spent, instead of a soak."""
         self.run_progress.phase = "draining"
         while self._unbound_pods() and time.time() < self._ramp_started + self._ramp.budget_seconds:
-            self.run_progress.detail = f"{self._unbound_pods()} pods wait"
+            self.run_progress.detail = f"{self._unbound_pods()} pods waiting"
             await self._poll()
 
     async def _run_soak(self) -> None:
-        """The soak: churn is played for its whole length, whatever happens."""
+        """Release the soak and wait for its full length."""
         soak = self._plan.steps[-1]
         self.run_progress.phase, self.run_progress.detail = "soak", ""
         self._release(soak, self._soak_due_at)
@@ -133,12 +127,12 @@ class LoadPhases:
         await self._load.wait_for_step(soak.number, _SEND_SLACK_SECONDS)
 
     async def _settle(self) -> None:
-        """Pods made in the soak's last moments get as long to bind as a step may take."""
+        """Give the last pods of the soak as long to bind as a ramp step may take."""
         self.run_progress.phase = "settling"
         now = time.time()
         deadline, quiet_since = now + self._ramp.max_step_p99_seconds, now
         while now < deadline and now - quiet_since < _QUIET_PERIOD_SECONDS:
-            self.run_progress.detail = f"{self._backlog()} pods wait"
+            self.run_progress.detail = f"{self._backlog()} pods waiting"
             await self._poll()
             now = time.time()
             if self._backlog():
@@ -174,7 +168,7 @@ class LoadPhases:
         )
 
     def _p99_of(self, step: str) -> float:
-        """Of all the step's waits so far; every one of them is looked at, so not at each look."""
+        """The p99 of the step's waits so far; computed rarely, as it reads every wait."""
         if step != self._p99_step or time.monotonic() - self._p99_at >= _P99_INTERVAL_SECONDS:
             self._p99_step, self._p99_at = step, time.monotonic()
             waits = all_waits(self._recorders.live_counts_by_cluster, now_micros(), step)
@@ -183,7 +177,7 @@ class LoadPhases:
         return self._p99
 
     def _overload(self, step: Step, bound: int, p99_seconds: float) -> str | None:
-        """What is wrong with the step of a knee run; None while that cannot be said."""
+        """Why the step of a knee run is overloaded ("" if it is not); None while unknown."""
         if self._trial is None:
             return None
         self._trial.observe(time.time(), bound)
@@ -200,7 +194,7 @@ class LoadPhases:
         )
 
     def _unbound_pods(self) -> int:
-        """Pods that no controller has made yet wait as well."""
+        """The backlog, including pods that their controllers have not created yet."""
         return max(self._backlog(), self.run_progress.pods_asked - self._bound())
 
     def _stuck(self) -> int:

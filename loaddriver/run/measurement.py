@@ -1,4 +1,4 @@
-"""The measured part of a run: the load, and everything that watches what comes of it."""
+"""The measured part of a run: the load, recorders, anchors and self-audit."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from loaddriver.substrates.processes import Process, Supervisor
 
 @dataclass
 class AnchorControllers:
-    """Runs beside the load from `start` to `stop`; `failed` returns when one ended by itself."""
+    """The anchor controllers of all clusters, running from `start` to `stop`."""
 
     _controllers: dict[str, AnchorController] = field(default_factory=dict)
     _tasks: list[asyncio.Task[None]] = field(default_factory=list)
@@ -39,12 +39,13 @@ class AnchorControllers:
     _clients: AsyncExitStack = field(default_factory=AsyncExitStack)
 
     async def prepare(self, clusters: Sequence[Cluster], planned: Mapping[GroupKey, int]) -> None:
-        """Make the anchors of all clusters with planned groups; `readers` must then be told of
-        these clusters.
+        """Create controllers for all clusters with planned groups.
+
+        The watches of these clusters must be passed to `readers`.
         """
         for cluster in clusters:
             if not any(name == cluster.name for name, _ in planned):
-                continue  # nobody there needs one
+                continue  # no group here
             client = await KubeClient.from_kubeconfig(cluster.kubeconfigs["load-driver"])
             await self._clients.enter_async_context(client)
             groups = {
@@ -54,16 +55,16 @@ class AnchorControllers:
 
     @property
     def readers(self) -> Mapping[str, Reader]:
-        """Who must hear what the watches of a cluster say, by cluster."""
+        """The readers of each cluster's watch events, by cluster."""
         return self._controllers
 
     def start(self) -> None:
-        """Begin to look for groups that need an anchor."""
+        """Start to anchor groups."""
         for anchors in self._controllers.values():
             self._tasks.append(asyncio.create_task(anchors.run(self._stop)))
 
     async def failed(self) -> None:
-        """Never returns while all is well; raises what ended an anchor loop."""
+        """Wait for a controller to fail and raise its error."""
         if not self._tasks:
             await asyncio.Event().wait()
         done, _ = await asyncio.wait(self._tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -71,27 +72,26 @@ class AnchorControllers:
             await task
 
     async def stop(self) -> None:
-        """Bind no more."""
+        """Stop all controllers."""
         self._stop.set()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._clients.aclose()
 
     def outcomes(self) -> list[GroupOutcome]:
-        """How each group began, as far as the watches have told; none where anchors were off."""
+        """The outcome of each group so far; empty if anchors are off."""
         return [each for anchors in self._controllers.values() for each in anchors.outcomes()]
 
 
-# Never, for the length of a run.
+# Effectively never during a run.
 _OLD_GENERATION_ROUNDS = 1_000_000_000
 
 
 @contextmanager
 def full_collections_paused() -> Iterator[None]:
-    """Only young objects are looked through inside.
+    """Pause full garbage collections; young generations are still collected.
 
-    A run keeps a record of every pod, in millions of objects that are never garbage. Looking
-    through them all stops the event loop for as long as that takes, seconds where the cores are
-    busy, and steps of the load are then released late.
+    A run keeps records of every pod, millions of objects that are never garbage. A full collection
+    blocks the event loop for seconds where cores are busy, so that load steps are released late.
     """
     young, middle, old = gc.get_threshold()
     gc.collect()
@@ -107,7 +107,7 @@ _LOCUST = "locust"
 
 @dataclass(frozen=True)
 class MeasurementResult:
-    """All that was seen; `load` and `harness_health` are None where it did not come to the load."""
+    """What was recorded; `load` and `harness_health` are None if the load never started."""
 
     observed: Sequence[Observations]
     groups: Sequence[GroupOutcome]
@@ -117,7 +117,7 @@ class MeasurementResult:
 
 @dataclass(frozen=True)
 class LoadEnvironment:
-    """Where the load process lives: who starts it, with which variables, and its folders."""
+    """How the load process is started: supervisor, environment and folders."""
 
     supervisor: Supervisor
     environment: Mapping[str, str]
@@ -126,12 +126,12 @@ class LoadEnvironment:
 
 
 class Measurement:
-    """One plan, played on clusters that are up. `run_progress` says how far it is."""
+    """Plays one plan on running clusters. `run_progress` has the progress."""
 
     def __init__(
         self, inputs: RunInputs, load_environment: LoadEnvironment, auditor: SelfAuditor
     ) -> None:
-        self._prepared, self._load_environment, self._auditor = inputs, load_environment, auditor
+        self._inputs, self._load_environment, self._auditor = inputs, load_environment, auditor
         self._anchor_controllers = AnchorControllers()
         self._load: LoadProcess | None = None
         self._self_audit: HarnessHealth | None = None
@@ -144,15 +144,15 @@ class Measurement:
         on_progress: Callable[[], None],
         federation_run: FederationRun | None,
     ) -> None:
-        """From the first watch to the load's last request. Raises what ended it early."""
-        if self._prepared.profile.settings.anchors == "on":
-            await self._anchor_controllers.prepare(clusters, self._prepared.same_rack_groups())
+        """Play from the first watch to the last request of the load. Raises what ended it early."""
+        if self._inputs.profile.settings.anchors == "on":
+            await self._anchor_controllers.prepare(clusters, self._inputs.same_rack_groups())
         await self.recorders.start(clusters, self._anchor_controllers.readers)
         self._anchor_controllers.start()
         load = await self._start_load(clusters)
-        settings = self._prepared.profile.settings
+        settings = self._inputs.profile.settings
         phases = LoadPhases(
-            self._prepared.plan, settings.ramp, settings.soak, load, self.recorders, on_progress
+            self._inputs.plan, settings.ramp, settings.soak, load, self.recorders, on_progress
         )
         self.run_progress = phases.run_progress
         try:
@@ -178,7 +178,7 @@ class Measurement:
         return [federation_run.play(run_progress.soak_begun, show), federation_run.failed()]
 
     async def finish(self) -> MeasurementResult:
-        """Stop watching and hand over; harmless when nothing was started."""
+        """Stop recording and return the result; safe if nothing was started."""
         await self._anchor_controllers.stop()
         return MeasurementResult(
             observed=await self.recorders.finish(),
@@ -190,7 +190,7 @@ class Measurement:
     async def _start_load(self, clusters: Sequence[Cluster]) -> LoadProcess:
         self._load_environment.folder.mkdir(mode=0o700)
         endpoints = [cluster_endpoint(c.name, c.kubeconfigs["load-driver"]) for c in clusters]
-        self._load = LoadProcess(self._prepared.plan, endpoints, self._load_environment.folder)
+        self._load = LoadProcess(self._inputs.plan, endpoints, self._load_environment.folder)
         await self._load.start(self._spawn)
         (process,) = self._load_environment.supervisor.running(_LOCUST)
         self._auditor.begin(process.pid)

@@ -1,4 +1,4 @@
-"""Where the Nodes of a run come from: BigFleet, or nobody because they are all there already."""
+"""Where the Nodes of a run come from: BigFleet, or static registration before the load."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from loaddriver.substrates.components import FAKE_NODE_ANNOTATION
 _NODES = "/api/v1/nodes"
 _HOSTNAME = "kubernetes.io/hostname"
 _BOOTING = {"type": "Ready", "status": "False", "reason": "Booting"}
-# Kubernetes' own, such as not-ready. A machine's own taints stay for as long as it lives.
+# Taints that Kubernetes removes once a Node is usable; a machine's own taints stay.
 _TRANSIENT_TAINTS = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")
 _REGISTRATIONS_AT_ONCE = 32
 _READY_TIMEOUT_SECONDS = 300.0
@@ -30,40 +30,40 @@ _POLL_INTERVAL_SECONDS = 0.5
 
 
 class NodeSource(Protocol):
-    """What provides a run's clusters with Nodes."""
+    """Provides the clusters of a run with Nodes."""
 
     @property
     def description(self) -> str:
-        """What is being started, for people."""
+        """What is being started, for the user."""
         ...
 
     async def start(
         self, substrate: Substrate, clusters: Sequence[Cluster]
     ) -> Mapping[str, Endpoint]:
-        """Start it; its roles by name. Raises InfrastructureError."""
+        """Start the source; return its roles by name. Raises InfrastructureError."""
         ...
 
 
 @dataclass(frozen=True)
 class FleetNodeSource:
-    """BigFleet with the profile's machines; `scratch` holds what goes when the run ends."""
+    """BigFleet with the profile's machines; `scratch` is deleted at the end of the run."""
 
     inputs: RunInputs
     scratch: Path
 
     @property
     def description(self) -> str:
-        """Which roles run."""
+        """The roles that are started."""
         bigfleet = self.inputs.profile.settings.bigfleet
-        several = f"{bigfleet.shards} shards" if bigfleet.shards > 1 else "shard"
-        above = f", coordinator x{bigfleet.coordinators}" if bigfleet.coordinators else ""
-        beside = "operator and pod controller per cluster"
-        return f"starting BigFleet: provider{above}, {several}; {beside}"
+        shards = f"{bigfleet.shards} shards" if bigfleet.shards > 1 else "shard"
+        coordinator = f", coordinator x{bigfleet.coordinators}" if bigfleet.coordinators else ""
+        per_cluster = "operator and pod controller per cluster"
+        return f"starting BigFleet: provider{coordinator}, {shards}; {per_cluster}"
 
     async def start(
         self, substrate: Substrate, clusters: Sequence[Cluster]
     ) -> Mapping[str, Endpoint]:
-        """Start every role once those it depends on are ready."""
+        """Start every role after its dependencies are ready."""
         inventory = self.scratch / "inventory.jsonl"
         save_inventory(self.inputs.machines, inventory)
         settings = self.inputs.profile.settings
@@ -80,21 +80,21 @@ class FleetNodeSource:
 
 @dataclass(frozen=True)
 class StaticNodeSource:
-    """No BigFleet: all Nodes are registered at once, before the load."""
+    """Nodes registered before the load, in a run without BigFleet."""
 
     nodes: Sequence[ServedNode]
 
     @property
     def description(self) -> str:
-        """How many Nodes there will be."""
-        return f"registering {len(self.nodes)} nodes; there is no BigFleet in this run"
+        """The number of Nodes."""
+        return f"registering {len(self.nodes)} nodes; this run has no BigFleet"
 
     async def start(
         self,
-        substrate: Substrate,  # noqa: ARG002 - there are no roles that it could start
+        substrate: Substrate,  # noqa: ARG002 - no roles to start
         clusters: Sequence[Cluster],
     ) -> Mapping[str, Endpoint]:
-        """Return once every Node takes pods."""
+        """Register all Nodes; return once pods can be scheduled on them."""
         await asyncio.gather(
             *(
                 _register(cluster, [node for node in self.nodes if node.cluster == cluster.name])
@@ -105,7 +105,7 @@ class StaticNodeSource:
 
 
 async def _register(cluster: Cluster, nodes: Sequence[ServedNode]) -> None:
-    """Return once every one of these Nodes takes pods."""
+    """Register `nodes`; return once pods can be scheduled on all of them."""
     own = [node_object(node) for node in nodes]
     at_once = asyncio.Semaphore(_REGISTRATIONS_AT_ONCE)
     async with await KubeClient.from_kubeconfig(cluster.kubeconfigs["admin"]) as client:
@@ -128,7 +128,7 @@ async def _register(cluster: Cluster, nodes: Sequence[ServedNode]) -> None:
 
 
 def node_object(node: ServedNode) -> dict[str, Any]:
-    """The Node as its machine registered it in the paired run, but for BigFleet's own marks."""
+    """The Node as its machine registered it in the paired run, without BigFleet's own labels."""
     machine = node.machine
     annotation, value = FAKE_NODE_ANNOTATION
     return {
@@ -180,7 +180,7 @@ class _List(msgspec.Struct):
 
 
 async def _ready_nodes(client: KubeClient) -> set[str]:
-    """Nodes that are Ready and have no taint that only stays until they are usable."""
+    """The names of Nodes that are Ready and have no transient taint."""
     found = msgspec.json.decode(await client.get(_NODES), type=_List).items
     return {
         node.metadata.name

@@ -1,4 +1,4 @@
-"""What a run leaves for another one that plays the same plan on the same Nodes."""
+"""What a run saves so that a bare run can play the same plan on the same Nodes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from loaddriver.errors import ProfileError
 from loaddriver.judge.schema import Summary
 from loaddriver.plan.files import load_plan
 from loaddriver.plan.records import Plan
-from loaddriver.profile.settings import Profile
+from loaddriver.profile.loading import Profile
 from loaddriver.record.nodes import node_lifetimes
 from loaddriver.record.recorder import Observations
 from loaddriver.report.results import read_summary
@@ -22,7 +22,7 @@ PLAN, PROFILE, NODES = "plan.jsonl", "profile.json", "nodes.jsonl"
 
 
 class ServedNode(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A machine that was a ready Node of `cluster` at some time of the run."""
+    """A machine that was a ready Node of `cluster` at some time in the run."""
 
     cluster: str
     machine: InventoryMachine
@@ -30,7 +30,7 @@ class ServedNode(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 @dataclass(frozen=True)
 class PairedRun:
-    """A finished run, as the one that will be its pair needs it."""
+    """A finished run, with what its bare run needs."""
 
     folder: Path
     summary: Summary
@@ -40,27 +40,27 @@ class PairedRun:
 
 
 def save_profile(profile: Profile, folder: Path) -> None:
-    """Write the profile as it is played, with all that the command line changed in it."""
+    """Write the profile as played, including overrides from the command line."""
     (folder / PROFILE).write_bytes(msgspec.json.format(msgspec.json.encode(profile)))
 
 
 def save_nodes(
     observed: Sequence[Observations], machines: Iterable[InventoryMachine], folder: Path
 ) -> None:
-    """Write every machine that became a ready Node, once for each cluster that it served."""
+    """Write every machine that became a ready Node, once per cluster that it served."""
     by_name = {machine.id: machine for machine in machines}
     nodes = [node for each in observed for node in _served(each, by_name)]
     (folder / NODES).write_bytes(msgspec.json.Encoder().encode_lines(nodes))
 
 
 def read_paired_run(folder: Path) -> PairedRun:
-    """The run in `folder`. ProfileError when it is not one that another can be paired with."""
+    """Read the run in `folder`. Raises ProfileError if it cannot have a bare run."""
     summary = read_summary(folder)
     if summary.run.bare:
-        raise ProfileError([f"{folder} is a bare run itself; name the run that it belongs to"])
+        raise ProfileError([f"{folder} is itself a bare run; name the run that it belongs to"])
     if summary.verdict in ("error", "invalid"):
         raise ProfileError(
-            [f"{folder}: its verdict is {summary.verdict}, so nothing can be compared with it"]
+            [f"{folder}: its verdict is {summary.verdict}, so it cannot be compared"]
         )
     try:
         profile = msgspec.json.decode((folder / PROFILE).read_bytes(), type=Profile)
@@ -68,7 +68,7 @@ def read_paired_run(folder: Path) -> PairedRun:
         nodes = tuple(msgspec.json.decode(line, type=ServedNode) for line in lines)
         plan = load_plan(folder / PLAN)
     except OSError as error:
-        raise ProfileError([f"{error.filename}: {error.strerror}; the run is of no use"]) from None
+        raise ProfileError([f"{error.filename}: {error.strerror}; the run is incomplete"]) from None
     except msgspec.MsgspecError as error:
         raise ProfileError([f"{folder}: written by another version: {error}"]) from None
     return PairedRun(folder, summary, profile, plan, nodes)

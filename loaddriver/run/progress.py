@@ -1,4 +1,4 @@
-"""How the run is going, for the live view."""
+"""Computes the progress of a run for the live view."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from loaddriver.judge.percentiles import Quantile, some_quantiles
-from loaddriver.profile.settings import Profile
+from loaddriver.profile.loading import Profile
 from loaddriver.record.live_counts import LiveCounts, all_waits
 from loaddriver.record.watching import now_micros
 from loaddriver.run.live_view import Progress
@@ -17,15 +17,15 @@ from loaddriver.run.recorders import ClusterRecorders
 from loaddriver.sizing.estimate import ramp_seconds
 
 _RATE_WINDOW_SECONDS = 5.0
-# It looks at every pod there ever was, on the cores that are being measured.
+# Percentiles read every pod so far, on the cores that are being measured.
 _PERCENTILE_INTERVAL_SECONDS = 10.0
-# What a run takes beside its ramp and its soak: starting, settling, judging, stopping.
+# Starting, settling, judging and stopping.
 _OVERHEAD_SECONDS = 20.0
 
 
 @dataclass
 class ProgressReporter:
-    """Remembers just enough of the past to give a rate; `shortfalls` is set by whoever knows."""
+    """Keeps recent counts for rates; the runner sets `shortfalls`."""
 
     profile: Profile
     started_at: float = field(default_factory=time.time)
@@ -35,12 +35,12 @@ class ProgressReporter:
     _last_percentiles: Sequence[Quantile] = (None, None)
 
     def progress(self, run_progress: RunProgress, recorders: ClusterRecorders) -> Progress:
-        """The run at this moment."""
+        """The current progress."""
         now = time.time()
         live_counts_by_cluster = recorders.live_counts_by_cluster
         p50, p99 = self._percentiles(now, live_counts_by_cluster)
         bound = sum(live_counts.bound_total for live_counts in live_counts_by_cluster)
-        there, ready = recorders.nodes()
+        existing, ready = recorders.nodes()
         remaining = self._remaining_seconds(run_progress, now)
         elapsed = now - self.started_at
         return Progress(
@@ -56,7 +56,7 @@ class ProgressReporter:
             binds_per_second=self._rate(now, bound),
             p50=p50,
             p99=p99,
-            nodes={"ready": ready, "joining": there - ready},
+            nodes={"ready": ready, "joining": existing - ready},
             shortfalls=self.shortfalls,
             note=run_progress.detail,
             of_requests=self.profile.settings.load.mode == "cr",
@@ -80,7 +80,7 @@ class ProgressReporter:
         return (bound - before) / span if then < now else 0.0
 
     def _remaining_seconds(self, run_progress: RunProgress, now: float) -> float:
-        """The profile's own lengths; a ramp that is held takes longer than this knows."""
+        """By the lengths in the profile; an adaptive ramp may take longer."""
         soak = self.profile.settings.soak.seconds
         if run_progress.soak_ends_at is not None:
             return max(0.0, run_progress.soak_ends_at - now) + _OVERHEAD_SECONDS / 4

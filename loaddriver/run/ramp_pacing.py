@@ -1,9 +1,9 @@
-"""When the next step of load is released: a pure function of how the last one bound.
+"""Decides when the next ramp step is released, as a pure function of how the last one bound.
 
-`hold` waits while binding is behind; a step that bound slowly is recorded as a breach, and the next
-one waits a step's length longer. `observe` releases at the times of the plan and records breaches,
-because a ramp that waits would hide a slow release. `knee` lets each step drain, so that every step
-is a trial of its own, and ends when two in a row were not kept up with.
+`adaptive` waits while binding is behind; a step above the p99 limit is recorded as a breach and
+delays the next one by a further step length. `fixed` releases on a fixed schedule and records
+breaches: a ramp that waits would hide a slow version. `knee` lets each step drain, so that every
+step is an independent trial, and ends after two overloaded steps in a row.
 """
 
 from __future__ import annotations
@@ -17,14 +17,13 @@ from loaddriver.profile.settings import Ramp
 
 @dataclass(frozen=True)
 class RampState:
-    """How the ramp stands. Times are seconds on one clock.
+    """The state of the ramp. Times are seconds on one clock.
 
-    `last_step_*` speak of the step released last: whether all its requests were sent, how many of
-    its pods were planned and bound, and the p99 of create -> bind over all of them, unbound ones
-    counted with the time they have waited so far. `stuck_pods` of the backlog have waited for twice
-    as long as a step's slowest may: no pace helps them. For a knee, `last_step_overload` says why
-    it was not kept up with ("" if it was, None while that is open), `previous_step_overload` the
-    same of the one before it.
+    `last_step_*` describe the step released last: whether all its requests were sent, how many of
+    its pods were planned and bound, and the p99 of create -> bind, where unbound pods count with
+    their wait so far. `stuck_pods` have waited for more than twice the p99 limit; slower pacing
+    does not help them. In a knee run, `last_step_overload` is why the step was not sustained ("" if
+    it was, None while unknown), `previous_step_overload` the same for the step before.
     """
 
     started_at: float
@@ -41,20 +40,20 @@ class RampState:
 
 
 class RampAction(Enum):
-    """What to do now."""
+    """What the ramp does next."""
 
     RELEASE = "release the next step"
     WAIT = "wait"
-    DONE = "all steps are released, and bound where that is waited for"
-    BROKEN = "binding no longer keeps up"
+    DONE = "all steps are released, and bound if pacing waits for that"
+    BROKEN = "binding falls behind"
     GIVE_UP = "the ramp's budget is spent"
 
 
 @dataclass(frozen=True)
 class RampDecision:
-    """The move, why, and whether the last step was a breach of the ramp's limits.
+    """The next action, its reason, and whether the last step breached the ramp's limits.
 
-    `due_at` is when what comes next must begin; None is as soon as can be.
+    `due_at` is when the next step or the soak must start; None is as soon as possible.
     """
 
     action: RampAction
@@ -64,7 +63,7 @@ class RampDecision:
 
 
 def next_action(ramp: Ramp, view: RampState, now: float) -> RampDecision:
-    """The one decision of the ramp, asked again until it is neither RELEASE nor WAIT."""
+    """Decide the next action; called until it is neither RELEASE nor WAIT."""
     if view.steps_released == 0:
         return RampDecision(RampAction.RELEASE, "the first step", due_at=view.started_at)
     if ramp.pacing == "fixed":
@@ -88,20 +87,20 @@ def _adaptive(ramp: Ramp, view: RampState, now: float) -> RampDecision:
     pause = ramp.step_seconds * (2 if breach else 1)
     if now < view.last_released_at + pause:
         return RampDecision(
-            RampAction.WAIT, _slow(ramp, view) if breach else "the step's length", breach
+            RampAction.WAIT, _slow(ramp, view) if breach else "waiting for the step length", breach
         )
     return RampDecision(RampAction.RELEASE, "binding keeps up", breach)
 
 
 def _fixed(ramp: Ramp, view: RampState, now: float) -> RampDecision:
-    """Also the soak begins when the plan says so, whatever still waits."""
+    """The soak also starts on schedule, even if pods still wait."""
     slow = view.last_step_p99_seconds > ramp.max_step_p99_seconds
     breach = slow or view.backlog_pods > ramp.max_backlog_pods
     due = view.started_at + view.steps_released * ramp.step_seconds
     if now < due - RELEASE_NOTICE_SECONDS:
-        return RampDecision(RampAction.WAIT, "by the clock", breach)
+        return RampDecision(RampAction.WAIT, "on a fixed schedule", breach)
     action = RampAction.RELEASE if view.steps_released < ramp.steps else RampAction.DONE
-    return RampDecision(action, "by the clock", breach, due_at=due)
+    return RampDecision(action, "on a fixed schedule", breach, due_at=due)
 
 
 def _until_knee(ramp: Ramp, view: RampState, now: float) -> RampDecision:
@@ -117,7 +116,7 @@ def _until_knee(ramp: Ramp, view: RampState, now: float) -> RampDecision:
         return RampDecision(RampAction.WAIT, "the step is still being sent", breach)
     if view.backlog_pods > ramp.max_backlog_pods:
         return RampDecision(
-            RampAction.WAIT, f"{view.backlog_pods} pods wait; the step drains", breach
+            RampAction.WAIT, f"{view.backlog_pods} pods waiting; draining the step", breach
         )
     if view.steps_released == ramp.steps:
         return RampDecision(RampAction.DONE, _state(view), breach)
@@ -133,14 +132,14 @@ def _still_binding(ramp: Ramp, view: RampState) -> str:
         return _state(view)
     allowed = view.stuck_pods if last else ramp.max_backlog_pods
     if view.backlog_pods > allowed:
-        return f"{view.backlog_pods} pods wait, {allowed} may"
+        return f"{view.backlog_pods} pods waiting, limit {allowed}"
     return ""
 
 
 def _state(view: RampState) -> str:
     return (
         f"step {view.steps_released}: {view.last_step_bound} of {view.last_step_pods} pods bound, "
-        f"{view.backlog_pods} waiting in all"
+        f"{view.backlog_pods} waiting in total"
     )
 
 

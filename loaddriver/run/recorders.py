@@ -1,4 +1,4 @@
-"""One recorder per cluster, kept running while the load goes on."""
+"""One recorder per cluster, running beside the load."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _START_TIMEOUT_SECONDS = 30.0
 
 
 class ClusterRecorders:
-    """Starts before the first request of the load; `finish` gives what was seen."""
+    """The recorders of all clusters; `finish` returns what they observed."""
 
     def __init__(self) -> None:
         self._clients: list[KubeClient] = []
@@ -27,9 +27,7 @@ class ClusterRecorders:
         self._recorders: list[ClusterRecorder] = []
 
     async def start(self, clusters: Sequence[Cluster], readers: Mapping[str, Reader]) -> None:
-        """Return once every cluster is being watched. `readers` has, by cluster, who else is told
-        all that the watches say.
-        """
+        """Return once every cluster is watched. `readers` get the watch events too, by cluster."""
         for cluster in clusters:
             client = await KubeClient.from_kubeconfig(cluster.kubeconfigs["recorder"])
             self._clients.append(client)
@@ -42,8 +40,7 @@ class ClusterRecorders:
                 await guarded(self._started(), self.failed())
         except TimeoutError:
             raise InfrastructureError(
-                f"the clusters could not be watched within {_START_TIMEOUT_SECONDS:g} "
-                "s; see their logs"
+                f"could not watch the clusters within {_START_TIMEOUT_SECONDS:g} s; see their logs"
             ) from None
 
     async def _started(self) -> None:
@@ -51,31 +48,31 @@ class ClusterRecorders:
 
     @property
     def live_counts_by_cluster(self) -> list[LiveCounts]:
-        """Running counts, one per cluster."""
+        """Live counts, one per cluster."""
         return [recorder.live_counts for recorder in self._recorders]
 
     def nodes(self) -> tuple[int, int]:
-        """Nodes that exist and those that are ready, over all clusters."""
+        """The numbers of existing and of ready Nodes, over all clusters."""
         counts = [recorder.nodes() for recorder in self._recorders]
-        return sum(there for there, _ in counts), sum(ready for _, ready in counts)
+        return sum(existing for existing, _ in counts), sum(ready for _, ready in counts)
 
     async def failed(self) -> None:
-        """Return when a recorder ended by itself, which it must not; raises its error."""
+        """Wait for a recorder to fail and raise its error."""
         done, _ = await asyncio.wait(self._tasks, return_when=asyncio.FIRST_COMPLETED)
         for task in done:
             try:
                 await task
             except* (ApiError, BigFleetError, OSError) as errors:
                 raise InfrastructureError(f"{task.get_name()}: {errors.exceptions[0]}") from errors
-        raise InfrastructureError("a recorder ended by itself")
+        raise InfrastructureError("a recorder stopped unexpectedly")
 
     async def finish(self) -> list[Observations]:
-        """Stop watching and hand over; harmless when nothing was started."""
+        """Stop recording and return the observations; safe if nothing was started."""
         await asyncio.gather(*(recorder.caught_up() for recorder in self._recorders))
         for task in self._tasks:
             task.cancel()
         for task in self._tasks:
-            with suppress(asyncio.CancelledError, Exception):  # its failure was raised by `failed`
+            with suppress(asyncio.CancelledError, Exception):  # `failed` raised its error
                 await task
         for recorder in self._recorders:
             await recorder.ask_for_log_length()

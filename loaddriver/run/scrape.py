@@ -1,7 +1,6 @@
-"""What BigFleet says of itself at the end of a run, as numbers for the summary.
+"""Scrapes BigFleet's metrics and unmet needs at the end of a run, for the summary.
 
-A histogram's quantile is the upper bound of the bucket that holds it: never too small, at most
-twice too large.
+A histogram's quantile is the upper bound of its bucket: never too small, at most twice too large.
 """
 
 from __future__ import annotations
@@ -28,13 +27,14 @@ from loaddriver.plan.manifests import INSTANCE_TYPE_KEY
 from loaddriver.run.bigfleet_roles import LISTEN
 from loaddriver.substrates.base import Endpoint
 
-# A live shard answers at once; one that is gone must not hold up the report.
+# A healthy shard answers at once; a dead one must not delay the report.
 _RPC_TIMEOUT_SECONDS = 5.0
 
 
 async def unmet_needs(shards: Sequence[Endpoint]) -> tuple[Shortfall, ...] | None:
-    """The needs that all supply does not cover, as of each shard's last cycle; None if there is no
-    shard or one does not answer. Those of the highest priority come first.
+    """The needs that supply does not cover, as of each shard's last cycle, highest priority first.
+
+    None if there is no shard or one does not answer.
     """
     answers = await asyncio.gather(*(_needs(shard) for shard in shards))
     if not answers or None in answers:
@@ -57,7 +57,7 @@ async def _needs(shard: Endpoint) -> list[wire.NeedView] | None:
 
 
 def unmet_counts(shortfalls: Sequence[Shortfall] | None) -> dict[str, Any]:
-    """For the summary: how many needs are unmet, in all and by reason; None where nobody said."""
+    """The number of unmet needs, in total and by reason; None if unknown."""
     if shortfalls is None:
         return {"needsUnmetAtEnd": None}
     reasons = Counter(each.kind for each in shortfalls)
@@ -105,7 +105,7 @@ _SUMS = {
     "ordersDropped": ("bigfleet_shard_actions_dropped_total",),
     "unforeseenErrors": ("bigfleet_internal_errors_total",),
     "transitionsAdopted": ("bigfleet_shard_unexpected_transitions_total",),
-    # Somebody deposed who still acted, as each side of it saw it.
+    # A deposed leader that still acted, as each side counts it.
     "incidents": (
         "bigfleet_shard_incidents_total",
         "bigfleet_provider_orders_fenced_total",
@@ -113,13 +113,14 @@ _SUMS = {
     ),
 }
 
-# Asked for all the time, and a whole parse of what a shard tells takes tens of milliseconds.
+# Polled during the run; parsing all metrics of a shard takes tens of milliseconds.
 _SHORTFALLS = re.compile(rf"^{_UNMET}(?:\{{[^}}]*\}})? (\S+)$", re.MULTILINE)
 
 
 async def components(endpoints: Iterable[Endpoint]) -> dict[str, Any]:
-    """Scrape every role once. Without the answer of each of them no number would be whole: then
-    there is none at all, and every gate on one fails.
+    """Scrape every role once and aggregate.
+
+    Empty unless all roles answer, as partial sums would mislead; gates on these numbers then fail.
     """
     texts = [await _metrics(endpoint) for endpoint in endpoints]
     if None in texts:
@@ -136,15 +137,15 @@ async def components(endpoints: Iterable[Endpoint]) -> dict[str, Any]:
     known = {family.name for family in families}
     for key, names in _SUMS.items():
         reported = known.intersection(name.removesuffix("_total") for name in names)
-        there = (sample.value for sample in samples if sample.name in names)
-        result[key] = sum(there) if reported else None  # what nobody reports is not zero
+        values = (sample.value for sample in samples if sample.name in names)
+        result[key] = sum(values) if reported else None  # unreported is not zero
     result["electionsWithoutFault"] = _elections_without_fault(samples, known)
     result["actions"] = _by_action_type(samples, "bigfleet_shard_actions_total")
     return result
 
 
 def _elections_without_fault(samples: Iterable[Sample], known: Collection[str]) -> float | None:
-    """Times that a coordinator lost its lead though it was well; None without coordinators."""
+    """How often a healthy coordinator lost its leadership; None without coordinators."""
     if _ELECTIONS.removesuffix("_total") not in known:
         return None
     found = (s.value for s in samples if s.name == _ELECTIONS and s.labels["predecessor"] == "well")
@@ -152,8 +153,9 @@ def _elections_without_fault(samples: Iterable[Sample], known: Collection[str]) 
 
 
 def _by_action_type(samples: Iterable[Sample], name: str) -> dict[str, float]:
-    """Over all shards. A shard reports a 0 for each kind that it knows, so a kind that is missing
-    here is none, or misspelt in a gate.
+    """Sums over all shards, by action type.
+
+    A shard reports 0 for every type it knows, so a missing type does not exist or is misspelt.
     """
     sums: defaultdict[str, float] = defaultdict(float)
     for sample in samples:
@@ -163,7 +165,7 @@ def _by_action_type(samples: Iterable[Sample], name: str) -> dict[str, float]:
 
 
 async def shortfalls(shards: Sequence[Endpoint]) -> int | None:
-    """Needs that all supply does not cover, as the shards say now; None unless all of them do."""
+    """The current number of unmet needs; None unless all shards answer."""
     texts = await asyncio.gather(*(_metrics(shard) for shard in shards))
     found = [_SHORTFALLS.findall(text or "") for text in texts]
     return int(sum(float(n) for of_shard in found for n in of_shard)) if all(found) else None
@@ -172,7 +174,7 @@ async def shortfalls(shards: Sequence[Endpoint]) -> int | None:
 def quantile(buckets: Buckets, level: float) -> float | None:
     """The upper bound of the cumulative bucket that holds the quantile; None without samples.
 
-    A quantile beyond the last finite bound is unreadable, not that bound.
+    Also None if the quantile lies beyond the last finite bound.
     """
     total = buckets.get(math.inf, 0.0)
     if not total:

@@ -1,4 +1,4 @@
-"""The harness watches itself while it measures: event loop, clock, its CPU and that of others."""
+"""The harness's self-audit during a run: event-loop lag, clock steps and CPU use."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ import psutil
 
 from loaddriver.judge.facts import HarnessHealth
 
-# Of version 2 of control groups, and of version 1.
+# Of cgroup v2 and v1.
 _QUOTAS = (Path("/sys/fs/cgroup/cpu.max"), Path("/sys/fs/cgroup/cpu/cpu.cfs_quota_us"))
 _NO_QUOTA = ("max", "-1")
 
 
 @dataclass(frozen=True)
 class CpuTimes:
-    """Seconds of CPU since it started: those that somebody used, and all that there were.
+    """CPU seconds since boot: those in use, and all.
 
     Time stolen by a hypervisor counts as used. Interrupts do not: on a machine that runs a fleet
-    over loopback they are its own traffic, and no process's time either.
+    over loopback they are the run's own traffic, and belong to no process.
     """
 
     used: float
@@ -32,7 +32,7 @@ class CpuTimes:
 
 
 def read_cpu_times() -> CpuTimes:
-    """Of the CPUs that we may run on."""
+    """Read the times of the CPUs that this process may use."""
     usable = os.sched_getaffinity(0)
     times = [each for number, each in enumerate(psutil.cpu_times(percpu=True)) if number in usable]
     used = sum(each.user + each.nice + each.system + each.steal for each in times)
@@ -41,18 +41,17 @@ def read_cpu_times() -> CpuTimes:
 
 
 def other_cpu_share(before: CpuTimes, now: CpuTimes, our_seconds: float) -> float | None:
-    """What neither was ours nor idle, of all CPU time between two readings, 0 to 1."""
-    there = now.all - before.all
-    if there <= 0:
+    """The share of CPU time between two readings used by other processes, 0 to 1."""
+    elapsed = now.all - before.all
+    if elapsed <= 0:
         return None
-    return max(0.0, now.used - before.used - our_seconds) / there
+    return max(0.0, now.used - before.used - our_seconds) / elapsed
 
 
 def unmeasurable_reason(quotas: Sequence[Path] = _QUOTAS) -> str:
-    """Why it cannot be said what others take from us, or an empty text.
+    """Why the CPU use of other processes cannot be attributed, or an empty text.
 
-    With a quota, the CPUs that we see are not ours to use, and what others use of them is not
-    taken from us.
+    With a CPU quota, other processes on the visible CPUs do not reduce what this one gets.
     """
     for path in quotas:
         try:
@@ -60,16 +59,16 @@ def unmeasurable_reason(quotas: Sequence[Path] = _QUOTAS) -> str:
         except (OSError, IndexError):
             continue
         if limited:
-            return "this container has a quota of CPU time"
+            return "this container has a CPU quota"
     return ""
 
 
 TICK_INTERVAL_SECONDS = 0.1
-# Shorter ones are ordinary on a machine whose cores are all busy.
+# Shorter lag is normal on a machine whose cores are all busy.
 _STALL_SECONDS = 0.25
-# What a process has used is lost with it, so the load's is noted while it lives.
+# The CPU time of a process is lost when it exits, so that of the load is sampled.
 _SAMPLE_EVERY_TICKS = 50
-# Between two readings of the clock this process may be put aside; such a pair says nothing.
+# Pairs of clock readings further apart than this were preempted and are discarded.
 _PAIR_SECONDS = 0.001
 _PAIR_ATTEMPTS = 5
 
@@ -78,10 +77,10 @@ CpuSeconds = Callable[[], float]
 
 @dataclass
 class LoopLagMonitor:
-    """Fed with the moments at which the event loop came back; pure.
+    """Measures event-loop lag and clock steps from periodic ticks. Pure.
 
-    A beat is due `TICK_INTERVAL_SECONDS` after the one before. `offset_seconds` is wall clock minus
-    monotonic clock; None where the two could not be read close enough to each other.
+    A tick is due `TICK_INTERVAL_SECONDS` after the previous one. `offset_seconds` is wall clock
+    minus monotonic clock; None if the two could not be read close enough together.
     """
 
     stalls: int = 0
@@ -91,7 +90,7 @@ class LoopLagMonitor:
     _last_offset: float | None = None
 
     def tick(self, monotonic: float, offset_seconds: float | None) -> None:
-        """Take note of a beat."""
+        """Record a tick."""
         if self._last_tick is not None:
             late = max(0.0, monotonic - self._last_tick - TICK_INTERVAL_SECONDS)
             self.stalls += late >= _STALL_SECONDS
@@ -106,9 +105,9 @@ class LoopLagMonitor:
 
 
 class SelfAuditor:
-    """Watches from `begin` to `end`, as long as `watch` runs beside the load.
+    """Audits the harness from `begin` to `end`, while `watch` runs beside the load.
 
-    `others_unknown` says why nobody can tell what others on this machine use, if that is so.
+    `others_unknown` is why the CPU use of other processes is unknown, or empty.
     """
 
     def __init__(self, run_cpu_seconds: CpuSeconds, others_unknown: str = "") -> None:
@@ -120,7 +119,7 @@ class SelfAuditor:
         self._begun: _CpuUsage | None = None
 
     async def watch(self) -> None:
-        """Beat until cancelled."""
+        """Tick until cancelled."""
         for number in itertools.count():
             self._lag_monitor.tick(time.monotonic(), clock_offset_seconds())
             if number % _SAMPLE_EVERY_TICKS == 0:
@@ -128,13 +127,13 @@ class SelfAuditor:
             await asyncio.sleep(TICK_INTERVAL_SECONDS)
 
     def begin(self, load_pid: int) -> None:
-        """From now on; call it when the load can send, before it does."""
+        """Start auditing; called when the load is ready to send, before it does."""
         self._load = psutil.Process(load_pid)
         self._lag_monitor = LoopLagMonitor()
         self._begun = self._used()
 
     def end(self) -> HarnessHealth | None:
-        """What was seen since `begin`; None if that never came. The load may have ended already."""
+        """The health since `begin`; None if it was not called. The load may have exited."""
         if self._begun is None:
             return None
         now = self._used()
@@ -163,7 +162,7 @@ class SelfAuditor:
             try:
                 self._load_seconds = _own_and_ended(self._load)
             except psutil.Error:
-                self._load = None  # it has ended; what was noted last stands
+                self._load = None  # it has exited; the last sample stands
 
 
 @dataclass(frozen=True)
@@ -174,7 +173,7 @@ class _CpuUsage:
 
 
 def clock_offset_seconds() -> float | None:
-    """Wall clock minus monotonic clock, to a millisecond; None if this process was put aside."""
+    """Wall clock minus monotonic clock, within 1 ms; None if preempted on every attempt."""
     for _ in range(_PAIR_ATTEMPTS):
         before = time.monotonic()
         wall = time.time()
@@ -185,26 +184,26 @@ def clock_offset_seconds() -> float | None:
 
 
 def tree_cpu_seconds(root: psutil.Process) -> float:
-    """CPU time of a process and all below it; of those that have ended, as their parents know it.
+    """CPU time of a process tree; that of exited processes is counted by their parents.
 
-    Raises psutil.Error when `root` itself is gone.
+    Raises psutil.Error if `root` has exited.
     """
     total = _own_and_ended(root)
     for process in root.children(recursive=True):
         try:
             total += _own_and_ended(process)
         except psutil.Error:
-            continue  # it ended just now, so its parent has its time
+            continue  # just exited, so its parent has its time
     return total
 
 
 def own_tree_cpu_seconds() -> float:
-    """CPU time of this process and all that it has started."""
+    """CPU time of this process and its descendants."""
     return tree_cpu_seconds(psutil.Process())
 
 
 def machine_cpu_seconds() -> float:
-    """CPU time that all cores of this machine were busy with."""
+    """Busy CPU time of all cores of this machine."""
     times = psutil.cpu_times()
     return sum(times) - times.idle - times.iowait - times.guest - times.guest_nice
 

@@ -1,1 +1,1 @@
-"""How many machines, processes and cores a profile needs, and whether they are there."""
+"""Demand, fleet and cost of a profile, and the preflight checks."""

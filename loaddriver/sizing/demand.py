@@ -1,12 +1,11 @@
-"""What a plan needs: pods, gangs and machines for every pod size, each at its peak.
+"""The demand of a plan: pods, gangs and dedicated machines for every pod size, each at its peak.
 
-Bursts and demand steps come and go; the fleet must do at every moment, so each pod size is counted
-at the moment that needs most machines of it.
+Bursts and demand steps come and go, and the fleet must suffice at every moment, so each pod size is
+counted at the moment that needs most machines of it.
 
-Two counts of machines. `machines_packed` is the least that hold the pods, each
-gang within one rack. `machines_claimed` is what the fleet hands out when every
-group of equal pods takes whole machines of its own, which is how needs are
-served; supply is sized by it, because the fewer would leave pods waiting.
+There are two counts of machines. `machines_packed` is the minimum that holds the pods, each gang
+within one rack. `machines_claimed` is what BigFleet allocates, as every group of equal pods takes
+whole machines of its own. Supply is sized by the latter; fewer would leave pods waiting.
 """
 
 from __future__ import annotations
@@ -26,8 +25,9 @@ Size = tuple[str, int]
 
 @dataclass(frozen=True)
 class ClusterDemand:
-    """What one cluster, or some together, are handed out; `gang_machines` lists the machines that
-    each gang larger than a machine spans.
+    """The machines allocated to one or several clusters.
+
+    `gang_machines` is the number of machines of each gang larger than a machine.
     """
 
     machines_claimed: int
@@ -38,7 +38,7 @@ class ClusterDemand:
 class SizeDemand:
     """The demand for one pod size of one archetype at its peak.
 
-    `by_cluster` has the clusters that need any, those with most machines first.
+    `by_cluster` has the clusters with any demand, most machines first.
     """
 
     archetype: str
@@ -51,16 +51,16 @@ class SizeDemand:
 
     @property
     def machines_claimed(self) -> int:
-        """The machines handed out in all clusters."""
+        """The machines allocated in all clusters."""
         return self.largest_clusters(len(self.by_cluster)).machines_claimed
 
     @property
     def gang_machines(self) -> tuple[int, ...]:
-        """The machines of each gang that spans several, in all clusters."""
+        """The machines of each gang larger than a machine, in all clusters."""
         return self.largest_clusters(len(self.by_cluster)).gang_machines
 
     def largest_clusters(self, clusters: int) -> ClusterDemand:
-        """The most that any so many clusters can need together."""
+        """The most that any `clusters` clusters can need together."""
         largest = self.by_cluster[:clusters]
         return ClusterDemand(
             machines_claimed=sum(each.machines_claimed for each in largest),
@@ -76,27 +76,27 @@ class PlanDemand:
 
     @property
     def pods(self) -> int:
-        """All pods."""
+        """The number of pods."""
         return sum(size.pods for size in self.sizes)
 
     @property
     def machines_packed(self) -> int:
-        """The least number of machines that hold all pods."""
+        """The minimum number of machines that holds all pods."""
         return sum(size.machines_packed for size in self.sizes)
 
     @property
     def machines_claimed(self) -> int:
-        """The machines handed out when each group of equal pods gets whole ones."""
+        """The machines allocated when each group of equal pods takes whole ones."""
         return sum(size.machines_claimed for size in self.sizes)
 
     @property
     def same_rack_share(self) -> float:
-        """The part of all pods that must share a rack with their group."""
+        """The share of pods that must share a rack with their group."""
         return sum(size.same_rack_pods for size in self.sizes) / self.pods
 
 
 def demand(plan: Plan, catalog: Catalog) -> PlanDemand:
-    """What the plan's workloads need, at the peak of each size, of machines as in the catalog."""
+    """The plan's demand for dedicated machines, at the peak of each pod size."""
     density = {each.name: each.density for each in catalog.archetypes}
     peaks: dict[Size, SizeDemand] = {}
     for workloads in demand_peaks(plan):
@@ -116,7 +116,7 @@ def _peak_key(size: SizeDemand) -> tuple[int, int]:
 
 
 def demand_peaks(plan: Plan) -> Iterator[Sequence[Workload]]:
-    """What is there each time before something shrinks, and at the end, with current replicas."""
+    """The workloads, with current replicas, each time before something shrinks and at the end."""
     workloads = {(each.cluster, each.name): each for each in plan.workloads}
     present: dict[tuple[int, str], Workload] = {}
     grown = False
@@ -171,8 +171,10 @@ def _machines(pods: int, density: int) -> int:
 
 
 def _packed(workloads: Sequence[Workload], density: int) -> int:
-    """Machines for one cluster: a small gang stays on one machine, since machines next to
-    it may stand in another rack; a large one has whole machines; plain pods fill what is left.
+    """Pack one cluster's pods.
+
+    A small gang stays on one machine, as other machines may be in another rack; a large one takes
+    whole machines; other pods fill the rest.
     """
     large = 0
     free: list[int] = []
@@ -180,7 +182,7 @@ def _packed(workloads: Sequence[Workload], density: int) -> int:
         if size > density:
             large += _machines(size, density)
             continue
-        fitting = next((place for place, room in enumerate(free) if room >= size), None)
+        fitting = next((place for place, left in enumerate(free) if left >= size), None)
         if fitting is None:
             free.append(density - size)
         else:
@@ -190,8 +192,9 @@ def _packed(workloads: Sequence[Workload], density: int) -> int:
 
 
 def _claimed(workloads: Sequence[Workload], density: int) -> int:
-    """Machines for one cluster when pods with and without spread, and gangs of each size
-    (which are alike, and so served together), take machines of their own.
+    """Count one cluster's machines when each group of equal pods takes its own.
+
+    Groups are pods with spread, pods without, and the gangs of each size together.
     """
     plain: Counter[bool] = Counter()
     gangs: Counter[int] = Counter()

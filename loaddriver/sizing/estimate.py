@@ -1,9 +1,9 @@
-"""What a run takes of machines, time and money, estimated before anything is planned.
+"""Estimates the machines, time and cost of a run, before it is planned.
 
-A profile too large for this machine is not even planned here: its plan may have more requests than
-this machine has bytes. Its fleet is estimated from one of its clusters, which are all alike.
+A profile too large for this machine is not even planned, as its plan may not fit in memory; its
+fleet is estimated from one of its clusters, which are all alike.
 
-The figures come from measured runs of real control planes; they are estimates and said to be so.
+The rates come from measured runs of real control planes on 2 cores.
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ import msgspec
 
 from loaddriver.errors import InfrastructureError
 from loaddriver.plan.make import make_plan
-from loaddriver.profile.settings import Profile, ProfileSettings
+from loaddriver.profile.loading import Profile
+from loaddriver.profile.settings import ProfileSettings
 from loaddriver.sizing.demand import demand
 
 GIBIBYTE = 2**30
-# One control plane at rest, and what each pod adds to its API server, etcd and caches.
+# An idle control plane, and what each pod adds to its API server, etcd and caches.
 _CLUSTER_BYTES = int(0.9 * GIBIBYTE)
 # A further shard, and a coordinator with its etcd.
 _SHARD_BYTES, _COORDINATOR_BYTES = int(0.12 * GIBIBYTE), int(0.15 * GIBIBYTE)
@@ -29,23 +30,22 @@ _POD_BYTES = 240 * 1024
 _RUN_DISK_BYTES = 200 * 2**20
 _POD_DISK_BYTES = 20 * 1024
 _START_SECONDS = 15
-# How fast pods bind on two cores, all clusters together, and in a cluster with cores of its own.
-# Each pod that is there makes the next one dearer: beyond so many, by as much again.
+# The rate at which pods bind on 2 cores over all clusters, halved once so many pods exist, and the
+# rate in a cluster with its own cores.
 _PODS_PER_SECOND_HERE, _PODS_THAT_HALVE_IT = 70, 50_000
 _PODS_PER_SECOND_EACH = 30
 
-# The rented host that large runs are estimated for, and how many pods it carries without strain:
-# each host runs whole control planes.
+# The rented host that large runs are estimated for, and the pods whose control planes it carries.
 _HOST_CORES, _HOST_GIBIBYTES, _HOST_DOLLARS_PER_HOUR = 64, 128, 0.85
 _HOST_PODS = 125_000
-# Installing, and taking everything down again.
+# Installation and cleanup.
 _RENTED_SECONDS_AROUND = 600
 _SHARD_MACHINES = 500_000
 
 
 @dataclass(frozen=True)
 class HostCapacity:
-    """What this machine has left: memory and disk in bytes, and its cores."""
+    """Free memory and disk of this machine in bytes, and its cores."""
 
     cores: int
     memory_available_bytes: int
@@ -54,7 +54,7 @@ class HostCapacity:
 
 @dataclass(frozen=True)
 class CloudEstimate:
-    """A run on rented hosts: BigFleet has one of its own."""
+    """A run on rented hosts, one of them for BigFleet."""
 
     machines: int
     shards: int
@@ -64,19 +64,19 @@ class CloudEstimate:
 
 
 def memory_bytes(settings: ProfileSettings) -> int:
-    """The memory that the run is expected to take at its peak."""
+    """The expected peak memory of the run."""
     bigfleet = settings.bigfleet
     shards = (bigfleet.shards - 1) * _SHARD_BYTES + bigfleet.coordinators * _COORDINATOR_BYTES
     return settings.clusters * _CLUSTER_BYTES + shards + settings.max_pods * _POD_BYTES
 
 
 def disk_bytes(settings: ProfileSettings) -> int:
-    """The disk that the run's logs and results are expected to take."""
+    """The expected disk use of logs and results."""
     return _RUN_DISK_BYTES + settings.max_pods * _POD_DISK_BYTES
 
 
 def ramp_seconds(settings: ProfileSettings) -> float:
-    """The time the ramp is expected to take: its steps, or binding if that is slower."""
+    """The expected length of the ramp: its steps, or binding if that is slower."""
     rate = _PODS_PER_SECOND_HERE / (1 + settings.pods / _PODS_THAT_HALVE_IT)
     if settings.pods > _HOST_PODS:
         rate = max(rate, settings.clusters * _PODS_PER_SECOND_EACH)
@@ -89,7 +89,7 @@ def run_seconds(settings: ProfileSettings) -> float:
 
 
 def host_shortfalls(profile: Profile, host: HostCapacity) -> tuple[str, ...]:
-    """Why this machine cannot run the profile; empty if it can."""
+    """Why this machine is too small for the profile; empty if it is not."""
     needs = (
         ("memory", memory_bytes(profile.settings), host.memory_available_bytes),
         ("disk", disk_bytes(profile.settings), host.disk_free_bytes),
@@ -103,8 +103,9 @@ def host_shortfalls(profile: Profile, host: HostCapacity) -> tuple[str, ...]:
 
 
 def check_host_capacity(profile: Profile, host: HostCapacity) -> None:
-    """Raises InfrastructureError that says what the profile needs, and what it would cost, when
-    this machine is too small for it.
+    """Raise InfrastructureError if this machine is too small for the profile.
+
+    The error has the profile's needs and its estimated cost on rented hosts.
     """
     lacking = host_shortfalls(profile, host)
     if lacking:
@@ -112,7 +113,7 @@ def check_host_capacity(profile: Profile, host: HostCapacity) -> None:
 
 
 def cloud_estimate(profile: Profile) -> CloudEstimate:
-    """The hosts, shards, time and money for a run on rented hosts."""
+    """Estimate hosts, shards, time and cost of a run on rented hosts."""
     settings = profile.settings
     machines = _machines(profile)
     hosts = 1 + max(
@@ -130,9 +131,10 @@ def cloud_estimate(profile: Profile) -> CloudEstimate:
 
 
 def _machines(profile: Profile) -> int:
-    """One cluster's machines, times the clusters, and the bursts', which are in few clusters.
+    """The machines of one cluster times the clusters, plus those of bursts.
 
-    Clusters that differ are each planned. Ordinary machines are as many as pod slots need at least.
+    Clusters that differ are planned one by one. For shared machines this is the minimum by pod
+    slots.
     """
     if profile.catalog.shares_machines:
         slots = max(instance_type.pods for instance_type in profile.catalog.instance_types)
@@ -161,7 +163,7 @@ def _cost_lines(profile: Profile) -> Iterator[str]:
     yield (
         f"  rented: about {_plural(needs.hosts, 'host')} of {_HOST_CORES} vCPU and "
         f"{_HOST_GIBIBYTES} GiB for {needs.seconds / 60:.0f} minutes, ${needs.dollars:,.0f} at "
-        f"${_HOST_DOLLARS_PER_HOUR} a host and hour"
+        f"${_HOST_DOLLARS_PER_HOUR} per host and hour"
     )
 
 
@@ -170,5 +172,5 @@ def _plural(number: int, what: str) -> str:
 
 
 def gibibytes(amount: int) -> str:
-    """For people."""
+    """Format bytes as GiB."""
     return f"{amount / GIBIBYTE:,.1f} GiB"

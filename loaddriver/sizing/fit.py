@@ -1,6 +1,6 @@
-"""Which pods may run on which machines, and what of a machine is theirs to use.
+"""Which pods fit which machines.
 
-Amounts are in the units of `bigfleet.model.resources`, by resource name, a pod slot among them.
+Amounts are in the units of `bigfleet.model.resources`, by resource name, including pod slots.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ _BLOCKING_EFFECTS = ("NoSchedule", "NoExecute")
 
 @dataclass(frozen=True)
 class PodRequirements:
-    """What one pod asks of its machine. `labels` gives the values that it accepts, by key.
+    """What one pod requires of its machine. `labels` has the accepted values, by key.
 
-    What pods ask of each other (spreading, sharing a rack, keeping apart) is not part of it.
+    Constraints between pods (spread, co-location, anti-affinity) are not included.
     """
 
     requests: tuple[tuple[str, int], ...]
@@ -33,25 +33,25 @@ class PodRequirements:
     tolerations: tuple[Toleration, ...] = ()
 
     def accepts(self, offering: Offering) -> bool:
-        """Whether it may run there, for all that is not resources."""
+        """Whether labels and taints allow the pod; resources are ignored."""
         labels = dict(offering.labels)
         return all(labels.get(key) in values for key, values in self.labels) and all(
             _tolerated(taint, self.tolerations) for taint in offering.taints
         )
 
     def fits(self, offering: Offering) -> bool:
-        """Whether it may run there, with nobody else beside it but DaemonSets' pods."""
+        """Whether the pod fits on an otherwise empty machine."""
         return self.accepts(offering) and self.count_fitting(offering) > 0
 
     def count_fitting(self, offering: Offering) -> int:
-        """How many such pods its room holds."""
+        """How many such pods the available resources hold."""
         available = dict(offering.available)
         return max(0, min(available.get(name, 0) // amount for name, amount in self.requests))
 
 
 @dataclass(frozen=True)
 class Offering:
-    """A machine as pods see it: `available` is what DaemonSets leave of it."""
+    """A machine as pods see it; `available` is allocatable minus DaemonSet pods."""
 
     available: tuple[tuple[str, int], ...]
     labels: tuple[tuple[str, str], ...]
@@ -59,13 +59,13 @@ class Offering:
     dollars_per_hour: float
 
     def minus(self, used: Amounts) -> Offering:
-        """The same once so much of it is taken."""
+        """Return the offering with `used` subtracted."""
         left = ((name, amount - used.get(name, 0)) for name, amount in self.available)
         return replace(self, available=tuple(left))
 
 
 def pod_requirements(archetype: Archetype, size: int) -> PodRequirements:
-    """What a pod of an archetype and one of its sizes asks for."""
+    """The requirements of a pod of an archetype and size."""
     own = archetype.sizes[size]
     accepted: dict[str, tuple[str, ...]] = {
         INSTANCE_TYPE_KEY: own.instance_types,
@@ -80,7 +80,7 @@ def pod_requirements(archetype: Archetype, size: int) -> PodRequirements:
 
 
 def offering_of(machine: InventoryMachine, agents: Iterable[DaemonSet]) -> Offering:
-    """A machine, less what the DaemonSets that match it take."""
+    """The offering of a machine, minus the DaemonSet pods that match it."""
     available = resources.parse_capacity(machine.resources)
     whole = Offering(
         available=_sorted(available),
@@ -96,7 +96,7 @@ def offering_of(machine: InventoryMachine, agents: Iterable[DaemonSet]) -> Offer
 
 
 def daemon_pod_requirements(agent: DaemonSet) -> PodRequirements:
-    """What the pod of a DaemonSet asks for."""
+    """The requirements of a DaemonSet pod."""
     return PodRequirements(
         requests=_sorted(resources.parse_requests({**quantities_of(agent), "pods": "1"})),
         labels=tuple(sorted((key, (value,)) for key, value in agent.node_selector.items())),
@@ -107,7 +107,7 @@ def daemon_pod_requirements(agent: DaemonSet) -> PodRequirements:
 def pods_by_requirements(
     workloads: Iterable[Workload], catalog: Catalog
 ) -> Counter[PodRequirements]:
-    """How many pods ask for the same."""
+    """Count the pods with equal requirements."""
     archetypes = {each.name: each for each in catalog.archetypes}
     pods: Counter[PodRequirements] = Counter()
     for each in workloads:
@@ -121,8 +121,9 @@ def group_offerings(
     agents: Sequence[DaemonSet],
     extra_keys: Sequence[str] = (),
 ) -> Counter[Offering]:
-    """How many machines are the same to these pods: labels that none of them asks for are no
-    difference, but those that `extra_keys` names.
+    """Count the machines that are equivalent for these pods.
+
+    Only labels that a pod selects, and `extra_keys`, make a difference.
     """
     relevant_keys = {key for requirements in pods for key, _ in requirements.labels} | {*extra_keys}
     offerings: Counter[Offering] = Counter()

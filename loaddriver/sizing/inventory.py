@@ -1,4 +1,4 @@
-"""The fleet that stands ready for a plan: every machine the provider starts with."""
+"""The fleet of a plan: every machine of the provider's inventory."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ from loaddriver.profile.instance_types import (
     instance_type_labels,
     shared_machine,
 )
-from loaddriver.profile.settings import Profile, ProfileSettings
+from loaddriver.profile.loading import Profile
+from loaddriver.profile.settings import ProfileSettings
 from loaddriver.sizing.demand import ClusterDemand, PlanDemand, SizeDemand
 
 SupplyClass = Literal["idle", "speculative", "spot"]
@@ -37,7 +38,7 @@ _CAPACITY_TYPES: dict[str, Literal["ON_DEMAND", "SPOT", "RESERVED"]] = {
 
 
 class InventoryTaint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A taint that the machine's Node has for as long as it lives."""
+    """A taint that the machine's Node carries for its whole life."""
 
     key: str
     value: str = ""
@@ -45,7 +46,7 @@ class InventoryTaint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
 
 
 class InventoryMachine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One machine of the seed file; `resources` are what pods may use, as Kubernetes quantities."""
+    """One machine of the inventory file; `resources` are allocatable, as quantities."""
 
     id: str
     state: Literal["IDLE", "SPECULATIVE"]
@@ -61,9 +62,9 @@ class InventoryMachine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
 
 
 def shard_demand(settings: ProfileSettings, size: SizeDemand) -> ClusterDemand:
-    """The most that the clusters of one shard can need of a pod size; clusters are shared evenly.
+    """The most that one shard's clusters can need of a pod size; clusters are split evenly.
 
-    A shard decides about its own part of the fleet only, so each part must do for its clusters.
+    A shard has only its own part of the fleet, so each part must suffice for its clusters.
     """
     return size.largest_clusters(-(-settings.clusters // settings.bigfleet.shards))
 
@@ -87,9 +88,9 @@ def _shard_counts(settings: ProfileSettings, size: SizeDemand) -> dict[SupplyCla
 
 
 def fleet_inventory(profile: Profile, demand: PlanDemand | None) -> tuple[InventoryMachine, ...]:
-    """Every machine of the fleet, in a fixed order with ids that are unique in it.
+    """Every machine of the fleet, in a fixed order with unique ids.
 
-    Where machines are ordinary ones the profile counts them, whatever the demand.
+    Shared machines are counted by the profile, independent of demand.
     """
     if demand is None or profile.catalog.shares_machines:
         return tuple(_shared_machines(profile))
@@ -100,7 +101,7 @@ def fleet_inventory(profile: Profile, demand: PlanDemand | None) -> tuple[Invent
 
 
 def on_premise_machines(profile: Profile) -> tuple[InventoryMachine, ...]:
-    """What the federation's cluster on premise owns, which is no part of BigFleet's fleet."""
+    """The machines of the federation's on-premise cluster, not part of BigFleet's fleet."""
     federation = profile.settings.federation
     if federation is None:
         return ()
@@ -122,12 +123,12 @@ def on_premise_machines(profile: Profile) -> tuple[InventoryMachine, ...]:
 
 
 def save_inventory(machines: Sequence[InventoryMachine], path: Path) -> None:
-    """Writes the provider's seed file: JSON lines, one machine each."""
+    """Write the provider's inventory file: JSON lines, one machine each."""
     path.write_bytes(msgspec.json.Encoder().encode_lines(machines))
 
 
 def rack_sizes(machines: Sequence[InventoryMachine], instance_types: Sequence[str]) -> list[int]:
-    """How many machines of these types each rack has, largest first."""
+    """The number of machines of these types in each rack, largest first."""
     counts: dict[str, int] = {}
     for machine in machines:
         if machine.instance_type in instance_types:
@@ -138,7 +139,7 @@ def rack_sizes(machines: Sequence[InventoryMachine], instance_types: Sequence[st
 def _dedicated_machines(
     profile: Profile, size: SizeDemand, first_number: int
 ) -> Iterator[InventoryMachine]:
-    """One part for each shard, alike and in racks of its own, since racks are what shards own."""
+    """Equal parts for all shards, each in its own racks, as shards own whole racks."""
     settings, catalog = profile.settings, profile.catalog
     archetype = catalog.archetype(size.archetype)
     types = archetype.sizes[size.size].instance_types
@@ -160,8 +161,10 @@ def _dedicated_machines(
 
 
 def _zone_and_rack(archetype: Archetype, position: int, machines_per_rack: int) -> tuple[str, int]:
-    """Zone and rack number. Gangs get racks filled one after another, so that a gang finds
-    room in one; other machines go round the zones, so that spreading finds them all.
+    """The zone and rack number of a machine.
+
+    Racks for gangs are filled one after another, so that a gang fits in one; other machines
+    alternate between the zones, so that pods can spread.
     """
     zones = archetype.zones
     if archetype.gang is not None:
@@ -171,9 +174,7 @@ def _zone_and_rack(archetype: Archetype, position: int, machines_per_rack: int) 
 
 
 def _shared_machines(profile: Profile) -> Iterator[InventoryMachine]:
-    """Each zone's machines in racks, which have some of every type: the first of each, then the
-    second of each, and so on.
-    """
+    """Each zone's machines in racks of mixed types: one of each type, then a second of each."""
     catalog, fleet = profile.catalog, profile.settings.fleet
     in_zone: Counter[str] = Counter()
     most = max((entry.idle + entry.speculative for entry in fleet.supply), default=0)
@@ -246,7 +247,7 @@ def _machine(
     shape: MachineSpec,
     pricing: Pricing,
 ) -> InventoryMachine:
-    # Idle machines are owned already, so keeping one costs nothing more.
+    # Idle machines are already owned, so using one costs nothing extra.
     dollars = {
         "idle": 0.0,
         "speculative": shape.dollars_per_hour,
@@ -273,5 +274,5 @@ def _machine(
 
 
 def _dns_prefix(instance_type: str) -> str:
-    """A start of a DNS label that leaves room for a number within 36 characters."""
+    """A DNS label prefix that leaves space for a number within 36 characters."""
     return instance_type.replace(".", "-")[:28].rstrip("-")

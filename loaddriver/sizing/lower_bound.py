@@ -1,12 +1,12 @@
-"""What any set of machines must cost at least that holds given pods: a bound by linear duality.
+"""A lower bound on the cost of any set of machines that holds given pods, by linear duality.
 
-A linear program that shares pods out among machines as if both could be cut at will costs no more
-than any real packing. Any non-negative prices of resources, per group of machines that the same
-pods may use, give a value that is no higher than that program's optimum: what the pods are worth at
-these prices, each where it is worth least, less what the machines are worth beyond what they cost.
-So no solver is needed to trust the result; a better search only brings it nearer to the optimum.
+The linear relaxation, in which pods and machines are divisible, costs no more than any real
+packing. Any non-negative resource prices, per group of machines that the same pods accept, are a
+feasible point of its dual: the value of the pods, each where it is lowest, minus the value of the
+machines beyond their cost. So the result is a bound without trusting a solver; a better search only
+brings it closer to the optimum.
 
-Racks, spreading and keeping apart are left out, which can only make the bound lower.
+Racks, spread and anti-affinity are ignored, which can only lower the bound.
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ from loaddriver.sizing.fit import Offering, PodRequirements
 Array = NDArray[np.float64]
 _ROUNDS = 1500
 _FIRST_STEP, _LAST_STEP = 0.1, 0.001
-# Of Adam, the usual ones.
+# The usual parameters of Adam.
 _MOMENTUM, _VARIANCE_MOMENTUM, _TINY = 0.9, 0.999, 1e-12
 
 
 def least_dollars_per_hour(
     pods: Mapping[PodRequirements, int], offerings: Mapping[Offering, int]
 ) -> float:
-    """No selection of `offerings`, of which there are so many each, holds `pods` for less."""
+    """A lower bound on the hourly cost of machines from `offerings` that hold `pods`."""
     costs = np.array([offering.dollars_per_hour for offering in offerings], dtype=np.float64)
     return _bound(pods, offerings, costs)
 
 
 def least_machines(pods: Mapping[PodRequirements, int], offerings: Mapping[Offering, int]) -> int:
-    """No selection of `offerings` with fewer machines holds `pods`."""
+    """A lower bound on the number of machines from `offerings` that hold `pods`."""
     return math.ceil(_bound(pods, offerings, np.ones(len(offerings))) - 1e-6)
 
 
 @dataclass(frozen=True)
 class _Problem:
-    """Arrays over pods of each kind (g), offers (m), groups of offers (k) and resources (r).
+    """Arrays over pod requirements (g), offerings (m), groups of offerings (k) and resources (r).
 
     `sizes` (g, r), `counts` (g), `usable` (g, k), `capacities` (m, r), `group` (m), `costs` (m),
     `supply` (m).
@@ -57,7 +57,7 @@ class _Problem:
     supply: Array
 
     def value(self, prices: Array) -> tuple[float, Array]:
-        """The bound that `prices` (k, r) give, and in which direction it rises most."""
+        """The bound at `prices` (k, r), and its gradient."""
         worth = np.where(self.usable, self.sizes @ prices.T, np.inf)
         where = worth.argmin(axis=1)
         own = np.arange(len(where))
@@ -93,8 +93,9 @@ def _bound(
 def _problem(
     pods: Mapping[PodRequirements, int], offerings: Mapping[Offering, int], costs: Array
 ) -> _Problem | None:
-    """Scaled so that prices near 1 are those at which one resource alone pays for a machine; None
-    without pods. Pods that no machine holds cannot be in any packing, and are left out.
+    """Build the problem; None without pods. Pods that fit no machine are left out.
+
+    Scaled so that at a price of 1 one resource alone pays for a machine.
     """
     offering_list = list(offerings)
     distinct = sorted(
@@ -146,7 +147,7 @@ def _usable(
     group: NDArray[np.int64],
     groups: int,
 ) -> NDArray[np.bool_]:
-    """In which groups some machine holds the pod."""
+    """The groups in which the pod fits some machine."""
     found = np.zeros(groups, dtype=np.bool_)
     found[group[[requirements.fits(offering) for offering in offering_list]]] = True
     return found

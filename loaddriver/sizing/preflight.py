@@ -1,8 +1,4 @@
-"""Whether a run can work at all, worked out before anything is started.
-
-Pure: the machine's figures are passed in. The rates come from measured runs of
-the real control plane on two cores; they are estimates and said to be so.
-"""
+"""Checks whether a run is feasible, before anything is started. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +7,8 @@ from dataclasses import dataclass
 
 from loaddriver.errors import InfrastructureError, ProfileError
 from loaddriver.profile.archetypes import PodSize
-from loaddriver.profile.settings import Profile, ProfileSettings
+from loaddriver.profile.loading import Profile
+from loaddriver.profile.settings import ProfileSettings
 from loaddriver.sizing.demand import PlanDemand, SizeDemand
 from loaddriver.sizing.estimate import (
     HostCapacity,
@@ -34,14 +31,14 @@ from loaddriver.sizing.shared_demand import SharedFleetFeasibility, SharedMachin
 
 @dataclass(frozen=True)
 class Preflight:
-    """The sums, as lines to print, and why the run must not start, if so."""
+    """The lines to print, and the errors that keep the run from starting."""
 
     lines: tuple[str, ...]
     profile_errors: tuple[str, ...]
     host_errors: tuple[str, ...]
 
     def raise_errors(self) -> None:
-        """Raises ProfileError or InfrastructureError when there is a reason not to start."""
+        """Raise ProfileError or InfrastructureError if there are errors."""
         if self.profile_errors:
             raise ProfileError(self.profile_errors)
         if self.host_errors:
@@ -54,7 +51,7 @@ def preflight(
     machines: tuple[InventoryMachine, ...],
     host: HostCapacity,
 ) -> Preflight:
-    """The feasibility of `profile`, whose plan needs `demand` of the fleet `machines`."""
+    """Check `profile`, whose plan has `demand`, against the fleet `machines` and `host`."""
     if isinstance(demand, SharedMachineDemand):
         return _shared_preflight(
             profile, SharedFleetFeasibility(demand, machines, profile.catalog), host
@@ -62,7 +59,7 @@ def preflight(
     return Preflight(
         lines=(
             *_demand_lines(profile, demand),
-            *_cost_lines(profile, host),
+            *_cost_lines(profile),
         ),
         profile_errors=(
             *_supply_errors(profile, demand),
@@ -85,7 +82,7 @@ def _shared_preflight(
         lines=(
             _headline(profile, fleet.needed.pods, fleet.needed.same_rack_share),
             *fleet.lines(),
-            *_cost_lines(profile, host),
+            *_cost_lines(profile),
         ),
         profile_errors=(
             *(where + message for message in messages),
@@ -104,9 +101,9 @@ def _size_name(profile: Profile, size: SizeDemand) -> str:
 
 
 def _demand_lines(profile: Profile, demand: PlanDemand) -> Iterator[str]:
-    """A table in 80 columns: what is needed, what BigFleet will hand out, what there is."""
+    """A table in 80 columns: machines needed, allocated by BigFleet, and supplied."""
     yield _headline(profile, demand.pods, demand.same_rack_share)
-    yield _row("machines", "pods", "needed", "handed", *(name[:4] for name in SUPPLY_CLASSES))
+    yield _row("machines", "pods", "needed", "alloc.", *(name[:4] for name in SUPPLY_CLASSES))
     offered = dict.fromkeys(SUPPLY_CLASSES, 0)
     for size in demand.sizes:
         supply = supply_counts(profile.settings, size)
@@ -134,17 +131,17 @@ def _row(name: str, *cells: object) -> str:
     )
 
 
-def _cost_lines(profile: Profile, host: HostCapacity) -> Iterator[str]:
+def _cost_lines(profile: Profile) -> Iterator[str]:
     settings = profile.settings
     yield (
-        f"  expected on 2 cores (here {host.cores}): "
-        f"about {gibibytes(memory_bytes(settings))} memory, "
-        f"{gibibytes(disk_bytes(settings))} disk, {run_seconds(settings) / 60:.1f} minutes"
+        f"  estimate: about {gibibytes(memory_bytes(settings))} memory, "
+        f"{gibibytes(disk_bytes(settings))} disk, {run_seconds(settings) / 60:.1f} minutes on "
+        "2 cores"
     )
 
 
 def _supply_errors(profile: Profile, demand: PlanDemand) -> Iterator[str]:
-    """Supply is held against the peak of demand; a fleet that is meant to be scarce, too."""
+    """Compare supply to peak demand, which a scarce fleet must not cover."""
     settings, fleet = profile.settings, profile.settings.fleet
     lacking = [
         (size, needed, offered)
@@ -154,8 +151,8 @@ def _supply_errors(profile: Profile, demand: PlanDemand) -> Iterator[str]:
     ]
     if fleet.scarce and not lacking:
         yield (
-            f"{profile.name}/profile.yaml: fleet.scarce: the fleet covers all demand, so nothing "
-            "would be scarce; lower fleet.idleFactor or fleet.speculativeFactor"
+            f"{profile.name}/profile.yaml: fleet.scarce: the fleet covers all demand; lower "
+            "fleet.idleFactor or fleet.speculativeFactor"
         )
     for size, needed, offered in () if fleet.scarce else lacking:
         least = 1 - (fleet.idle_factor or 0) - fleet.spot_factor
@@ -167,7 +164,7 @@ def _supply_errors(profile: Profile, demand: PlanDemand) -> Iterator[str]:
 
 
 def _required_machines(settings: ProfileSettings, size: SizeDemand) -> int:
-    """What must be there so that every shard's part does for whichever clusters it serves."""
+    """The machines needed so that every shard's part suffices for any clusters it serves."""
     return settings.bigfleet.shards * shard_demand(settings, size).machines_claimed
 
 
@@ -179,27 +176,27 @@ def _per_shard(settings: ProfileSettings) -> str:
 def _rack_errors(
     profile: Profile, demand: PlanDemand, machines: tuple[InventoryMachine, ...]
 ) -> Iterator[str]:
-    """Gangs larger than a machine must each find all their machines in one rack."""
+    """Check that each gang larger than a machine finds its machines in one rack."""
     settings = profile.settings
     for size in () if settings.fleet.scarce else demand.sizes:
         gangs = shard_demand(settings, size).gang_machines
         if not gangs or size.same_rack_pods == 0:
             continue
-        room = rack_sizes(machines, _pod_size(profile, size).instance_types)
+        racks = rack_sizes(machines, _pod_size(profile, size).instance_types)
         # Sorted, with as many racks of each size as there are shards.
-        unplaced = _unplaced_gangs(gangs, room[:: settings.bigfleet.shards])
+        unplaced = _unplaced_gangs(gangs, racks[:: settings.bigfleet.shards])
         if unplaced:
             yield (
                 f"{profile.name}/profile.yaml: fleet: {len(unplaced)} of "
                 f"{len(gangs)} {size.archetype} gangs (the largest of "
-                f"{max(unplaced)} machines) find no rack with room for all of them; raise "
+                f"{max(unplaced)} machines) fit no rack; raise "
                 f"fleet.speculativeFactor or fleet.machinesPerRack"
             )
 
 
-def _unplaced_gangs(gangs: tuple[int, ...], room: list[int]) -> list[int]:
-    """The gangs left over when the largest go first, each to the tightest rack that holds it."""
-    free, unplaced = list(room), []
+def _unplaced_gangs(gangs: tuple[int, ...], racks: list[int]) -> list[int]:
+    """The gangs left over by best fit, largest first."""
+    free, unplaced = list(racks), []
     for gang in sorted(gangs, reverse=True):
         fitting = [place for place, left in enumerate(free) if left >= gang]
         if not fitting:
@@ -215,5 +212,5 @@ def _budget_errors(profile: Profile) -> Iterator[str]:
     if expected > settings.ramp.budget_seconds and settings.load.mode == "pods":
         yield (
             f"{profile.name}/profile.yaml: ramp.budgetSeconds = {settings.ramp.budget_seconds:g}: "
-            f"binding {settings.pods} pods takes about {expected:.0f} s on two cores; raise it"
+            f"binding {settings.pods} pods takes about {expected:.0f} s on 2 cores; raise it"
         )

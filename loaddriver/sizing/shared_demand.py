@@ -1,6 +1,6 @@
-"""What a plan needs where pods of all sizes share ordinary machines, and whether there is enough.
+"""The demand of a plan on shared machines, and necessary conditions for a fleet to hold it.
 
-Nothing here packs: each check is one that no fleet can miss and still hold the pods.
+Nothing is packed: each check is a condition that every sufficient fleet meets.
 """
 
 from __future__ import annotations
@@ -23,36 +23,36 @@ from loaddriver.sizing.fit import (
 from loaddriver.sizing.inventory import InventoryMachine
 from loaddriver.sizing.lower_bound import least_dollars_per_hour, least_machines
 
-# Packing never uses all of every machine.
+# Packing never fills every machine.
 _PACKING_HEADROOM = 1.1
 _COLUMNS = (8, 8, 15, 9, 9)
 
 
 @dataclass(frozen=True)
 class SharedMachineDemand:
-    """The workloads that are there at each moment after which something shrinks, and at the end."""
+    """The workloads at each moment before something shrinks, and at the end."""
 
     moments: tuple[tuple[Workload, ...], ...]
 
     @property
     def peak(self) -> tuple[Workload, ...]:
-        """The moment with most pods."""
+        """The workloads at the moment with most pods."""
         return max(self.moments, key=_pods)
 
     @property
     def pods(self) -> int:
-        """The most pods at once."""
+        """The number of pods at the peak."""
         return _pods(self.peak)
 
     @property
     def same_rack_share(self) -> float:
-        """The part of them that must share a rack with their group."""
+        """The share of pods that must share a rack with their group."""
         gangs = [each for each in self.peak if each.topology == "sameRack"]
         return _pods(gangs) / self.pods
 
 
 def compute_demand(plan: Plan, catalog: Catalog) -> PlanDemand | SharedMachineDemand:
-    """What the plan's workloads need of machines as the catalog has them."""
+    """The plan's demand, for dedicated or shared machines as the catalog has them."""
     if not catalog.shares_machines:
         return demand(plan, catalog)
     return SharedMachineDemand(tuple(tuple(each) for each in demand_peaks(plan)))
@@ -60,14 +60,14 @@ def compute_demand(plan: Plan, catalog: Catalog) -> PlanDemand | SharedMachineDe
 
 @dataclass(frozen=True)
 class SharedFleetFeasibility:
-    """A fleet of ordinary machines held against what is asked of it."""
+    """Checks a fleet of shared machines against demand."""
 
     needed: SharedMachineDemand
     machines: Sequence[InventoryMachine]
     catalog: Catalog
 
     def shortages(self) -> Iterator[str]:
-        """Why the fleet cannot hold the pods, in words; nothing if no such reason is known."""
+        """Why the fleet cannot hold the pods, as sentences; empty if no reason is known."""
         unschedulable = list(self._unschedulable_sizes())
         yield from unschedulable
         if not unschedulable:
@@ -76,7 +76,7 @@ class SharedFleetFeasibility:
             yield from self._insufficient_racks()
 
     def lines(self) -> Iterator[str]:
-        """What is asked for at the peak, and what there is, in 80 columns."""
+        """Peak demand and supply, in 80 columns."""
         yield _row("at the peak", "objects", "pods", "CPU of one, m", "CPU", "GiB")
         by_archetype: defaultdict[str, list[Workload]] = defaultdict(list)
         for workload in self.needed.peak:
@@ -88,8 +88,8 @@ class SharedFleetFeasibility:
         offerings = self._offers([*pods])
         dollars = least_dollars_per_hour(pods, offerings)
         count = f"{len(self.machines):,} machines"
-        yield f"  the fleet has {count}; the peak takes {least_machines(pods, offerings)} of them,"
-        yield f"  and ${dollars:,.0f} an hour, at the very least"
+        yield f"  the fleet has {count}; the peak needs at least {least_machines(pods, offerings)}"
+        yield f"  of them, and ${dollars:,.0f} per hour"
 
     def _row_of(self, name: str, workloads: Sequence[Workload]) -> str:
         sizes = [(self.catalog.archetype(w.archetype).sizes[w.size], w.replicas) for w in workloads]
@@ -107,12 +107,12 @@ class SharedFleetFeasibility:
         return group_offerings(pods, self.machines, self.catalog.daemon_sets)
 
     def _unschedulable_sizes(self) -> Iterator[str]:
-        """Sizes that no single machine holds."""
+        """Sizes that fit no machine."""
         used = sorted({(w.archetype, w.size) for m in self.needed.moments for w in m})
-        asked = {key: pod_requirements(self.catalog.archetype(key[0]), key[1]) for key in used}
-        offerings = self._offers([*asked.values()])
+        needs = {key: pod_requirements(self.catalog.archetype(key[0]), key[1]) for key in used}
+        offerings = self._offers([*needs.values()])
         lost: defaultdict[str, list[PodRequirements]] = defaultdict(list)
-        for (name, _), requirements in asked.items():
+        for (name, _), requirements in needs.items():
             if not any(requirements.fits(offering) for offering in offerings):
                 lost[name].append(requirements)
         for name, sizes in lost.items():
@@ -120,16 +120,14 @@ class SharedFleetFeasibility:
             largest = max(
                 accepted, key=lambda offering: dict(offering.available)["cpu"], default=None
             )
-            seen = (
-                f"the largest leaves {_text(largest.available)}" if largest else "it may use none"
-            )
+            seen = f"the largest has {_text(largest.available)}" if largest else "none is allowed"
             yield (
-                f"{len(sizes)} of the sizes of {name} fit no machine that their pods may use: one "
-                f"asks for {_text(sizes[-1].requests)}, {seen}"
+                f"{len(sizes)} of the sizes of {name} fit no machine that their pods accept: one "
+                f"requests {_text(sizes[-1].requests)}, {seen}"
             )
 
     def _insufficient_resources(self) -> Iterator[str]:
-        """For each set of machines that some pods are confined to, all that is confined to it."""
+        """Compare each set of machines that pods are confined to with all those pods."""
         reported: set[str] = set()
         for moment in self.needed.moments:
             pods = pods_by_requirements(moment, self.catalog)
@@ -166,11 +164,11 @@ class SharedFleetFeasibility:
             if machines < workload.replicas:
                 yield (
                     f"{workload.name} has {workload.replicas} pods of which no two may share a "
-                    f"machine; the fleet has {machines} that hold one"
+                    f"machine; only {machines} machines fit one"
                 )
 
     def _insufficient_racks(self) -> Iterator[str]:
-        """Gangs for which there is no rack, be it empty."""
+        """The first gang that fits no rack, even an empty one."""
         racks: defaultdict[str, list[InventoryMachine]] = defaultdict(list)
         for machine in self.machines:
             racks[machine.rack].append(machine)
@@ -187,8 +185,8 @@ class SharedFleetFeasibility:
                 )
             if places[key] < gang.replicas:
                 yield (
-                    f"{gang.name} has {gang.replicas} pods that must share a rack; the roomiest "
-                    f"has {places[key]} places for them"
+                    f"{gang.name} has {gang.replicas} pods that must share a rack; the largest "
+                    f"rack fits {places[key]}"
                 )
                 return
 
@@ -206,21 +204,20 @@ def _pods(workloads: Sequence[Workload]) -> int:
 def _shortfalls(
     pods: Mapping[PodRequirements, int], offerings: Mapping[Offering, int]
 ) -> Iterator[str]:
-    asked: Counter[str] = Counter()
+    requested: Counter[str] = Counter()
     for requirements, count in pods.items():
         for name, amount in requirements.requests:
-            asked[name] += amount * count
-    there: Counter[str] = Counter()
+            requested[name] += amount * count
+    supplied: Counter[str] = Counter()
     for offering, count in offerings.items():
         for name, amount in offering.available:
-            there[name] += amount * count
-    for name, amount in sorted(asked.items()):
-        if amount * _PACKING_HEADROOM > there[name]:
+            supplied[name] += amount * count
+    for name, amount in sorted(requested.items()):
+        if amount * _PACKING_HEADROOM > supplied[name]:
             yield (
-                f"{sum(pods.values())} pods may use {sum(offerings.values())} machines "
-                "only; they ask "
-                f"for {resources.text(name, amount)} {name}, and those have "
-                f"{resources.text(name, there[name])} (a tenth more is needed to pack them)"
+                f"{sum(pods.values())} pods accept only {sum(offerings.values())} machines; they "
+                f"request {resources.text(name, amount)} {name}, the machines have "
+                f"{resources.text(name, supplied[name])} (10 % more is needed for packing)"
             )
 
 

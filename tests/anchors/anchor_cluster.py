@@ -1,4 +1,4 @@
-"""What tests of the loop do to a real cluster, and read from it."""
+"""A real cluster for tests of the anchor controller."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from tests.anchors.anchor_rig import UNSCHEDULABLE
 from tests.support.waiting import eventually
 
 PODS = "/api/v1/namespaces/default/pods"
-NOBODY = "nobody"
-"""A scheduler that is not there: its pods look untried until a test says otherwise."""
+NO_SCHEDULER = "no-scheduler"
+"""A scheduler that does not exist: its pods stay untried until a test changes that."""
 _DEADLINE_SECONDS = 90
 
 
@@ -80,11 +80,11 @@ class Racks:
         return await self.nominated()
 
     async def tried(self, name: str) -> None:
-        """Say what a scheduler says of a pod that it found no place for."""
+        """Set the condition of a pod that a scheduler found unschedulable."""
         await self.admin.patch(f"{PODS}/{name}/status", {"status": {"conditions": [UNSCHEDULABLE]}})
 
     async def until_unschedulable(self, *names: str) -> None:
-        """Until kube-scheduler has tried them and found no place."""
+        """Wait until kube-scheduler has found them unschedulable."""
 
         async def tried() -> bool:
             pods = msgspec.json.decode(await self.admin.get(PODS), type=_Pods).items
@@ -104,7 +104,7 @@ class Racks:
         await eventually(there)
 
     async def clear(self) -> None:
-        """Delete all pods, and return once they are gone."""
+        """Delete all pods and wait until they are gone."""
         await self.admin.delete(PODS, {"gracePeriodSeconds": 0})
         await eventually(self._empty)
 
@@ -134,7 +134,7 @@ class Racks:
 
 
 def complete_lines(log: Path) -> list[bytes]:
-    """Without the one that is just being written."""
+    """The complete lines of a log that is being written."""
     return log.read_bytes().rpartition(b"\n")[0].splitlines()
 
 
@@ -223,7 +223,7 @@ def _node(name: str, rack: str, kind: str, cpus: int) -> dict[str, Any]:
 
 @asynccontextmanager
 async def interfering(racks: Racks) -> AsyncIterator[Interfering]:
-    """The load driver's client, ready to be disturbed."""
+    """The load driver's client, which a test can disturb."""
     client = await Interfering.from_kubeconfig(racks.cluster.kubeconfigs["load-driver"])
     assert isinstance(client, Interfering)
     async with client:
@@ -231,7 +231,7 @@ async def interfering(racks: Racks) -> AsyncIterator[Interfering]:
 
 
 class Interfering(KubeClient):
-    """The load driver's client; what befalls its first write to a pod is up to the test."""
+    """The load driver's client, whose first write to a pod a test can disturb."""
 
     before: Callable[[], Awaitable[object]] | None = None
     loses_answer = False

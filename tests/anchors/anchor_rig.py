@@ -1,4 +1,4 @@
-"""Groups, nodes and API objects for tests of anchors, with only what matters spelled out."""
+"""Builders of groups, nodes and API objects for tests of anchors."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ UNSCHEDULABLE = {"type": "PodScheduled", "status": "False"}
 
 
 def shape(cpu: int = 1, types: tuple[str, ...] = ("a",)) -> PodShape:
-    """A pod that asks for `cpu` units and one of the instance types."""
+    """A pod that requests `cpu` units and one of the instance types."""
     term = (Requirement(INSTANCE_TYPE_KEY, "In", types),)
     return PodShape((("cpu", cpu), ("pods", SLOT)), node_terms=(term,))
 
@@ -57,7 +57,7 @@ def pod(
     created: str = "2026-01-01T00:00:00Z",
     spec: Mapping[str, Any] | None = None,
 ) -> Pod:
-    """A Pod of one CPU as a watch would deliver it, on node `on`, or refused by kube-scheduler."""
+    """A Pod of one CPU as a watch would deliver it, on node `on`, or found unschedulable."""
     containers = [{"resources": {"requests": {"cpu": "1"}}}]
     body = {
         "metadata": {
@@ -94,7 +94,7 @@ def kube_node(
 
 
 def seen(item: Pod) -> Changed[Pod]:
-    """What a watch says of a Pod that was added or changed."""
+    """The watch event of a Pod that was added or changed."""
     return Changed(item, deleted=False)
 
 

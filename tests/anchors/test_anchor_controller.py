@@ -1,4 +1,4 @@
-"""Anchors on a real control plane: kube-scheduler beside them, its audit log as witness."""
+"""Anchors on a real control plane with kube-scheduler, checked by the audit log."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from loaddriver.run.measurement import AnchorControllers
 from loaddriver.run.recorders import ClusterRecorders
 from loaddriver.substrates.local import LocalSubstrate
 from loaddriver.substrates.runscope import RunScope
-from tests.anchors.anchor_cluster import NOBODY, PODS, Racks, gang_pod, interfering
+from tests.anchors.anchor_cluster import NO_SCHEDULER, PODS, Racks, gang_pod, interfering
 from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.cluster, pytest.mark.asyncio(loop_scope="module")]
@@ -55,7 +55,7 @@ async def cluster_of_racks(
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def racks(cluster_of_racks: Racks) -> AsyncIterator[Racks]:
-    """The racks without a pod, and left so: a failure in one test is not one in the next."""
+    """The racks without pods, cleaned up after each test."""
     yield cluster_of_racks
     await cluster_of_racks.clear()
 
@@ -64,7 +64,7 @@ async def racks(cluster_of_racks: Racks) -> AsyncIterator[Racks]:
 async def running(
     racks: Racks, client: KubeClient, groups: Mapping[str, int]
 ) -> AsyncIterator[AnchorController]:
-    """Anchors at work; once left, they have stopped and their outcomes are final."""
+    """A running anchor controller; afterwards its outcomes are final."""
     anchors, stop = AnchorController(client, "a", groups), asyncio.Event()
     task = asyncio.create_task(anchors.run(stop))
     watch = ClusterWatch(racks.recorder, [anchors], batch_seconds=0.2)
@@ -98,8 +98,8 @@ def by_group(anchors: AnchorController) -> dict[str, GroupOutcome]:
     return {each.group: each for each in anchors.outcomes()}
 
 
-async def test_each_gang_is_anchored_or_scheduler_first_or_without_room(racks: Racks) -> None:
-    """The anchor leads its gang to the rack that holds it all; kube-scheduler alone binds."""
+async def test_each_gang_is_anchored_or_scheduler_first_or_no_room(racks: Racks) -> None:
+    """The anchor leads its gang to a rack that holds it; only kube-scheduler binds."""
     await racks.add_pods("first-0", "first-1", group="first", types=("small",))
     await racks.until_bound("first-0", "first-1")
     led = [f"led-{index}" for index in range(4)]
@@ -113,7 +113,7 @@ async def test_each_gang_is_anchored_or_scheduler_first_or_without_room(racks: R
         await racks.release(*led)
         await racks.until_bound(*led)
         await until_outcome(anchors, "led", "anchored")
-        await until_reason(anchors, "huge", "no rack can hold all 5 pods: the roomiest, r")
+        await until_reason(anchors, "huge", "no rack fits all 5 pods: the largest, r")
     nodes, outcomes = await racks.bound(), by_group(anchors)
     assert {name: nodes[name] for name in led} == nominated
     assert sorted(nominated.values()) == ["n1", "n1", "n2", "n2"]
@@ -127,19 +127,19 @@ async def test_each_gang_is_anchored_or_scheduler_first_or_without_room(racks: R
     }
     assert outcomes["led"].rack == "r1"
     assert outcomes["first"].rack == "r2"
-    assert outcomes["absent"].reason == "none of its pods was ever seen waiting"
+    assert outcomes["absent"].reason == "none of its pods was observed pending"
 
 
 async def test_pods_that_the_scheduler_has_not_tried_are_left_to_it(racks: Racks) -> None:
-    body = gang_pod("fresh-0", group="fresh", scheduler=NOBODY)
+    body = gang_pod("fresh-0", group="fresh", scheduler=NO_SCHEDULER)
     async with await racks.load_driver() as client, running(racks, client, {"fresh": 1}) as anchors:
         await racks.admin.create(PODS, body)
-        await until_reason(anchors, "fresh", "kube-scheduler has yet to try 1 of its pods")
+        await until_reason(anchors, "fresh", "kube-scheduler has not yet tried 1 of its pods")
     assert (await racks.bound(), await racks.nominated()) == ({}, {})
 
 
 @pytest.mark.parametrize("held", [True, False])
-async def test_an_anchor_cannot_split_a_gang_that_the_scheduler_is_just_placing(
+async def test_an_anchor_cannot_split_a_gang_that_the_scheduler_is_placing(
     racks: Racks, held: bool
 ) -> None:
     """The anchor is decided for one rack while kube-scheduler binds in another. An anchor that was
@@ -151,7 +151,7 @@ async def test_an_anchor_cannot_split_a_gang_that_the_scheduler_is_just_placing(
     moments: list[str] = []
 
     async def scheduler_is_first() -> None:
-        moments.append("the anchor was decided, and nobody has bound anything")
+        moments.append("the anchor was decided, and nothing is bound")
         await racks.uncordon("n1", "n2")
         await racks.until_bound("gang-1", "gang-2")
 
@@ -160,7 +160,7 @@ async def test_an_anchor_cannot_split_a_gang_that_the_scheduler_is_just_placing(
         async with interfering(racks) as client:
             client.before = scheduler_is_first
             async with running(racks, client, {"gang": 3}) as anchors:
-                first = {"held": True} if held else {"scheduler": NOBODY}
+                first = {"held": True} if held else {"scheduler": NO_SCHEDULER}
                 await racks.add_pods("gang-0", group="gang", types=("small",), **first)
                 await racks.tried("gang-0")
                 await racks.add_pods("gang-1", "gang-2", group="gang", types=("big",))
@@ -177,10 +177,10 @@ async def test_an_anchor_cannot_split_a_gang_that_the_scheduler_is_just_placing(
         await racks.uncordon("n1", "n2", "n3")
 
 
-async def test_nominations_that_nobody_follows_give_their_room_back(
+async def test_nominations_that_are_not_followed_expire_and_free_their_capacity(
     racks: Racks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A rack that is kept for a gang which does not come would stay empty."""
+    """A rack reserved for a gang that does not come would stay empty."""
     monkeypatch.setattr(controller, "_FOLLOWED_WITHIN_SECONDS", 1.0)
     async with (
         await racks.load_driver() as client,
@@ -200,7 +200,7 @@ async def test_nominations_that_nobody_follows_give_their_room_back(
     assert by_group(anchors)["stays"].outcome == "no-room"
 
 
-async def test_a_nomination_whose_answer_was_lost_counts_all_the_same(racks: Racks) -> None:
+async def test_a_nomination_whose_response_was_lost_counts(racks: Racks) -> None:
     async with interfering(racks) as client:
         client.loses_answer = True
         async with running(racks, client, {"lost": 2}) as anchors:
@@ -212,10 +212,10 @@ async def test_a_nomination_whose_answer_was_lost_counts_all_the_same(racks: Rac
     assert await racks.bound() == nominated
 
 
-async def test_a_pod_made_anew_under_the_same_name_is_not_nominated_in_its_place(
+async def test_a_pod_recreated_under_the_same_name_is_not_nominated(
     racks: Racks,
 ) -> None:
-    """The UID goes with the nomination; what was meant for a deleted pod reaches no other."""
+    """The nomination carries the UID of the deleted pod."""
 
     async def replace_it() -> None:
         await racks.admin.delete(f"{PODS}/again-0", {"gracePeriodSeconds": 0})
@@ -234,8 +234,8 @@ async def test_a_pod_made_anew_under_the_same_name_is_not_nominated_in_its_place
     assert by_group(anchors)["again"].outcome == "no-room"
 
 
-async def test_beside_a_recorder_anchors_live_on_its_watches(racks: Racks) -> None:
-    """As in a run: the recorder's identity watches for both, the load driver's nominates."""
+async def test_anchors_use_the_watches_of_a_recorder(racks: Racks) -> None:
+    """As in a run: the recorder's identity watches, the load driver's nominates."""
     recorders, anchoring = ClusterRecorders(), AnchorControllers()
     await anchoring.prepare([racks.cluster], {("a", "shared"): 2, ("elsewhere", "shared"): 2})
     try:

@@ -1,4 +1,4 @@
-"""What holds for anchors whatever the fleet, the groups and the scheduler do."""
+"""Properties of anchors for any fleet, groups and scheduler."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def arrivals(draw: st.DrawFn) -> list[Group]:
 
 @dataclass
 class Cluster:
-    """A cluster as it really is: what each node has left, and where each group's pods are."""
+    """The actual state of a cluster: free capacity of nodes, and the pods of each group."""
 
     nodes: dict[str, Node]
     groups: dict[str, Group]
@@ -77,7 +77,7 @@ class Cluster:
         return here.usable and group.shape.accepts(here.labels) and _holds(here.free, group.shape)
 
     def schedule(self, group: Group) -> bool:
-        """As kube-scheduler: into the group's rack, or any where it has none yet."""
+        """Schedule like kube-scheduler: into the group's rack, or any if it has none yet."""
         for name in sorted(self.nodes, reverse=True):
             allowed = not group.racks or self.nodes[name].rack in group.racks
             if group.pending and allowed and self.takes(group, name):
@@ -94,7 +94,7 @@ def _holds(free: Mapping[str, int], pod: PodShape) -> bool:
 
 
 def packable(cluster: Cluster, groups: Sequence[Group]) -> bool:
-    """Whether all missing pods fit at the same time: tries every way, pod by pod."""
+    """Whether all missing pods fit at the same time, by exhaustive search."""
     pods = [group for group in groups for _ in range(group.missing)]
     if not pods:
         return True
@@ -110,7 +110,7 @@ def packable(cluster: Cluster, groups: Sequence[Group]) -> bool:
 
 
 def histories(cluster: Cluster, events: Sequence[int]) -> Iterator[tuple[Anchor, ...]]:
-    """Rounds of anchors; after each, some group's pod is scheduled or some group comes late."""
+    """Rounds of anchors; after each, a pod is scheduled or a group arrives."""
     for event in events:
         chosen = cluster.choose()
         yield chosen
@@ -142,7 +142,7 @@ def test_a_group_never_gets_two_anchors_nor_one_after_its_first_bound_pod(
 
 
 @RANDOM_RUNS
-def test_a_nomination_is_of_a_pending_pod_and_its_node_matches_is_usable_and_has_room(
+def test_a_nominated_pod_is_pending_and_its_node_matches_is_usable_and_fits_it(
     fleet: list[Node], groups: list[Group], events: list[int]
 ) -> None:
     cluster = _cluster(fleet, groups)
@@ -158,10 +158,10 @@ def test_a_nomination_is_of_a_pending_pod_and_its_node_matches_is_usable_and_has
 
 @RANDOM_RUNS
 @settings(max_examples=300)
-def test_all_that_unfinished_groups_need_in_an_anchors_rack_fits_there_at_the_same_time(
+def test_all_unfinished_groups_of_an_anchors_rack_fit_there_at_the_same_time(
     fleet: list[Node], groups: list[Group], events: list[int]
 ) -> None:
-    """So no rack is chosen that cannot hold the rest, and no room is promised to two groups."""
+    """So a chosen rack can hold the whole group, and no capacity is reserved twice."""
     cluster = _cluster(fleet, groups)
     for chosen in histories(cluster, events):
         then = Cluster(dict(cluster.nodes), dict(cluster.groups))
@@ -171,7 +171,7 @@ def test_all_that_unfinished_groups_need_in_an_anchors_rack_fits_there_at_the_sa
 
 
 @given(fleet=fleets(), groups=arrivals(), started=st.integers(0, 4), data=st.data())
-def test_the_same_view_gives_the_same_choice_in_whatever_order_it_comes(
+def test_the_choice_does_not_depend_on_the_order_of_groups_and_nodes(
     fleet: list[Node], groups: list[Group], started: int, data: st.DataObject
 ) -> None:
     cluster = _cluster(fleet, groups)

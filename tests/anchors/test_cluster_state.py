@@ -1,4 +1,4 @@
-"""What watches add up to, and how groups are said to have begun."""
+"""The cluster state that follows from watch events, and the outcomes of groups."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.anchors.anchor_rig import cpus, kube_node, pod, seen
 
 
 class Cluster:
-    """A census of one 4-CPU node `n1` in rack r1, with planned groups `g` and `h` of three pods."""
+    """One 4-CPU node `n1` in rack r1, with planned groups `g` and `h` of three pods."""
 
     def __init__(self) -> None:
         self.recorder = OutcomeRecorder("east", ["h", "g"])
@@ -46,12 +46,12 @@ def cluster() -> Cluster:
     return Cluster()
 
 
-def test_pods_of_anyone_take_up_room(cluster: Cluster) -> None:
+def test_all_pods_use_capacity(cluster: Cluster) -> None:
     cluster.see(pod("a", group="", on="n1"), pod("b", group="unplanned", on="n1"), pod("c"))
     assert cluster.free == 2
 
 
-def test_a_pod_that_has_ended_or_is_gone_frees_its_room_once(cluster: Cluster) -> None:
+def test_a_pod_that_ended_or_was_deleted_frees_its_capacity_once(cluster: Cluster) -> None:
     cluster.see(pod("a", on="n1"), pod("b", on="n1"), pod("c", on="n1"))
     cluster.see(pod("a", on="n1", phase="Succeeded"))
     assert cluster.free == 2
@@ -60,7 +60,7 @@ def test_a_pod_that_has_ended_or_is_gone_frees_its_room_once(cluster: Cluster) -
     assert cluster.free == 3
 
 
-def test_a_leaving_pod_takes_up_room_until_it_is_gone_but_is_no_member_any_more(
+def test_a_terminating_pod_uses_capacity_until_deleted_but_is_no_member(
     cluster: Cluster,
 ) -> None:
     cluster.see(pod("a", on="n1"), pod("b", on="n1", leaving=True), pod("c", leaving=True))
@@ -82,7 +82,7 @@ def test_an_older_state_from_the_watch_does_not_undo_a_binding(cluster: Cluster)
     assert cluster.group.placed == 1
 
 
-def test_members_that_have_done_their_work_need_no_room_again(cluster: Cluster) -> None:
+def test_succeeded_members_need_no_capacity(cluster: Cluster) -> None:
     cluster.see(pod("a", on="n1"), pod("b", on="n1"))
     done = pod("b", on="n1", phase="Succeeded")
     cluster.see(done, done)
@@ -90,18 +90,20 @@ def test_members_that_have_done_their_work_need_no_room_again(cluster: Cluster) 
     assert cluster.group.missing == 1
 
 
-def test_members_that_failed_are_made_anew_and_need_room(cluster: Cluster) -> None:
+def test_failed_members_are_recreated_and_need_capacity(cluster: Cluster) -> None:
     cluster.see(pod("a", on="n1"), pod("b", on="n1", phase="Failed"))
     assert cluster.group.missing == 2
 
 
-def test_a_group_without_living_bound_pods_claims_no_rack(cluster: Cluster) -> None:
+def test_a_group_without_live_bound_pods_reserves_no_rack(cluster: Cluster) -> None:
     cluster.see(pod("a", on="n1"), pod("a", on="n1", leaving=True), pod("b"))
     assert cluster.group.racks == frozenset()
     assert cluster.group.started
 
 
-def test_a_nominated_group_is_not_nominated_again_until_that_was_in_vain(cluster: Cluster) -> None:
+def test_a_nominated_group_is_not_nominated_again_until_the_nomination_expires(
+    cluster: Cluster,
+) -> None:
     cluster.see(pod("b"), pod("c", created="2026-01-01T00:00:01Z"), pod("a"))
     [anchor] = cluster.choose()
     assert [ref.name for ref, _ in anchor.places] == ["a", "b", "c"]
@@ -112,7 +114,7 @@ def test_a_nominated_group_is_not_nominated_again_until_that_was_in_vain(cluster
     assert cluster.choose() == (anchor,)
 
 
-def test_a_nomination_of_which_a_pod_was_bound_was_not_in_vain(cluster: Cluster) -> None:
+def test_a_nomination_of_which_a_pod_was_bound_does_not_expire(cluster: Cluster) -> None:
     cluster.see(pod("a"), pod("b"), pod("c"))
     [anchor] = cluster.choose()
     cluster.state.nominated(anchor, 8)
@@ -122,14 +124,16 @@ def test_a_nomination_of_which_a_pod_was_bound_was_not_in_vain(cluster: Cluster)
     assert is_pending == [False, True, True]
 
 
-def test_pods_count_as_untried_until_kube_scheduler_gave_them_up(cluster: Cluster) -> None:
+def test_pods_count_as_untried_until_kube_scheduler_marks_them_unschedulable(
+    cluster: Cluster,
+) -> None:
     cluster.see(pod("a", untried=True), pod("b"), pod("c", untried=True))
     assert cluster.group.untried == 2
     cluster.see(pod("a"), pod("c", on="n1", untried=True))
     assert cluster.group.untried == 0
 
 
-def test_nobody_waits_once_each_group_has_a_bound_pod(cluster: Cluster) -> None:
+def test_no_group_is_pending_once_each_has_a_bound_pod(cluster: Cluster) -> None:
     waited = [cluster.state.any_group_pending]
     for change in (pod("a"), pod("b"), pod("b", on="n1")):
         cluster.see(change)
@@ -156,7 +160,7 @@ def test_a_group_whose_first_pod_went_elsewhere_is_scheduler_first(cluster: Clus
     assert cluster.outcome().outcome == "scheduler-first"
 
 
-def test_a_group_whose_first_pod_another_bound_is_scheduler_first_for_good(
+def test_a_group_with_a_pod_bound_elsewhere_stays_scheduler_first(
     cluster: Cluster,
 ) -> None:
     cluster.see(pod("a", on="n1"))
@@ -170,7 +174,7 @@ def test_a_group_whose_first_pod_another_bound_is_scheduler_first_for_good(
 
 def test_a_group_never_bound_is_no_room_with_its_last_obstacle(cluster: Cluster) -> None:
     assert cluster.outcome().outcome == "no-room"
-    assert cluster.outcome().reason == "none of its pods was ever seen waiting"
+    assert cluster.outcome().reason == "none of its pods was observed pending"
     cluster.recorder.record_obstacle("g", "no rack can hold it")
     assert cluster.outcome().reason == "no rack can hold it"
     assert cluster.outcome().at_micros is None

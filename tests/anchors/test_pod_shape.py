@@ -1,4 +1,4 @@
-"""What counts as a match, and what as a request."""
+"""Matching of node affinity and computation of requests."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from loaddriver.anchors.objects import requests_of, shape_of, usable
 from loaddriver.anchors.pod_shape import PodShape, Requirement
 from loaddriver.plan.manifests import INSTANCE_TYPE_KEY, ZONE_KEY, workload_body
 from loaddriver.plan.records import Workload
-from loaddriver.profile.catalog import load_catalog
+from loaddriver.profile.loading import load_catalog
 from loaddriver.record.watched import Pod
 from tests.anchors.anchor_rig import kube_node, pod
 
@@ -40,9 +40,7 @@ LABELS = {"type": "a", "generation": "5", "odd": "x"}
         (Requirement("odd", "Gt", ("4",)), False),
     ],
 )
-def test_requirements_mean_what_they_mean_to_kube_scheduler(
-    requirement: Requirement, accepted: bool
-) -> None:
+def test_requirements_match_as_in_kube_scheduler(requirement: Requirement, accepted: bool) -> None:
     assert requirement.accepts(LABELS) is accepted
 
 
@@ -63,7 +61,7 @@ def test_the_node_selector_holds_beside_the_affinity() -> None:
     assert not PodShape((), (("type", "b"),)).accepts(LABELS)
 
 
-def test_an_over_full_node_has_room_for_none() -> None:
+def test_an_overcommitted_node_fits_no_pod() -> None:
     assert PodShape((("cpu", 2),)).fitting_pods({"cpu": -5}) == 0
 
 
@@ -77,8 +75,8 @@ def test_a_pod_counts_its_containers_the_greatest_init_container_overhead_and_a_
     assert found == {"cpu": "3100m", "memory": "1048576Ki", "pods": "1"}
 
 
-def test_pods_that_differ_in_one_of_these_alone_are_counted_apart() -> None:
-    """What one template asks for is remembered, by all that it is made of."""
+def test_requests_are_cached_by_everything_that_they_depend_on() -> None:
+    """Containers, init containers and overhead."""
     one, two = ([{"resources": {"requests": {"cpu": cpu}}}] for cpu in ("1", "2"))
     specs: list[dict[str, object]] = [
         {"containers": one},
@@ -91,8 +89,8 @@ def test_pods_that_differ_in_one_of_these_alone_are_counted_apart() -> None:
         assert found == [1000, 2000, 2000, 1500]
 
 
-def test_the_pods_of_the_loads_own_gangs_are_understood() -> None:
-    """What the manifest asks of a node is what the anchor looks for."""
+def test_the_shape_of_the_loads_own_gangs_is_read_from_their_manifests() -> None:
+    """The anchor requires of a node what the manifest requires."""
     catalog = load_catalog(PROFILES, "dev-50")
     archetype = next(each for each in catalog.archetypes if each.gang)
     workload = Workload(
@@ -121,7 +119,7 @@ def test_the_pods_of_the_loads_own_gangs_are_understood() -> None:
         ({"taints": [{"key": "k", "effect": "PreferNoSchedule"}]}, True),
     ],
 )
-def test_cordoned_and_tainted_nodes_take_no_anchor(
+def test_cordoned_and_tainted_nodes_get_no_anchor(
     spec: dict[str, object], takes_pods: bool
 ) -> None:
     assert usable(kube_node("n", spec=spec)) is takes_pods

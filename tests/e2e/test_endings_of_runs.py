@@ -1,4 +1,4 @@
-"""However a real run ends, nothing is left of it but a report that says how it ended."""
+"""However a real run ends, it cleans up and leaves a report of its end."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TINY = (
 
 @pytest.fixture(autouse=True)
 def no_run_goes_on() -> Iterator[None]:
-    """A test that fails ends its runs all the same."""
+    """A failing test ends its runs as well."""
     yield
     end_all()
 
@@ -32,7 +32,7 @@ def no_run_goes_on() -> Iterator[None]:
 def test_an_interruption_while_pods_bind_leaves_a_partial_report(
     tmp_path: Path, moment: str
 ) -> None:
-    """It says in which phase the run was, exits with 130 and says that all is cleaned up."""
+    """It reports the phase, exits with 130 and prints that all is cleaned up."""
     run = Scaletest(tmp_path, *TINY)
     run.await_line(moment)
     run.child.send_signal(signal.SIGINT)
@@ -46,7 +46,7 @@ def test_an_interruption_while_pods_bind_leaves_a_partial_report(
     assert not run.left_overs()
 
 
-def test_an_interruption_of_the_judging_leaves_the_whole_report(tmp_path: Path) -> None:
+def test_an_interruption_while_judging_leaves_the_complete_report(tmp_path: Path) -> None:
     """All was measured by then, so the verdict stands; the exit code is that of an interruption,
     also where a script had put the run into the background and SIGINT was ignored.
     """
@@ -54,7 +54,7 @@ def test_an_interruption_of_the_judging_leaves_the_whole_report(tmp_path: Path) 
     run.await_line("judging")
     run.child.send_signal(signal.SIGINT)
     assert run.exit_code() == 130, run.output
-    assert "the report is whole" in run.output
+    assert "the report is complete" in run.output
     summary = run.summary()
     assert summary["verdict"] != "error", run.output
     assert summary["pods"]["created"] >= 40

@@ -1,4 +1,4 @@
-"""Capacity that nobody needs goes back, and capacity that is taken away is replaced."""
+"""Unneeded capacity is released, and reclaimed capacity is replaced."""
 
 from __future__ import annotations
 
@@ -53,14 +53,14 @@ async def held_up(results: Path, *overrides: str) -> AsyncIterator[KubeClient]:
 
 async def _kubeconfig(child: asyncio.subprocess.Process) -> Path:
     assert child.stderr is not None
-    said = []
+    lines = []
     found = None
     async for line in child.stderr:
-        said.append(line.decode())
-        found = found or re.search(r"--kubeconfig (\S+)", said[-1])
-        if said[-1].startswith("up;") and found:
+        lines.append(line.decode())
+        found = found or re.search(r"--kubeconfig (\S+)", lines[-1])
+        if lines[-1].startswith("up;") and found:
             return Path(found[1])
-    raise AssertionError("".join(said))
+    raise AssertionError("".join(lines))
 
 
 async def items(admin: KubeClient, path: str) -> list[dict[str, Any]]:
@@ -73,7 +73,7 @@ async def nodes(admin: KubeClient) -> set[str]:
 
 
 async def placed(admin: KubeClient, app: str) -> list[dict[str, Any]]:
-    """Pods of `app` that are bound to a Node which is there, and are not on their way out."""
+    """Pods of `app` that are bound to a Node which is there, and not terminating."""
     there = await nodes(admin)
     return [
         pod
@@ -113,10 +113,10 @@ async def test_the_fleet_shrinks_to_what_the_remaining_workload_needs(tmp_path: 
         await eventually(as_many_requests, "80 requests are left", seconds=PATIENCE_SECONDS)
 
 
-async def test_a_lost_spot_machine_is_replaced_and_its_pods_find_a_place_again(
+async def test_a_reclaimed_spot_machine_is_replaced_and_its_pods_run_again(
     tmp_path: Path,
 ) -> None:
-    """The market takes machines back; their Nodes go, and the pods come back on others."""
+    """Nodes of reclaimed machines are removed, and their pods run on other Nodes."""
     only_spot = ("fleet.idleFactor=0", "fleet.speculativeFactor=0", "fleet.spotFactor=8")
     moving = ("fleet.spotMarketHoursPerSecond=2", "fleet.latency.createSeconds=0")
     async with held_up(tmp_path, *only_spot, *moving) as admin:

@@ -1,4 +1,4 @@
-"""The main job as a user meets it, on a real control plane, for better and for worse."""
+"""Whole runs as a user starts them, on a real control plane, with and without failures."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BRIEF = ("smoke", "--set", "soak.seconds=5")
 
 @pytest.fixture(autouse=True)
 def no_run_goes_on() -> Iterator[None]:
-    """A test that fails ends its runs all the same."""
+    """A failing test ends its runs as well."""
     yield
     end_all()
 
@@ -75,7 +75,7 @@ def test_a_death_ends_the_run_as_an_infrastructure_failure(
 
 @pytest.mark.parametrize("moment", ["starting 1 control plane", "starting BigFleet", "  soak"])
 def test_an_interruption_cleans_up_and_leaves_a_partial_report(tmp_path: Path, moment: str) -> None:
-    """Ctrl-C ends a run with 130, a report that says so, and nothing left behind."""
+    """Ctrl-C ends a run with 130, a report of the interruption, and full cleanup."""
     run = Scaletest(tmp_path, *BRIEF)
     run.await_line(moment)
     run.child.send_signal(signal.SIGINT)
@@ -86,7 +86,7 @@ def test_an_interruption_cleans_up_and_leaves_a_partial_report(tmp_path: Path, m
     assert not run.left_overs()
 
 
-def test_a_run_stands_beside_the_bare_run_of_its_plan(tmp_path: Path) -> None:
+def test_a_run_is_compared_with_the_bare_run_of_its_plan(tmp_path: Path) -> None:
     """Same plan, same nodes, no BigFleet. The bare part can be had anew; interrupted, it says
     nothing any more, while the run's own numbers stay.
     """
@@ -125,7 +125,7 @@ def test_a_killed_runner_leaves_nothing(tmp_path: Path) -> None:
     assert not run.left_overs()
 
 
-def test_a_second_run_is_refused_while_the_first_goes_on(tmp_path: Path) -> None:
+def test_a_second_run_is_rejected_while_the_first_one_runs(tmp_path: Path) -> None:
     """Two runs would falsify each other; the second is told who holds the machine, and
     leaves nothing that could be taken for results.
     """

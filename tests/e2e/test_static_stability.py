@@ -1,6 +1,6 @@
-"""All of BigFleet down under load: what runs goes on, and all is well again without a human.
+"""All of BigFleet is down under load: running pods continue, and it recovers by itself.
 
-STATIC_SECONDS says for how long it is down (default 25; 300 is what is promised).
+STATIC_SECONDS is the length of the outage (default 25; the guarantee is 300).
 """
 
 from __future__ import annotations
@@ -56,12 +56,12 @@ class Fleet:
         self._parts: set[str] = set()
 
     async def start(self) -> None:
-        """All parts, in the order in which they come up together."""
+        """Start all roles in order of their dependencies."""
         started = await start_fleet(self.substrate, self._settings, [self.cluster], self._inventory)
         self._parts = set(started)
 
     async def kill(self) -> None:
-        """Every part of BigFleet at once, as if its hosts lost power."""
+        """Kill every role of BigFleet at once, as if its hosts lost power."""
         names = self._parts
         for name in names:
             self.substrate.expect_exit(name)
@@ -73,7 +73,7 @@ class Fleet:
             await process.wait()
 
     async def pods(self, app: str = "") -> dict[str, Mapping[str, Any]]:
-        """Pods that are not on their way out, by uid."""
+        """Pods that are not terminating, by uid."""
         found = msgspec.json.decode(await self.admin.get(PODS))["items"]
         return {
             pod["metadata"]["uid"]: pod
@@ -88,12 +88,12 @@ class Fleet:
         return {u: p["spec"]["nodeName"] for u, p in found if p["status"]["phase"] == "Running"}
 
     async def scale(self, app: str, replicas: int) -> None:
-        """As a user would."""
+        """Scale a Deployment."""
         path = f"{DEPLOYMENTS}/{app}"
         await self.admin.patch(path, {"spec": {"replicas": replicas}})
 
     async def unready_nodes(self) -> list[str]:
-        """Nodes that do not say they are Ready."""
+        """Nodes that are not Ready."""
         found = msgspec.json.decode(await self.admin.get("/api/v1/nodes"))["items"]
         return [
             node["metadata"]["name"]
@@ -128,7 +128,7 @@ async def fleet(scope: RunScope, binaries: Binaries, directory: Path) -> AsyncIt
 
 
 async def until_running(found: Fleet, wanted: Mapping[str, int]) -> None:
-    """Return once each app has exactly so many pods, all running."""
+    """Wait until each app has exactly the given number of pods, all running."""
     try:
         async with asyncio.timeout(PATIENCE_SECONDS):
             while True:
@@ -148,12 +148,12 @@ async def churn(found: Fleet) -> None:
         await asyncio.sleep(1)
 
 
-async def test_running_pods_do_not_notice_that_bigfleet_is_gone(
+async def test_running_pods_are_not_affected_by_an_outage_of_bigfleet(
     scope: RunScope, binaries: Binaries, tmp_path: Path
 ) -> None:
-    """Killed under load, everything of it. Pods that run stay where they are, their Nodes ready;
-    pods that find room start; those that do not wait, and get it once BigFleet is back, without
-    anybody's help."""
+    """All of BigFleet is killed under load. Running pods and their Nodes stay; pods that fit on
+    existing Nodes start; the others wait until BigFleet is back, without intervention.
+    """
     async with fleet(scope, binaries, tmp_path) as found:
         await found.admin.create(DEPLOYMENTS, deployment("stays", STAYING))
         await found.admin.create(DEPLOYMENTS, deployment("moves", MOVING))
@@ -168,7 +168,7 @@ async def test_running_pods_do_not_notice_that_bigfleet_is_gone(
             assert not load.done()
         assert await found.unready_nodes() == []
         waiting = LATER - len(await found.running("later"))
-        assert waiting > 0, "nobody needed BigFleet meanwhile"
+        assert waiting > 0, "no pod needed BigFleet meanwhile"
         await found.start()
         await asyncio.sleep(2)
         load.cancel()

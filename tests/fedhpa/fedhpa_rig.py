@@ -7,7 +7,6 @@ from pathlib import Path
 
 from loaddriver.fedhpa.load_schedule import LoadSchedule, make_schedule
 from loaddriver.fedhpa.record import FederationRecord, Sample
-from loaddriver.profile.catalog import load_catalog
 from loaddriver.profile.federation import (
     FederationPhase,
     FederationSettings,
@@ -15,6 +14,7 @@ from loaddriver.profile.federation import (
     RebalanceSettings,
     TrafficStep,
 )
+from loaddriver.profile.loading import load_catalog
 from loaddriver.record.hpas import HpaWrite, Share
 
 PROFILES = Path(__file__).parents[2] / "profiles"

@@ -7,7 +7,7 @@ from typing import Any, Literal
 from loaddriver.judge.facts import HarnessHealth, RunFacts
 from loaddriver.judge.schema import Summary
 from loaddriver.judge.summary import make_summary
-from loaddriver.profile.settings import Gate
+from loaddriver.profile.gates import Gate
 from loaddriver.record.live_counts import NullListener
 from loaddriver.record.losses import LoadLosses
 from loaddriver.record.recorder import Observations

@@ -14,7 +14,7 @@ from loaddriver.judge.calibrate import Calibrated, Measured, calibrate, limit_of
 from loaddriver.judge.expect_text import expectations_text
 from loaddriver.judge.gates import GateSpec
 from loaddriver.judge.schema import Summary
-from loaddriver.profile.settings import Gate, load_gates
+from loaddriver.profile.gates import Gate, load_gates
 from tests.judge.judge_rig import facts, gate, row, summarised, unseen
 
 MACHINE = {"cores": "2", "processor": "AMD EPYC"}

@@ -1,4 +1,4 @@
-"""Profiles on disk for tests: the shipped ones, copied and bent as a test needs."""
+"""Profiles for tests: the shipped ones, overridden or copied and edited."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 from loaddriver.plan.make import make_plan
 from loaddriver.plan.records import Plan
-from loaddriver.profile.settings import Profile, load_profile
+from loaddriver.profile.loading import Profile, load_profile
 from loaddriver.sizing.demand import PlanDemand, demand
 from loaddriver.sizing.shared_demand import SharedMachineDemand, compute_demand
 
@@ -32,14 +32,14 @@ SHARED = ("mixed-50", "spread-50", "antiaffinity-50")
 
 
 def shipped(name: str, *overrides: str, seed: int | None = None) -> Profile:
-    """A shipped profile, changed as on the command line."""
+    """A shipped profile with overrides."""
     return load_profile(name, PROFILES, overrides, seed)
 
 
 def planned(
     name: str, *overrides: str, seed: int | None = None
 ) -> tuple[Profile, Plan, PlanDemand]:
-    """A shipped profile with its plan and what that needs."""
+    """A shipped profile with its plan and demand."""
     profile = shipped(name, *overrides, seed=seed)
     plan = make_plan(profile)
     return profile, plan, demand(plan, profile.catalog)
@@ -48,7 +48,7 @@ def planned(
 def planned_shared(
     name: str, *overrides: str, seed: int | None = None
 ) -> tuple[Profile, Plan, SharedMachineDemand]:
-    """A shipped profile whose pods share machines, with its plan and what that needs."""
+    """A shipped profile with shared machines, its plan and demand."""
     profile = shipped(name, *overrides, seed=seed)
     plan = make_plan(profile)
     demand = compute_demand(plan, profile.catalog)
@@ -62,7 +62,7 @@ def copied_profiles(folder: Path) -> Path:
 
 
 def edit(path: Path, old: str, new: str) -> None:
-    """Replaces text that must be there."""
+    """Replace text that must exist in a file."""
     text = path.read_text()
-    assert old in text, f"{path} does not hold {old!r}"
+    assert old in text, f"{path} does not contain {old!r}"
     path.write_text(text.replace(old, new))

@@ -1,1 +1,1 @@
-"""Machines held against what a packing bound needs."""
+"""Compares the machines of a run with bounds on packing."""

@@ -1,4 +1,4 @@
-"""The fewest machines that hold a plan's pods, and how near a run came to that.
+"""The minimum of machines that hold a plan's pods, and how close a run came to it.
 
 A machine is so many pods of the one size that names its type, so each size of each cluster is a
 packing problem of its own, with equal bins. Two bounds are worked out for it:
@@ -21,7 +21,7 @@ from pathlib import Path
 from loaddriver.plan.files import load_plan
 from loaddriver.plan.records import Workload
 from loaddriver.profile.catalog import Catalog
-from loaddriver.profile.settings import load_profile
+from loaddriver.profile.loading import load_profile
 from loaddriver.report.results import read_summary
 from loaddriver.sizing.demand import demand
 from loaddriver.sizing.inventory import InventoryMachine, fleet_inventory, rack_sizes

@@ -1,4 +1,4 @@
-"""The least that must be held, by a linear program of the library's, under the pods' constraints.
+"""Lower bounds on machines and cost under the pods' constraints, by linear programming.
 
     python -m tests.packing.packing_lp RESULTS
 
@@ -30,7 +30,7 @@ from loaddriver.plan.files import load_plan
 from loaddriver.plan.manifests import ZONE_KEY
 from loaddriver.plan.records import Plan, Workload
 from loaddriver.profile.catalog import Catalog
-from loaddriver.profile.settings import Profile
+from loaddriver.profile.loading import Profile
 from loaddriver.report.results import read_pods, read_summary
 from loaddriver.run.inputs import RunInputs
 from loaddriver.run.paired_run import PLAN, PROFILE
@@ -43,7 +43,7 @@ from loaddriver.sizing.shared_demand import compute_demand
 
 @dataclass(frozen=True)
 class Least:
-    """No selection of the fleet's machines holds the pods with fewer, or for less."""
+    """Lower bounds on the number of machines and on dollars per hour."""
 
     machines: int
     dollars_per_hour: float
@@ -65,7 +65,7 @@ class Class:
 def classes_of(
     workloads: Iterable[Workload], catalog: Catalog, zones: Sequence[str]
 ) -> list[Class]:
-    """Pods that ask for the same together, but for those of workloads with rules of their own."""
+    """Group pods with equal requirements; workloads with their own constraints stay apart."""
     plain: Counter[tuple[int, PodRequirements]] = Counter()
     spread: defaultdict[tuple[int, PodRequirements], list[tuple[int, int, int]]] = defaultdict(list)
     found: list[Class] = []
@@ -91,7 +91,7 @@ def zones_in_use(
     classes_or_needs: Iterable[PodRequirements], zones: Sequence[str]
 ) -> Sequence[str]:
     """All zones, if there are pods that only each single one of them can hold; else none: a packing
-    might leave a zone empty, and then nobody need be spread to it.
+    might leave a zone empty, and then no pod need be spread to it.
     """
     held_to = {dict(needs.labels).get(ZONE_KEY) for needs in classes_or_needs}
     return zones if all((zone,) in held_to for zone in zones) else ()
@@ -253,7 +253,7 @@ class Program:
 
 
 def _share_of_a_zone(pods: int, skew: int, zones: int) -> tuple[int, int]:
-    """The fewest and the most of so many pods that one zone may have."""
+    """The minimum and maximum of the pods that one zone may have."""
     others = zones - 1
     return max(0, -(-(pods - skew * others) // zones)), (pods + skew * others) // zones
 
@@ -281,7 +281,7 @@ def there_at(plan: Plan, results: Path, fleet: FleetFacts, at_micros: int) -> li
 
 
 def inputs_of(profile: Profile, plan: Plan) -> RunInputs:
-    """A profile and its plan with the fleet that stood ready for them."""
+    """A profile and its plan with their fleet."""
     demand = compute_demand(plan, profile.catalog)
     machines = fleet_inventory(profile, demand if isinstance(demand, PlanDemand) else None)
     return RunInputs(profile, plan, demand, machines, HostCapacity(0, 0, 0))

@@ -18,12 +18,12 @@ from pathlib import Path
 
 import numpy as np
 
-from loaddriver.commands.common import get_supplies
+from loaddriver.commands.common import get_prerequisites
 from loaddriver.judge.schema import Summary
 from loaddriver.plan.make import make_plan
 from loaddriver.plan.manifests import ZONE_KEY
 from loaddriver.plan.records import RAMP
-from loaddriver.profile.settings import load_profile
+from loaddriver.profile.loading import load_profile
 from loaddriver.run.arm_runner import RunContext, measure
 from loaddriver.run.context import RunOptions
 from loaddriver.run.folder import create
@@ -99,7 +99,7 @@ def play(name: str, seed: int | None, more: float) -> Summary:
     dollars = sum(node.machine.price_per_hour for node in nodes)
     print(f"{len(nodes)} nodes, ${dollars:.2f} an hour")
     options = RunOptions(name, PROFILES, Path("results"), dict(os.environ))
-    prerequisites = get_supplies(options)
+    prerequisites = get_prerequisites(options)
     with machine_claimed(name) as lock, view_on(sys.stderr) as view:
         folder = create(options.results, name)
         arm = Arm(inputs, folder, folder.name, tuple(nodes), bare_of="the lower bound")

@@ -23,7 +23,7 @@ from loaddriver.plan.records import RAMP, Workload
 from loaddriver.plan.records import Plan as LoadPlan
 from loaddriver.profile.archetypes import Archetype
 from loaddriver.profile.fleet import LatencyDistribution
-from loaddriver.profile.settings import Profile, load_profile
+from loaddriver.profile.loading import Profile, load_profile
 from loaddriver.sizing.demand import demand
 from loaddriver.sizing.inventory import InventoryMachine, fleet_inventory, save_inventory
 from tests.packing.packing_bound import PROFILES

@@ -1,4 +1,4 @@
-"""Plays a profile's first cluster on the virtual clock, and tells what it holds.
+"""Plays a profile's first cluster on the virtual clock, and reports its machines.
 
     python -m tests.packing.packing_world PROFILE [KEY=VALUE ...] [--seed N] [--rest SECONDS]
 
@@ -34,7 +34,7 @@ from loaddriver.plan.manifests import INSTANCE_TYPE_KEY, RACK_KEY, ZONE_KEY, wor
 from loaddriver.plan.records import ChurnEvent
 from loaddriver.plan.records import Workload as Planned
 from loaddriver.plan.setup_manifests import daemon_set_body
-from loaddriver.profile.settings import Profile, load_profile
+from loaddriver.profile.loading import Profile, load_profile
 from loaddriver.sizing.fit import group_offerings, pod_requirements
 from loaddriver.sizing.inventory import InventoryMachine, fleet_inventory
 from loaddriver.sizing.lower_bound import least_dollars_per_hour
@@ -47,7 +47,7 @@ SETTLING_SECONDS = 60.0
 
 @dataclass(frozen=True, eq=False)
 class Played(Workload):
-    """A workload of a plan, whose pods are as its `template` says."""
+    """A workload of a plan, with pods of its `template`."""
 
     template: Mapping[str, Any] | None = None
 
@@ -65,7 +65,7 @@ class Played(Workload):
 
 
 def played(planned: Planned, profile: Profile) -> Played:
-    """What the simulated cluster runs in its place."""
+    """The simulated workload for a planned one."""
     archetype = profile.catalog.archetype(planned.archetype)
     kind = "ReplicaSet" if planned.kind == "Deployment" else planned.kind
     template = workload_body(planned, profile.catalog)["spec"]["template"]

@@ -1,4 +1,4 @@
-"""How near BigFleet comes to the fewest machines that could hold the pods."""
+"""How close BigFleet comes to the minimum of machines that hold the pods."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The linear program's bounds: right where the answer is known, never below the harness's own."""
+"""The linear program's bounds are exact in known cases and never below the harness's own."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from loaddriver.plan.make import make_plan
 from loaddriver.plan.manifests import ZONE_KEY
 from loaddriver.plan.records import RAMP
-from loaddriver.profile.settings import load_profile
+from loaddriver.profile.loading import load_profile
 from loaddriver.sizing.fit import Offering, PodRequirements, group_offerings, pods_by_requirements
 from loaddriver.sizing.inventory import fleet_inventory
 from loaddriver.sizing.lower_bound import least_dollars_per_hour, least_machines
@@ -36,23 +36,23 @@ def test_equal_pods_need_their_sum_of_the_cheapest_machines() -> None:
 
 
 def test_clusters_share_the_fleet_and_no_machine() -> None:
-    """Ten cheap machines are there once, not once for each cluster."""
+    """Ten cheap machines exist once, not once per cluster."""
     classes = [Class(number, pod(1000), 40) for number in range(2)]
     bound = least(classes, {machine(4000, 1.0): 10, machine(4000, 2.0): 20}, ())
     assert bound.dollars_per_hour == pytest.approx(10 * 1 + 10 * 2)
 
 
-def test_pods_that_keep_apart_need_a_machine_each() -> None:
+def test_anti_affine_pods_need_a_machine_each() -> None:
     apart = [Class(0, pod(100), 12, apart=True)]
     assert least(apart, {machine(4000, 1.0): 20}, ()).machines == 12
 
 
-def test_two_workloads_that_keep_apart_share_machines_with_each_other() -> None:
+def test_two_anti_affine_workloads_share_machines() -> None:
     apart = [Class(0, pod(100), pods, apart=True) for pods in (12, 9)]
     assert least(apart, {machine(4000, 1.0): 20}, ()).machines == 12
 
 
-def test_hard_spread_needs_dear_machines_in_each_zone() -> None:
+def test_hard_spread_needs_expensive_machines_in_each_zone() -> None:
     """Thirty pods, ten in each zone, give or take one; zone c costs ten times as much."""
     offerings = {
         machine(1000, 1.0, "a"): 99,
@@ -66,14 +66,14 @@ def test_hard_spread_needs_dear_machines_in_each_zone() -> None:
 
 
 def test_zones_count_only_if_pods_are_held_to_each_of_them() -> None:
-    """A packing may leave a zone empty, and then nobody is spread to it."""
+    """A packing may leave a zone empty, and then no pod is spread to it."""
     assert zones_in_use([pod(1, zone) for zone in ZONES], ZONES) == ZONES
     assert zones_in_use([pod(1, "a"), pod(1, "b"), pod(1)], ZONES) == ()
 
 
 @pytest.mark.parametrize("name", ["mixed-50", "spread-50", "antiaffinity-50"])
 def test_the_harnesss_own_bound_is_no_higher_and_hardly_lower(name: str) -> None:
-    """It knows no spreading and no keeping apart, and must do without a solver."""
+    """It ignores spread and anti-affinity, and has no solver."""
     few = ("podsPerCluster=500", "demandSteps=[]", "bursts=[]", "soak.churnPodsPerSecond=0")
     profile = load_profile(name, PROFILES, few)
     own = [each for each in make_plan(profile).workloads if each.origin == RAMP]
@@ -97,7 +97,7 @@ def test_every_pod_is_in_one_class_and_rules_of_their_own_keep_workloads_apart()
     assert kinds[False, True] > 0
 
 
-def test_the_harness_itself_does_without_a_solver() -> None:
+def test_the_harness_does_not_depend_on_a_solver() -> None:
     """scipy is for developers; a run is judged by what comes with the package."""
     sources = (PROFILES.parent / "loaddriver").rglob("*.py")
     assert not [path for path in sources if "scipy" in path.read_text()]

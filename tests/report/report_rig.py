@@ -22,7 +22,7 @@ from loaddriver.plan.manifests import (
     STEP_LABEL,
     WORKLOAD_LABEL,
 )
-from loaddriver.profile.settings import Gate
+from loaddriver.profile.gates import Gate
 from loaddriver.record.audit import AuditTimestamps, Binding, PodCreation, Removal
 from loaddriver.record.audit_line import ObjectMetadata
 from loaddriver.record.journal import Event, Journal

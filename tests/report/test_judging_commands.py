@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from loaddriver.__main__ import main
-from loaddriver.profile.settings import load_gates
+from loaddriver.profile.gates import load_gates
 from loaddriver.report.results import read_summary, write_results
 from tests.report.report_rig import Run, judged, make_run
 
@@ -123,7 +123,7 @@ def test_limits_can_be_written_beside_the_profile(run: Run, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--runs", "2"], "--runs 2: at least 3 show a spread"),
+        (["--runs", "2"], "--runs 2: must be at least 3"),
         (["--from", "{r1}", "{r1}"], "2 runs are too few for a spread: at least 3"),
         (["--from", "{r1}", "{r1}", "/nowhere"], "give the results folder of a finished run"),
     ],

@@ -1,4 +1,4 @@
-"""A finished run's folder, as small as tests of what follows a run need it."""
+"""A minimal folder of a finished run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from loaddriver.judge.schema import Summary
 from loaddriver.judge.summary import make_summary
 from loaddriver.plan.files import save_plan
 from loaddriver.plan.make import make_plan
-from loaddriver.profile.settings import Profile, load_profile
+from loaddriver.profile.loading import Profile, load_profile
 from loaddriver.record.live_counts import NullListener
 from loaddriver.record.recorder import Observations
 from loaddriver.record.watching import NodeObservation, WatchTimestamps
@@ -36,7 +36,7 @@ def machines(profile: Profile) -> tuple[InventoryMachine, ...]:
 
 
 def summary(verdict: str = "pass", exit_code: int = 0, **more: Any) -> Summary:
-    """Of a run in which nothing happened, but for what is said of it."""
+    """The summary of an empty run, with the given fields."""
     known: dict[str, Any] = {
         "id": "smoke-1",
         "profile": "smoke",

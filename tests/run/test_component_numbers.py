@@ -1,4 +1,4 @@
-"""What BigFleet says of itself becomes numbers; what nobody said stays unreadable."""
+"""BigFleet's metrics become numbers of the summary; unreported ones stay unreadable."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from loaddriver.judge.gates import judge_gates
-from loaddriver.profile.settings import Gate
+from loaddriver.profile.gates import Gate
 from loaddriver.run.scrape import components
 from loaddriver.substrates.base import Endpoint
 
@@ -21,14 +21,14 @@ OPERATOR = "# TYPE bigfleet_operator_session_reconnects counter\n"
 
 
 def shard(**actions: float) -> str:
-    """A shard's answer, with so many orders by kind."""
+    """A shard's metrics, with actions by type."""
     lines = [f'bigfleet_shard_actions_total{{type="{kind}"}} {n}' for kind, n in actions.items()]
     return "\n".join(["# TYPE bigfleet_shard_actions counter", *lines, ""])
 
 
 @pytest.fixture
 async def scrape() -> AsyncIterator[Scrape]:
-    """Scrapes roles that give these answers; one of None answers with an error."""
+    """Scrapes roles with the given responses; None is an error."""
     async with AsyncExitStack() as stack:
 
         async def scraped(*answers: str | None) -> dict[str, Any]:
@@ -64,30 +64,30 @@ def verdict(found: dict[str, Any], kind: str) -> tuple[str, float | None]:
     return result.verdict, result.value
 
 
-async def test_an_action_that_never_happened_is_none_and_a_misspelt_one_unreadable(
+async def test_an_action_that_never_happened_is_zero_and_a_misspelt_one_unreadable(
     scrape: Scrape,
 ) -> None:
-    """So a gate that limits an action holds where there was none."""
+    """So a gate on an action passes if there was none."""
     found = await scrape(shard(Bootstrap=12, Reclaim=0), OPERATOR)
     assert verdict(found, "Reclaim") == ("pass", 0)
     assert verdict(found, "Reclaims") == ("fail", None)
 
 
 async def test_the_actions_of_all_shards_add_up(scrape: Scrape) -> None:
-    """Each has a fleet of its own."""
+    """Each has its own fleet."""
     found = await scrape(shard(Reclaim=50), shard(Reclaim=31))
     assert verdict(found, "Reclaim") == ("fail", 81)
 
 
-async def test_without_the_answer_of_every_role_there_is_no_number(scrape: Scrape) -> None:
-    """Part of a sum would pass for the whole."""
+async def test_without_the_response_of_every_role_there_is_no_number(scrape: Scrape) -> None:
+    """A partial sum would mislead."""
     found = await scrape(shard(Reclaim=0), None)
     assert found == {}
     assert verdict(found, "Reclaim") == ("fail", None)
 
 
-async def test_what_no_role_reports_was_not_measured(scrape: Scrape) -> None:
-    """A bare run has no shard, so nothing was short of nothing."""
+async def test_unreported_metrics_are_not_zero(scrape: Scrape) -> None:
+    """A bare run has no shard, so shortfalls are unknown."""
     found = await scrape(OPERATOR)
     assert found["shortfallsAtEnd"] is None
     assert found["sessionReconnects"] == 0
@@ -95,18 +95,18 @@ async def test_what_no_role_reports_was_not_measured(scrape: Scrape) -> None:
 
 
 async def test_incidents_of_every_side_add_up(scrape: Scrape) -> None:
-    """An order of somebody deposed is seen by whoever refuses it; most fleets see none."""
-    told = "# TYPE bigfleet_shard_incidents counter\n"
+    """An order of a deposed leader is counted by each side that rejects it."""
+    text = "# TYPE bigfleet_shard_incidents counter\n"
     fenced = "# TYPE bigfleet_provider_fenced counter\nbigfleet_provider_orders_fenced_total 2\n"
-    assert (await scrape(told))["incidents"] == 0
-    seen = told + 'bigfleet_shard_incidents_total{type="stale_instruction"} 1\n'
+    assert (await scrape(text))["incidents"] == 0
+    seen = text + 'bigfleet_shard_incidents_total{type="stale_instruction"} 1\n'
     assert (await scrape(seen, fenced))["incidents"] == 3
 
 
 async def test_only_elections_without_a_fault_count(scrape: Scrape) -> None:
-    """A leader that resigned or died had to be replaced; a fleet without coordinators has none."""
+    """A leader that resigned or died had to be replaced."""
     name = "bigfleet_coordinator_elections"
-    told = [f'{name}_total{{predecessor="{how}"}} {n}' for how, n in (("well", 1), ("gone", 3))]
-    first, second = f"# TYPE {name} counter\n", "\n".join([f"# TYPE {name} counter", *told, ""])
+    text = [f'{name}_total{{predecessor="{how}"}} {n}' for how, n in (("well", 1), ("gone", 3))]
+    first, second = f"# TYPE {name} counter\n", "\n".join([f"# TYPE {name} counter", *text, ""])
     assert (await scrape(first, second))["electionsWithoutFault"] == 1
     assert (await scrape(OPERATOR))["electionsWithoutFault"] is None

@@ -1,4 +1,4 @@
-"""Python's collector does not go through all pods' records while the load runs."""
+"""No full garbage collection runs while the load is played."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from loaddriver.run.measurement import full_collections_paused
 
 @pytest.fixture
 def collected() -> Iterator[list[int]]:
-    """The generations that are looked through, as it happens."""
+    """The generations that are collected, in order."""
     generations: list[int] = []
 
     def note(phase: str, info: dict[str, int]) -> None:
@@ -25,12 +25,12 @@ def collected() -> Iterator[list[int]]:
 
 
 def records(count: int) -> list[list[int]]:
-    """Objects that stay, as a run's records do."""
+    """Long-lived objects, as a run's records are."""
     return [[number] for number in range(count)]
 
 
-def test_old_objects_are_not_looked_through_while_young_ones_are(collected: list[int]) -> None:
-    """Outside they are, for the same objects: else this would show nothing."""
+def test_the_old_generation_is_not_collected_while_young_ones_are(collected: list[int]) -> None:
+    """Outside it is collected for the same objects, or this would prove nothing."""
     kept = records(300_000)
     assert 2 in collected
     with full_collections_paused():
@@ -41,7 +41,7 @@ def test_old_objects_are_not_looked_through_while_young_ones_are(collected: list
         assert 1 in collected
 
 
-def test_it_is_as_before_afterwards() -> None:
+def test_the_thresholds_are_restored() -> None:
     before = gc.get_threshold()
     with pytest.raises(KeyError), full_collections_paused():
         raise KeyError

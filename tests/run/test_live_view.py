@@ -1,4 +1,4 @@
-"""The live view fits a terminal, and elsewhere it is lines that a person can follow."""
+"""The live view fits a terminal; elsewhere it prints lines."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_the_panel_fits_eighty_columns(progress: Progress) -> None:
     assert all(len(each) <= 80 for each in lines)
 
 
-def test_the_panel_tells_the_essentials() -> None:
+def test_the_panel_shows_the_essentials() -> None:
     """Phase, progress, remaining time, counts, percentiles, nodes, shortfalls."""
     console = Console(file=io.StringIO(), width=80)
     with console.capture() as shown:
@@ -66,7 +66,7 @@ def test_a_load_of_requests_is_not_called_pods() -> None:
     assert all(len(each) <= 80 for each in shown.get().splitlines())
 
 
-def test_what_nobody_knows_is_a_dash() -> None:
+def test_an_unknown_value_is_a_dash() -> None:
     """Not a zero."""
     assert "p50 -  p99 -" in line(CALM)
     assert "shortfalls -" in line(CALM)
@@ -81,5 +81,5 @@ def test_lines_come_every_five_seconds_and_with_each_phase() -> None:
             phase = "ramp 1/2" if tenth < 70 else "soak"
             view.show(replace(CALM, elapsed_seconds=tenth / 10, phase=phase))
         view.say("done")
-    said = [each.split("  created")[0].strip() for each in stream.getvalue().splitlines()]
-    assert said == ["0:00  ramp 1/2", "0:05  ramp 1/2", "0:07  soak", "0:12  soak", "done"]
+    lines = [each.split("  created")[0].strip() for each in stream.getvalue().splitlines()]
+    assert lines == ["0:00  ramp 1/2", "0:05  ramp 1/2", "0:07  soak", "0:12  soak", "done"]

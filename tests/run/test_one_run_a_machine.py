@@ -1,4 +1,4 @@
-"""A machine belongs to one run at a time, from its first part to its last."""
+"""A machine belongs to one run at a time, from its first arm to its last."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ OTHER = Holder(os.getpid(), "other", "2026-11-21T04:00:00+00:00")
 
 @pytest.fixture
 def taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Another run has this machine; where we may put results."""
+    """A results directory on a machine that another run holds."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     for module in (common, bare):
-        monkeypatch.setattr(module, "get_supplies", lambda *_: None)
+        monkeypatch.setattr(module, "get_prerequisites", lambda *_: None)
     RunLock.acquire(machine_lock_path(), OTHER)
     return tmp_path / "results"
 
 
 @pytest.mark.parametrize("command", ["run", "hold"])
-def test_a_run_that_is_refused_leaves_no_folder(
+def test_a_rejected_run_creates_no_folder(
     taken: Path, capsys: pytest.CaptureFixture[str], command: str
 ) -> None:
     assert main([command, "smoke", "--results", str(taken)]) == ExitCode.INFRASTRUCTURE
@@ -38,7 +38,7 @@ def test_a_run_that_is_refused_leaves_no_folder(
     assert not taken.exists()
 
 
-def test_a_bare_run_that_is_refused_leaves_the_earlier_one_alone(
+def test_a_rejected_bare_run_keeps_the_earlier_one(
     taken: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     taken.mkdir()
@@ -50,9 +50,7 @@ def test_a_bare_run_that_is_refused_leaves_the_earlier_one_alone(
     assert (own / BARE / "summary.json").exists()
 
 
-async def test_between_two_parts_of_a_run_nobody_else_gets_the_machine(
-    tmp_path: Path, run_id: str
-) -> None:
+async def test_the_machine_stays_locked_between_two_arms(tmp_path: Path, run_id: str) -> None:
     path = tmp_path / "lock"
     lock = RunLock.acquire(path, OTHER)
     for arm in (run_id, f"{run_id}-bare"):

@@ -1,4 +1,4 @@
-"""A bare run plays the very plan of its pair, on the very Nodes that the pair had."""
+"""A bare run plays the same plan as its pair, on the same Nodes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.run.run_rig import PROFILES, finished_run, machines, seen, smoke, sum
 _OWN = "bigfleet.lucy.sh/"
 
 
-def test_the_pair_is_read_as_it_was_played_and_not_as_the_profile_is_now(tmp_path: Path) -> None:
+def test_a_pair_has_the_profile_as_played_and_not_as_it_is_now(tmp_path: Path) -> None:
     profile = smoke("soak.seconds=7", "podsPerCluster=20")
     names = [machine.id for machine in machines(profile)[:3]]
     pair = read_paired_run(finished_run(tmp_path / "smoke-1", profile, summary(), names))
@@ -34,8 +34,8 @@ def test_the_pair_is_read_as_it_was_played_and_not_as_the_profile_is_now(tmp_pat
     assert [node.machine.id for node in pair.nodes] == sorted(names)
 
 
-def test_every_machine_that_served_is_there_once_per_cluster(tmp_path: Path) -> None:
-    """Also one that served two clusters, but none that never became ready or is not the fleet's."""
+def test_every_machine_that_served_is_saved_once_per_cluster(tmp_path: Path) -> None:
+    """Nodes that never became ready or are not of the fleet are left out."""
     fleet = machines(smoke())
     first, second, third = (machine.id for machine in fleet[:3])
     observed = [seen("c1", [second, first, "not-ours"], [third]), seen("c2", [first])]
@@ -46,7 +46,7 @@ def test_every_machine_that_served_is_there_once_per_cluster(tmp_path: Path) -> 
 
 
 def test_a_bare_node_is_the_node_that_its_machine_registered(tmp_path: Path) -> None:
-    """By the provider's own reading of the seed file; BigFleet's own marks are left out."""
+    """As the provider reads the seed file, without BigFleet's own labels."""
     slow = InventoryTaint(key="example.com/slow", effect="NoSchedule")
     seed = msgspec.structs.replace(machines(smoke())[0], taints=(slow,))
     save_inventory([seed], tmp_path / "inventory.jsonl")
@@ -63,12 +63,14 @@ def test_a_bare_node_is_the_node_that_its_machine_registered(tmp_path: Path) -> 
     for key in ("capacity", "allocatable"):
         theirs, ours = joined["status"][key], bare["status"][key]
         assert resources.parse_capacity(ours) == resources.parse_capacity(theirs)
-    said = [[(c["type"], c["status"]) for c in n["status"]["conditions"]] for n in (joined, bare)]
-    assert said == [[("Ready", "False")]] * 2
+    conditions = [
+        [(c["type"], c["status"]) for c in n["status"]["conditions"]] for n in (joined, bare)
+    ]
+    assert conditions == [[("Ready", "False")]] * 2
 
 
 def test_a_bare_node_keeps_the_taints_of_its_machine() -> None:
-    """Or else pods would go where they never went beside BigFleet."""
+    """Otherwise pods would run where they could not with BigFleet."""
     spot = InventoryTaint(key="spot", value="true", effect="NoSchedule")
     seed = msgspec.structs.replace(machines(smoke())[0], taints=(spot,))
     bare = node_object(ServedNode(cluster="c1", machine=seed))
@@ -77,27 +79,29 @@ def test_a_bare_node_keeps_the_taints_of_its_machine() -> None:
 
 
 @pytest.mark.parametrize(
-    ("of", "said"),
+    ("of", "message"),
     [
-        (summary(bare=True, bare_of="other"), "is a bare run itself"),
+        (summary(bare=True, bare_of="other"), "is itself a bare run"),
         (summary("error", 6), "its verdict is error"),
         (summary("invalid", 5), "its verdict is invalid"),
     ],
 )
-def test_what_cannot_be_paired_is_refused(tmp_path: Path, of: Summary, said: str) -> None:
+def test_a_run_without_a_valid_verdict_cannot_be_paired(
+    tmp_path: Path, of: Summary, message: str
+) -> None:
     folder = finished_run(tmp_path / "smoke-1", smoke(), of, [])
-    with pytest.raises(ProfileError, match=said):
+    with pytest.raises(ProfileError, match=message):
         read_paired_run(folder)
 
 
-def test_a_folder_without_its_plan_is_refused_in_a_sentence(tmp_path: Path) -> None:
+def test_a_folder_without_its_plan_is_rejected_with_the_path(tmp_path: Path) -> None:
     folder = finished_run(tmp_path / "smoke-1", smoke(), summary(), [])
     (folder / "plan.jsonl").unlink()
     with pytest.raises(ProfileError, match=r"plan\.jsonl: No such file"):
         read_paired_run(folder)
 
 
-def test_without_bigfleet_only_gates_that_speak_of_pods_are_judged(tmp_path: Path) -> None:
+def test_a_bare_arm_has_only_gates_that_do_not_depend_on_bigfleet(tmp_path: Path) -> None:
     profile = smoke()
     pair = read_paired_run(finished_run(tmp_path / "smoke-1", profile, summary(), []))
     arm = bare_arm(pair)
@@ -110,8 +114,8 @@ def test_without_bigfleet_only_gates_that_speak_of_pods_are_judged(tmp_path: Pat
     assert not any(gate.metric.startswith(("machines.", "components.")) for gate in arm.gates)
 
 
-def test_each_of_two_parts_with_and_without_anchors_is_an_ordinary_run(tmp_path: Path) -> None:
-    """The profile says both; each part says what it does itself."""
+def test_the_arms_with_and_without_anchors_share_plan_and_gates(tmp_path: Path) -> None:
+    """The profile says `both`; each arm says on or off."""
     inputs = prepare_inputs(RunOptions("smoke", PROFILES, tmp_path, {}))
     on, off = (with_anchors(inputs, word) for word in ("on", "off"))
     assert (on.profile.settings.anchors, off.profile.settings.anchors) == ("on", "off")

@@ -1,4 +1,4 @@
-"""The ramp goes on only while binding keeps up, and says why it waits."""
+"""The ramp proceeds only while binding keeps up, and gives the reason why it waits."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from loaddriver.profile.settings import Ramp
 from loaddriver.run.ramp_pacing import RampAction, RampState, next_action
 
 
-def ramp(gate: Literal["adaptive", "fixed", "knee"] = "adaptive") -> Ramp:
+def ramp(pacing: Literal["adaptive", "fixed", "knee"] = "adaptive") -> Ramp:
     return Ramp(
-        pacing=gate,
+        pacing=pacing,
         steps=3,
         step_seconds=10,
         max_backlog_pods=5,
@@ -44,7 +44,7 @@ def test_the_first_step_needs_no_reason() -> None:
     )
 
 
-def test_a_step_that_bound_well_is_followed_by_the_next_after_its_length() -> None:
+def test_the_next_step_follows_after_the_step_length() -> None:
     """The rate of the profile is kept even where binding is faster."""
     assert next_action(ramp(), BOUND_WELL, 9).action is RampAction.WAIT
     assert next_action(ramp(), BOUND_WELL, 10).action is RampAction.RELEASE
@@ -53,13 +53,13 @@ def test_a_step_that_bound_well_is_followed_by_the_next_after_its_length() -> No
 @pytest.mark.parametrize(
     "behind", [replace(BOUND_WELL, backlog_pods=6), replace(BOUND_WELL, last_step_sent=False)]
 )
-def test_a_backlog_holds_the_ramp(behind: RampState) -> None:
+def test_a_backlog_delays_the_ramp(behind: RampState) -> None:
     """No load is added while pods wait beyond the limit or a step is still being sent."""
     assert next_action(ramp(), behind, 50).action is RampAction.WAIT
 
 
 def test_a_slow_step_is_a_breach_and_the_next_waits_longer() -> None:
-    """A step that drained, but slowly, cannot hold the ramp for ever; it is put on record."""
+    """A step that drained slowly is recorded, and does not block the ramp."""
     slow = replace(BOUND_WELL, last_step_p99_seconds=5)
     assert next_action(ramp(), slow, 15).action is RampAction.WAIT
     later = next_action(ramp(), slow, 20)
@@ -67,8 +67,8 @@ def test_a_slow_step_is_a_breach_and_the_next_waits_longer() -> None:
     assert later.breach
 
 
-def test_observe_releases_by_the_clock_whatever_happens() -> None:
-    """Fixed times keep a slow release from hiding; the breach is recorded."""
+def test_fixed_pacing_releases_on_schedule_whatever_happens() -> None:
+    """A fixed schedule does not hide a slow version; the breach is recorded."""
     stuck = replace(BOUND_WELL, last_step_bound=0, backlog_pods=50, last_step_p99_seconds=20)
     decision = next_action(ramp("fixed"), stuck, 10)
     assert decision.action is RampAction.RELEASE
@@ -76,10 +76,10 @@ def test_observe_releases_by_the_clock_whatever_happens() -> None:
 
 
 @given(st.integers(1, 3), st.floats(0, 60), st.integers(0, 99), st.floats(0, 99))
-def test_in_observe_the_plan_alone_says_when_what_comes_next_begins(
+def test_with_fixed_pacing_step_and_soak_times_follow_from_the_plan_alone(
     released: int, now: float, backlog: int, p99: float
 ) -> None:
-    """However binding goes, step n begins n - 1 step lengths after the first, and so the soak."""
+    """Step n starts n - 1 step lengths after the first, and so does the soak."""
     view = replace(
         BOUND_WELL, steps_released=released, backlog_pods=backlog, last_step_p99_seconds=p99
     )
@@ -91,8 +91,8 @@ def test_in_observe_the_plan_alone_says_when_what_comes_next_begins(
         assert decision.due_at == due
 
 
-def test_the_last_step_must_bind_whole() -> None:
-    """The ramp is done when no pod waits any more, not when few do."""
+def test_all_pods_of_the_last_step_must_bind() -> None:
+    """The ramp is done when no pod waits, not when few do."""
     last = replace(BOUND_WELL, steps_released=3, last_step_bound=49, backlog_pods=1)
     assert next_action(ramp(), last, 50).action is RampAction.WAIT
     assert (
@@ -102,7 +102,7 @@ def test_the_last_step_must_bind_whole() -> None:
 
 
 def test_the_budget_ends_a_stalled_ramp() -> None:
-    """A ramp that never binds ends, and says how many pods still wait."""
+    """A ramp that never binds ends, with the number of waiting pods."""
     stalled = replace(BOUND_WELL, steps_released=3, last_step_bound=10, backlog_pods=40)
     decision = next_action(ramp(), stalled, 101)
     assert decision.action is RampAction.GIVE_UP
@@ -112,8 +112,8 @@ def test_the_budget_ends_a_stalled_ramp() -> None:
 SUSTAINED = replace(BOUND_WELL, last_step_overload="")
 
 
-def test_towards_a_knee_a_step_drains_before_the_next_one_is_tried() -> None:
-    """Each step is a trial of its own, so what an earlier one left behind must not weigh on it."""
+def test_a_knee_run_drains_each_step_before_the_next() -> None:
+    """Each step is an independent trial."""
     assert next_action(ramp("knee"), BOUND_WELL, 50).action is RampAction.WAIT, "not judged yet"
     assert (
         next_action(ramp("knee"), replace(SUSTAINED, backlog_pods=6), 50).action is RampAction.WAIT
@@ -121,8 +121,8 @@ def test_towards_a_knee_a_step_drains_before_the_next_one_is_tried() -> None:
     assert next_action(ramp("knee"), SUSTAINED, 50).action is RampAction.RELEASE
 
 
-def test_a_knee_is_confirmed_by_a_second_step_in_trouble() -> None:
-    """One bad step may be an accident of the machine; two in a row are the knee."""
+def test_a_second_overloaded_step_confirms_the_knee() -> None:
+    """One overloaded step may be noise; two in a row are the knee."""
     bad = replace(SUSTAINED, steps_released=2, last_step_overload="grew")
     assert next_action(ramp("knee"), bad, 50).action is RampAction.RELEASE
     confirmed = next_action(ramp("knee"), replace(bad, previous_step_overload="grew"), 50)
@@ -130,7 +130,7 @@ def test_a_knee_is_confirmed_by_a_second_step_in_trouble() -> None:
 
 
 def test_a_knee_run_ends_after_its_last_step_or_with_its_budget() -> None:
-    """It never gives up: a backlog that does not drain is a result, too."""
+    """It never gives up: a backlog that does not drain is a result as well."""
     last = replace(SUSTAINED, steps_released=3)
     assert next_action(ramp("knee"), last, 50).action is RampAction.DONE
     assert (
@@ -152,15 +152,15 @@ views = st.builds(
 
 
 @given(views, st.floats(0, 300))
-def test_hold_never_releases_into_a_backlog(view: RampState, now: float) -> None:
+def test_adaptive_pacing_never_releases_into_a_backlog(view: RampState, now: float) -> None:
     """Whatever the state, a release means that the backlog is within its limit."""
     if next_action(ramp(), view, now).action is RampAction.RELEASE:
         assert view.backlog_pods <= 5
         assert view.last_step_sent
 
 
-def test_the_last_step_is_over_when_only_pods_wait_that_no_pace_helps() -> None:
-    """A gang that hangs between two racks must not hold the ramp until its budget is spent."""
+def test_stuck_pods_do_not_delay_the_end_of_the_ramp() -> None:
+    """A gang that no rack can hold must not use up the budget of the ramp."""
     hanging = replace(BOUND_WELL, steps_released=3, last_step_bound=47, backlog_pods=3)
     assert next_action(ramp(), hanging, 50).action is RampAction.WAIT
     assert next_action(ramp(), replace(hanging, stuck_pods=3), 50).action is RampAction.DONE

@@ -1,4 +1,4 @@
-"""However a run ends, it has its exit code, and a sentence that says what to do."""
+"""Every end of a run has an exit code and a sentence with the next step."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 
 from bigfleet.kube.client import ApiError
 from loaddriver.__main__ import main
-from loaddriver.commands.common import NEXT_STEPS, conclude_all
+from loaddriver.commands.common import NEXT_STEPS, print_verdicts
 from loaddriver.errors import ExitCode, LoadProcessError, ProfileError
 from loaddriver.run.arms import RunOutcome
 from loaddriver.run.failures import failure_of, uninterrupted
@@ -31,7 +31,7 @@ async def failing(error: BaseException) -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "code", "said"),
+    ("error", "code", "message"),
     [
         (SubstrateError("etcd did not start"), ExitCode.INFRASTRUCTURE, "etcd did not start"),
         (LoadProcessError("it ended"), ExitCode.INFRASTRUCTURE, "it ended"),
@@ -47,8 +47,8 @@ async def failing(error: BaseException) -> None:
         (ZeroDivisionError("division"), ExitCode.HARNESS_BUG, "please report it with"),
     ],
 )
-async def test_whatever_ends_a_run_early_is_an_exit_code_and_a_sentence(
-    tmp_path: Path, error: BaseException, code: ExitCode, said: str
+async def test_an_early_end_is_an_exit_code_and_a_sentence(
+    tmp_path: Path, error: BaseException, code: ExitCode, message: str
 ) -> None:
     if isinstance(error, asyncio.CancelledError):
         task = asyncio.create_task(ended(asyncio.sleep(60), tmp_path))
@@ -59,10 +59,10 @@ async def test_whatever_ends_a_run_early_is_an_exit_code_and_a_sentence(
         found = await ended(failing(error), tmp_path)
     assert found is not None
     assert found[0] is code
-    assert said in found[1]
+    assert message in found[1]
 
 
-async def test_a_bug_of_ours_leaves_its_traceback_in_a_file_and_not_on_the_screen(
+async def test_a_bug_writes_its_traceback_to_a_file_and_not_to_the_screen(
     tmp_path: Path,
 ) -> None:
     found = await ended(failing(KeyError("k")), tmp_path)
@@ -71,8 +71,8 @@ async def test_a_bug_of_ours_leaves_its_traceback_in_a_file_and_not_on_the_scree
     assert "KeyError" in (tmp_path / "runner-bug.txt").read_text()
 
 
-async def test_judging_goes_on_when_asked_to_stop_and_the_wish_is_remembered() -> None:
-    """Also when asked twice; afterwards the task can be asked anew."""
+async def test_judging_continues_on_a_stop_request_which_is_returned() -> None:
+    """Also on two requests; afterwards the task can be cancelled again."""
     gate = asyncio.Event()
 
     async def judging() -> str:
@@ -95,7 +95,7 @@ async def test_judging_goes_on_when_asked_to_stop_and_the_wish_is_remembered() -
     assert await uninterrupted(asyncio.sleep(0, "calm")) == ("calm", False)
 
 
-def test_every_exit_code_says_what_to_do() -> None:
+def test_every_exit_code_has_advice() -> None:
     assert NEXT_STEPS.keys() == set(ExitCode)
     assert all(text.startswith("Next: ") for code, text in NEXT_STEPS.items() if code)
 
@@ -112,7 +112,7 @@ def test_every_exit_code_says_what_to_do() -> None:
         ((1, 130), "", ExitCode.HARNESS_BUG),
     ],
 )
-def test_a_run_of_several_parts_ends_as_the_gravest_of_them(
+def test_a_run_of_several_arms_has_the_most_severe_exit_code(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     codes: tuple[int, ...],
@@ -122,25 +122,25 @@ def test_a_run_of_several_parts_ends_as_the_gravest_of_them(
     own, *others = (summary(exit_code=code) for code in codes)
     comparisons = tuple((each, tmp_path / "bare") for each in others)
     outcome = RunOutcome(own, tmp_path, comparisons, skipped_arm, interrupted=bool(skipped_arm))
-    assert conclude_all(outcome) is expected
-    said = capsys.readouterr().err
-    assert said.count("report.html") == len(codes)
-    assert skipped_arm in said
+    assert print_verdicts(outcome) is expected
+    output = capsys.readouterr().err
+    assert output.count("report.html") == len(codes)
+    assert skipped_arm in output
 
 
-def test_an_interruption_after_all_was_measured_leaves_the_verdict_and_ends_as_one(
+def test_an_interruption_after_the_measurement_keeps_the_verdict_but_exits_interrupted(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Whoever pressed Ctrl-C wants no further run of a loop; what was measured is whole."""
+    """Ctrl-C must end a loop of runs; the measurement is complete."""
     outcome = RunOutcome(summary(), tmp_path, interrupted=True)
-    assert conclude_all(outcome) is ExitCode.INTERRUPTED
-    said = capsys.readouterr().err
-    assert "PASS smoke-1" in said
-    assert "the report is whole" in said
+    assert print_verdicts(outcome) is ExitCode.INTERRUPTED
+    output = capsys.readouterr().err
+    assert "PASS smoke-1" in output
+    assert "the report is complete" in output
 
 
 @pytest.mark.parametrize("code", [0, 1, 3, 5, 6, 130])
-def test_the_command_ends_with_the_runs_exit_code_and_says_what_to_do(
+def test_the_command_exits_with_the_code_of_the_run_and_advice(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -154,22 +154,22 @@ def test_the_command_ends_with_the_runs_exit_code_and_says_what_to_do(
 
 
 @pytest.mark.parametrize(
-    ("error", "code", "said"),
+    ("error", "code", "message"),
     [
         (ProfileError(["a: is wrong"]), 2, "a: is wrong"),
         (SubstrateError("etcd did not start"), 6, "etcd did not start"),
         (PermissionError(errno.EACCES, "Permission denied", "/x"), 6, "/x: Permission denied"),
-        (KeyboardInterrupt(), 130, "nothing is left to clean up"),
+        (KeyboardInterrupt(), 130, "everything is cleaned up"),
         (ZeroDivisionError("division"), 1, "please report it with"),
     ],
 )
-def test_what_ends_a_command_before_there_is_a_run_has_its_code_and_no_traceback(
+def test_an_error_before_the_run_has_its_exit_code_and_no_traceback(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     error: BaseException,
     code: int,
-    said: str,
+    message: str,
 ) -> None:
     def fail(_options: object) -> None:
         raise error
@@ -178,7 +178,7 @@ def test_what_ends_a_command_before_there_is_a_run_has_its_code_and_no_traceback
     monkeypatch.setattr("loaddriver.__main__.run_once", fail)
     assert main(["run", "smoke"]) == code
     shown = capsys.readouterr().err
-    assert said in shown
+    assert message in shown
     assert "Traceback" not in shown
     reports = [path.read_text() for path in tmp_path.glob("loaddriver-bug-*.txt")]
     assert [("ZeroDivisionError" in text) for text in reports] == [True] * (code == 1)

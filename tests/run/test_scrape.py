@@ -1,4 +1,4 @@
-"""What BigFleet's roles say of themselves, read from what they really write."""
+"""Shortfalls are read from the metrics format that roles write."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from loaddriver.substrates.base import Endpoint
 
 
 @asynccontextmanager
-async def telling(text: bytes) -> AsyncIterator[Endpoint]:
-    """A role that says this."""
+async def serving(text: bytes) -> AsyncIterator[Endpoint]:
+    """A role with these metrics."""
 
     async def answer(_: web.Request) -> web.Response:
         return web.Response(body=text)
@@ -34,7 +34,7 @@ async def telling(text: bytes) -> AsyncIterator[Endpoint]:
 
 
 def metrics(values: dict[str, float]) -> bytes:
-    """Exposition of the gauge, by cluster, beside others of alike names."""
+    """The gauge by cluster, and another one with a similar name."""
     registry = CollectorRegistry()
     gauge = Gauge("bigfleet_shard_shortfalls", "needs", ["cluster"], registry=registry)
     Gauge("bigfleet_shard_shortfalls_aged", "old ones", registry=registry).set(50)
@@ -43,22 +43,22 @@ def metrics(values: dict[str, float]) -> bytes:
     return generate_latest(registry)
 
 
-@pytest.mark.parametrize(("values", "sum_of_them"), [({"a": 2, "b": 1}, 3), ({"a": 0}, 0)])
+@pytest.mark.parametrize(("values", "total"), [({"a": 2, "b": 1}, 3), ({"a": 0}, 0)])
 async def test_the_shortfalls_of_all_clusters_are_summed(
-    values: dict[str, float], sum_of_them: int
+    values: dict[str, float], total: int
 ) -> None:
-    async with telling(metrics(values)) as shard:
-        assert await shortfalls([shard]) == sum_of_them
-        assert await shortfalls([shard, shard]) == 2 * sum_of_them
+    async with serving(metrics(values)) as shard:
+        assert await shortfalls([shard]) == total
+        assert await shortfalls([shard, shard]) == 2 * total
 
 
 async def test_a_gauge_without_labels_is_read_too() -> None:
-    async with telling(b"# HELP x y\nbigfleet_shard_shortfalls 7.0\n") as shard:
+    async with serving(b"# HELP x y\nbigfleet_shard_shortfalls 7.0\n") as shard:
         assert await shortfalls([shard]) == 7
 
 
-async def test_a_shard_that_does_not_say_has_not_said_zero() -> None:
-    async with telling(metrics({})) as shard:
+async def test_a_shard_that_does_not_report_is_not_zero() -> None:
+    async with serving(metrics({})) as shard:
         assert await shortfalls([shard]) is None
-    async with telling(metrics({"a": 1})) as shard:
+    async with serving(metrics({"a": 1})) as shard:
         assert await shortfalls([shard, Endpoint("shard-1", "127.0.0.1:1", Path())]) is None

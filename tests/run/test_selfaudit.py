@@ -1,4 +1,4 @@
-"""The harness notices when it is itself the trouble: each kind is provoked."""
+"""The self-audit detects each kind of disturbance, which the tests provoke."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ for line in sys.stdin:
 
 
 class Burner:
-    """A child that uses as much CPU as it is told to."""
+    """A child process that uses CPU on request."""
 
     def __init__(self) -> None:
         command = [sys.executable, "-c", _SCRIPT]
@@ -85,7 +85,7 @@ def burn(seconds: float) -> None:
         pass
 
 
-async def test_an_event_loop_that_stands_still_is_noticed(burner: Burner) -> None:
+async def test_event_loop_lag_is_detected(burner: Burner) -> None:
     auditor = SelfAuditor(own_tree_cpu_seconds)
     auditor.begin(burner.pid)
     async with watching(auditor):
@@ -96,9 +96,7 @@ async def test_an_event_loop_that_stands_still_is_noticed(burner: Burner) -> Non
     assert seen.loop_stall_max_seconds >= 0.45
 
 
-async def test_a_clock_that_is_set_while_measuring_is_noticed(
-    burner: Burner, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_clock_step_is_detected(burner: Burner, monkeypatch: pytest.MonkeyPatch) -> None:
     auditor = SelfAuditor(own_tree_cpu_seconds)
     auditor.begin(burner.pid)
     real = time.time
@@ -109,7 +107,7 @@ async def test_a_clock_that_is_set_while_measuring_is_noticed(
     assert seen.clock_step_max_seconds == pytest.approx(3, abs=0.05)
 
 
-def test_what_runner_and_load_use_is_the_harness_and_the_rest_is_the_run(burner: Burner) -> None:
+def test_harness_cpu_is_that_of_runner_and_load_and_part_of_the_run(burner: Burner) -> None:
     auditor, other = SelfAuditor(own_tree_cpu_seconds), Burner()
     auditor.begin(burner.pid)
     burn(0.2)
@@ -124,7 +122,7 @@ def test_what_runner_and_load_use_is_the_harness_and_the_rest_is_the_run(burner:
     assert 0 < seen.harness_cpu_share < 1
 
 
-async def test_what_the_load_used_counts_although_it_has_ended(burner: Burner) -> None:
+async def test_the_cpu_of_the_load_counts_after_it_has_exited(burner: Burner) -> None:
     auditor = SelfAuditor(own_tree_cpu_seconds)
     auditor.begin(burner.pid)
     burner.burn(0.4)
@@ -135,12 +133,12 @@ async def test_what_the_load_used_counts_although_it_has_ended(burner: Burner) -
     assert seen.harness_cpu_seconds >= 0.35
 
 
-def test_before_the_load_there_is_nothing_to_say() -> None:
+def test_before_the_load_there_is_no_result() -> None:
     assert SelfAuditor(own_tree_cpu_seconds).end() is None
 
 
-async def test_watching_costs_less_than_half_a_hundredth_of_a_core() -> None:
-    """Measured over many beats without their pauses, which cost nothing."""
+async def test_auditing_costs_less_than_half_a_percent_of_a_core() -> None:
+    """Measured over many ticks without their pauses."""
     heart, beats = LoopLagMonitor(), 2000
     started = time.process_time()
     for _ in range(beats):
@@ -150,7 +148,7 @@ async def test_watching_costs_less_than_half_a_hundredth_of_a_core() -> None:
 
 
 @given(st.lists(st.floats(0, 5), min_size=1, max_size=30))
-def test_the_longest_lateness_is_the_one_that_is_shown(pauses: list[float]) -> None:
+def test_the_longest_lag_is_reported(pauses: list[float]) -> None:
     heart, now = LoopLagMonitor(), 0.0
     heart.tick(now, None)
     for pause in pauses:
@@ -160,7 +158,7 @@ def test_the_longest_lateness_is_the_one_that_is_shown(pauses: list[float]) -> N
     assert heart.clock_step_max_seconds == 0
 
 
-def test_a_tree_includes_children_and_what_ended_below_them() -> None:
+def test_a_tree_includes_children_and_their_exited_descendants() -> None:
     burner, before = Burner(), own_tree_cpu_seconds()
     burner.burn(0.4)
     assert tree_cpu_seconds(psutil.Process(burner.pid)) >= 0.35
@@ -169,14 +167,14 @@ def test_a_tree_includes_children_and_what_ended_below_them() -> None:
     assert own_tree_cpu_seconds() - before >= 0.35
 
 
-def test_the_machine_as_a_whole_used_at_least_what_we_used() -> None:
+def test_the_whole_machine_used_at_least_what_this_process_used() -> None:
     before = machine_cpu_seconds()
     burn(0.3)
     assert machine_cpu_seconds() - before >= 0.2
 
 
-def test_what_a_stranger_takes_is_neither_the_runs_nor_idle(burner: Burner) -> None:
-    """A process that is none of the run's, on a machine that has all cores to use."""
+def test_cpu_of_other_processes_is_neither_the_runs_nor_idle(burner: Burner) -> None:
+    """A process outside the run, on a machine without a CPU quota."""
     auditor = SelfAuditor(time.process_time)
     auditor.begin(burner.pid)
     began = time.monotonic()
@@ -188,7 +186,7 @@ def test_what_a_stranger_takes_is_neither_the_runs_nor_idle(burner: Burner) -> N
     assert least <= seen.others_cpu_share <= 1
 
 
-def test_a_machine_that_hides_what_others_take_is_not_guessed_at(burner: Burner) -> None:
+def test_unattributable_cpu_of_others_is_unknown(burner: Burner) -> None:
     auditor = SelfAuditor(own_tree_cpu_seconds, "it is hidden")
     auditor.begin(burner.pid)
     seen = auditor.end()
@@ -197,8 +195,8 @@ def test_a_machine_that_hides_what_others_take_is_not_guessed_at(burner: Burner)
 
 
 @pytest.mark.parametrize(("own", "share"), [(1.0, 0.25), (0.0, 0.5), (2.0, 0.0), (3.0, 0.0)])
-def test_the_share_of_others_is_of_all_that_the_machine_has(own: float, share: float) -> None:
-    """Our own time is none of theirs, however the two clocks round."""
+def test_the_share_of_others_is_of_all_cpu_time(own: float, share: float) -> None:
+    """Own time never counts as that of others, despite rounding."""
     assert other_cpu_share(CpuTimes(10.0, 20.0), CpuTimes(12.0, 24.0), own) == share
     assert other_cpu_share(CpuTimes(10.0, 20.0), CpuTimes(10.0, 20.0), own) is None
 
@@ -213,10 +211,8 @@ def test_the_share_of_others_is_of_all_that_the_machine_has(own: float, share: f
         ({}, False),
     ],
 )
-def test_a_quota_of_cpu_time_is_recognised(
-    tmp_path: Path, files: dict[str, str], limited: bool
-) -> None:
+def test_a_cpu_quota_is_detected(tmp_path: Path, files: dict[str, str], limited: bool) -> None:
     for name, text in files.items():
         (tmp_path / name).write_text(text)
-    said = unmeasurable_reason([tmp_path / "v2", tmp_path / "v1"])
-    assert bool(said) == limited
+    reason = unmeasurable_reason([tmp_path / "v2", tmp_path / "v1"])
+    assert bool(reason) == limited

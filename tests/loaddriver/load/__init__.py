@@ -1,1 +1,1 @@
-"""How the plan is played."""
+"""Tests of the load process."""

@@ -1,4 +1,4 @@
-"""Who plays what when: one queue, due times from the plan alone, users enough for the plan."""
+"""Events are dispatched by the plan's due times, to enough users."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ def deletes(*offsets: float) -> list[DeleteEvent]:
 
 
 @pytest.mark.parametrize(("a_second", "users"), [(0, 24), (1, 60), (10, 600), (50, 1024)])
-def test_users_are_enough_for_answers_that_take_half_a_minute_and_bounded(
+def test_users_suffice_for_responses_of_half_a_minute_and_are_bounded(
     a_second: int, users: int
 ) -> None:
-    """An event that waits for a free user is late, and lateness voids a run."""
+    """An event that waits for a free user is late, and lateness makes a run invalid."""
     events = deletes(*(n / a_second for n in range(60 * a_second)))
     assert users_for(events) == users
 
@@ -34,7 +34,7 @@ def test_a_load_without_pods_gets_more_users_than_one_of_objects() -> None:
 
 
 def test_events_come_in_order_each_with_the_time_it_was_due() -> None:
-    """Due times follow from release and offset, however late somebody asks for them."""
+    """Due times follow from release and offset, however late an event is taken."""
     events = deletes(0.0, 0.25, 0.5)
     dispatcher = Dispatcher(events, clock=lambda: 2000.0)
     dispatcher.follow(Control().released(1, 1000.0))

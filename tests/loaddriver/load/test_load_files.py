@@ -38,14 +38,14 @@ def test_a_kubeconfig_gives_the_endpoint_of_its_current_context(tmp_path: Path) 
     )
 
 
-def test_a_kubeconfig_without_a_token_is_refused_by_name(tmp_path: Path) -> None:
+def test_a_kubeconfig_without_a_token_is_rejected_by_name(tmp_path: Path) -> None:
     path = tmp_path / "kubeconfig"
     path.write_text(KUBECONFIG.replace("token: secret", "client-key: /key"))
     with pytest.raises(InfrastructureError, match=r"kubeconfig: .* has no token"):
         cluster_endpoint("cluster-0", path)
 
 
-def test_what_the_runner_writes_the_load_process_reads(tmp_path: Path) -> None:
+def test_the_load_process_reads_what_the_runner_writes(tmp_path: Path) -> None:
     endpoints = [ClusterEndpoint(name="a", url="https://a", token="t", ca_file=None)]
     control = Control().released(0, 1.5).released(2, 3.25).stopped()
     write_endpoints(endpoints, tmp_path / "clusters.json")
@@ -56,7 +56,7 @@ def test_what_the_runner_writes_the_load_process_reads(tmp_path: Path) -> None:
     assert control.released_at == {"0": 1.5, "2": 3.25}
 
 
-def test_a_half_written_result_is_read_once_it_is_whole(tmp_path: Path) -> None:
+def test_a_partially_written_result_is_read_once_it_is_complete(tmp_path: Path) -> None:
     path = tmp_path / "load.jsonl"
     reader = ResultReader(path)
     assert reader.new_lines() == []

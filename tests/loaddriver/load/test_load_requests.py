@@ -31,7 +31,7 @@ def pods(*rows: tuple[str, str, str, bool]) -> list[Pod]:
     return pods_of(msgspec.json.encode({"kind": "PodList", "items": items}))
 
 
-def test_a_victim_is_named_by_its_rank_oldest_first_then_by_name() -> None:
+def test_a_rank_selects_pods_oldest_first_then_by_name() -> None:
     listed = pods(
         ("c", "2026-01-01T00:00:01Z", "Running", False),
         ("b", "2026-01-01T00:00:02Z", "Pending", False),
@@ -41,7 +41,7 @@ def test_a_victim_is_named_by_its_rank_oldest_first_then_by_name() -> None:
     assert names == ["c", "a", "b", "c"]
 
 
-def test_pods_that_are_leaving_or_done_are_no_victims() -> None:
+def test_terminating_and_ended_pods_are_not_selected() -> None:
     listed = pods(
         ("a", "2026-01-01T00:00:01Z", "Running", True),
         ("b", "2026-01-01T00:00:02Z", "Succeeded", False),
@@ -65,7 +65,7 @@ def test_pods_that_are_leaving_or_done_are_no_victims() -> None:
         (500, MAX_ATTEMPTS, "1", None),
     ],
 )
-def test_only_busy_or_silent_servers_are_asked_again_and_not_for_ever(
+def test_only_overload_and_missing_responses_are_retried_and_not_forever(
     status: int, attempt: int, retry_after: str | None, pause: float | None
 ) -> None:
     assert retry_delay_seconds(status, attempt, retry_after) == pause
@@ -91,7 +91,7 @@ def test_only_busy_or_silent_servers_are_asked_again_and_not_for_ever(
         ("scale", 403, 1, False),
     ],
 )
-def test_a_retry_that_finds_its_work_done_has_succeeded(
+def test_a_retry_that_finds_its_effect_has_succeeded(
     verb: str, status: int, attempts: int, worked: bool
 ) -> None:
     assert succeeded(verb, status, attempts) == worked

@@ -1,6 +1,6 @@
-"""The real Locust, in a process of its own, against small API servers on loopback.
+"""The real Locust process against small API servers on loopback.
 
-One run shows most rules: a healthy cluster that refuses twice, a cluster whose
+One run shows most rules: a healthy cluster that rejects two requests, a cluster whose
 answers take two seconds, and one that rejects our token.
 """
 
@@ -47,7 +47,7 @@ class Played:
     servers: tuple[ApiServer, ...]
     progress: LoadProgress
     results: dict[str, EventResult]
-    refused: str
+    rejected: str
     lost: str
 
 
@@ -91,14 +91,14 @@ def read_results(folder: Path) -> dict[str, EventResult]:
 def played(tmp_path_factory: pytest.TempPathFactory) -> Played:
     folder = tmp_path_factory.mktemp("load")
     _, plan, _ = planned("smoke", *PROFILE)
-    refused, lost = (each.name for each in creates(plan, HEALTHY)[-2:])
+    rejected, lost = (each.name for each in creates(plan, HEALTHY)[-2:])
     servers = (
-        ApiServer("right", refusals={refused: [429], lost: [500]}),
+        ApiServer("right", refusals={rejected: [429], lost: [500]}),
         ApiServer("right", stall_seconds=STALL_SECONDS),
         ApiServer("right", reject=True),
     )
     progress = asyncio.run(play(plan, servers, folder))
-    return Played(plan, servers, progress, read_results(folder), refused, lost)
+    return Played(plan, servers, progress, read_results(folder), rejected, lost)
 
 
 def test_every_event_of_the_plan_is_played_once_and_locust_ends_with_exit_code_0(
@@ -114,8 +114,8 @@ def test_each_cluster_gets_its_own_objects(played: Played) -> None:
         assert sorted(played.servers[cluster].created) == planned_names
 
 
-def test_requests_leave_when_due_however_long_answers_take(played: Played) -> None:
-    """Open loop: on the slow cluster every answer takes longer than the whole step."""
+def test_requests_are_sent_when_due_however_long_responses_take(played: Played) -> None:
+    """Open loop: on the slow cluster every response takes longer than the whole step."""
     latest = played.progress.max_lateness_seconds
     assert latest < ON_TIME_SECONDS
     assert latest == max(r.lateness_seconds for r in played.results.values() if r.step > 0)
@@ -128,8 +128,8 @@ def test_requests_leave_when_due_however_long_answers_take(played: Played) -> No
         assert played.servers[SLOW].created[result.name] - result.due < ON_TIME_SECONDS + 0.2
 
 
-def test_users_share_connections_as_long_as_answers_come(played: Played) -> None:
-    """A connection of each user's own would cost more CPU time than all its requests."""
+def test_users_share_connections(played: Played) -> None:
+    """A connection per user would cost more CPU time than all its requests."""
     asked = sum(event.cluster == HEALTHY for event in played.plan.events)
     assert len(played.servers[HEALTHY].callers) <= asked / 2
 
@@ -145,7 +145,7 @@ def test_churn_deletes_the_pod_of_the_planned_rank(played: Played) -> None:
 
 
 def test_demand_steps_scale_and_remove_what_the_plan_names(played: Played) -> None:
-    """Through the scale subresource, and with what an object owns going in the background."""
+    """Through the scale subresource, and with background propagation of deletions."""
     for cluster in (HEALTHY, SLOW):
         own = [event for event in played.plan.events if event.cluster == cluster]
         scaled = {event.path: event.replicas for event in own if isinstance(event, ScaleEvent)}
@@ -158,18 +158,18 @@ def test_demand_steps_scale_and_remove_what_the_plan_names(played: Played) -> No
     assert verbs == {"create", "scale", "delete", "churn"}
 
 
-def test_a_busy_server_is_asked_again_after_the_time_it_names(played: Played) -> None:
-    result = played.results[f"0-{played.refused}"]
+def test_a_busy_server_is_retried_after_its_retry_after(played: Played) -> None:
+    result = played.results[f"0-{played.rejected}"]
     assert (result.status, result.attempts, result.ok) == (201, 2, True)
     assert result.done - result.sent >= 1
 
 
-def test_an_object_that_a_lost_answer_had_created_counts_as_created(played: Played) -> None:
+def test_an_object_whose_response_was_lost_counts_as_created(played: Played) -> None:
     result = played.results[f"0-{played.lost}"]
     assert (result.status, result.attempts, result.ok) == (409, 2, True)
 
 
-def test_refusals_that_stay_are_counted_and_the_first_is_shown(played: Played) -> None:
+def test_permanent_rejections_are_counted_and_the_first_is_shown(played: Played) -> None:
     rejected = [event for event in played.plan.events if event.cluster == REJECTING]
     assert played.progress.failed == len(rejected)
     assert played.progress.retried == 2
@@ -195,7 +195,7 @@ async def test_a_release_in_the_past_is_recorded_as_late(tmp_path: Path) -> None
 
 @dataclass(frozen=True)
 class Odd:
-    """A finished run against one server that is not as it should be."""
+    """A finished run against one misbehaving server."""
 
     plan: Plan
     server: ApiServer
@@ -204,7 +204,7 @@ class Odd:
 
 @pytest.fixture(scope="module")
 def odd(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Odd]:
-    """Runs against one server each, side by side: they mostly wait for their steps."""
+    """Runs against one server each, in parallel."""
     _, plan, _ = planned("smoke", *PROFILE, "clusters=1", "soak.churnPodsPerSecond=3")
     servers = {
         "garbled": ApiServer("right", garbled=True),
@@ -222,23 +222,23 @@ def odd(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Odd]:
     return asyncio.run(both())
 
 
-def test_an_answer_that_cannot_be_read_is_a_failed_event_and_not_a_silent_one(
+def test_an_unreadable_response_is_recorded_as_a_failed_event(
     odd: dict[str, Odd],
 ) -> None:
-    """Whatever goes wrong while an event is played, it is on record and the next one is played."""
+    """Any failure of an event is recorded, and the next one is played."""
     progress = odd["garbled"].progress
     assert (progress.sent, progress.failed) == (len(odd["garbled"].plan.events), 3)
     assert "a bug in the load process: DecodeError" in progress.first_failure
 
 
-def test_a_churn_that_finds_no_pod_is_counted_and_does_no_harm(odd: dict[str, Odd]) -> None:
-    """A ramp that does not wait may be ahead of the controllers that make the pods."""
+def test_a_churn_that_finds_no_pod_is_counted_and_harmless(odd: dict[str, Odd]) -> None:
+    """A ramp with fixed pacing may be ahead of the controllers."""
     progress, server = odd["without pods"].progress, odd["without pods"].server
     assert (progress.failed, progress.without_target, server.deleted) == (0, 3, [])
     assert progress.sent == len(odd["without pods"].plan.events)
 
 
-async def test_a_load_process_that_dies_at_once_is_an_error_with_its_exit_code(
+async def test_a_load_process_that_exits_at_once_is_an_error_with_its_exit_code(
     tmp_path: Path,
 ) -> None:
     _, plan, _ = planned("smoke", *PROFILE)

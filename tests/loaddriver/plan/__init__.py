@@ -1,1 +1,1 @@
-"""What a plan holds, and that a seed gives the same plan everywhere."""
+"""Tests of plans."""

@@ -1,4 +1,4 @@
-"""What profiles with machines of their own measured yesterday, they measure today."""
+"""Plans of profiles with dedicated machines stay the same."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def digest(content: bytes) -> str:
 
 
 @pytest.mark.parametrize("name", [*SHIPPED, *SPECIAL])
-def test_plans_and_fleets_of_machines_cut_for_pods_stay_byte_for_byte(name: str) -> None:
+def test_plans_and_fleets_of_dedicated_machines_stay_byte_for_byte(name: str) -> None:
     profile, plan, need = planned(name)
     machines = [*fleet_inventory(profile, need), *on_premise_machines(profile)]
     inventory = msgspec.json.Encoder().encode_lines(machines)

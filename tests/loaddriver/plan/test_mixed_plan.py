@@ -1,4 +1,4 @@
-"""The load of pods that share machines: what they ask for, how many, and what is there before."""
+"""The load of profiles with shared machines: sizes, constraints and DaemonSets."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from loaddriver.plan.records import RAMP, SETUP_STEP, CreateEvent, Plan, Workload
 from loaddriver.plan.workloads import draw_objects, random_stream
-from loaddriver.profile.settings import Profile
+from loaddriver.profile.loading import Profile
 from tests.loaddriver.load_rig import SHARED, planned_shared
 
 MIXED = "mixed-50"
@@ -48,8 +48,8 @@ def ramp_of(plan: Plan) -> list[Workload]:
 
 
 @pytest.mark.parametrize("name", SHARED)
-def test_every_seed_asks_for_as_many_pods_and_about_as_much_cpu(name: str) -> None:
-    """Or else one seed's gates would be another's."""
+def test_every_seed_has_the_same_pods_and_about_the_same_cpu(name: str) -> None:
+    """Otherwise gates would not hold for all seeds."""
     found = []
     for seed in (1, 2, 3):
         profile, plan, _ = planned_shared(name, seed=seed)
@@ -59,7 +59,7 @@ def test_every_seed_asks_for_as_many_pods_and_about_as_much_cpu(name: str) -> No
     assert max(found) <= 1.05 * min(found)
 
 
-def test_two_fifths_of_the_pods_ask_for_nothing_but_resources() -> None:
+def test_two_fifths_of_the_pods_request_only_resources() -> None:
     """No class, no selector, no affinity, no spreading, no toleration, no penalty."""
     _, plan, _ = planned_shared(MIXED)
     own = ramp_of(plan)
@@ -83,7 +83,7 @@ def test_two_fifths_of_the_pods_ask_for_nothing_but_resources() -> None:
     assert not any(annotations)
 
 
-def test_sizes_span_three_orders_of_magnitude_and_the_largest_take_their_part() -> None:
+def test_sizes_span_three_orders_of_magnitude() -> None:
     """Most pods are small; one in a hundred takes a fifth of the CPU."""
     profile, plan, _ = planned_shared(MIXED)
     own = ramp_of(plan)
@@ -101,7 +101,7 @@ def test_sizes_span_three_orders_of_magnitude_and_the_largest_take_their_part() 
 
 
 def test_an_archetype_gets_its_sizes_by_their_shares_whatever_its_objects() -> None:
-    """Objects of up to 100 pods are laid along the shares; drawn one by one they would not be."""
+    """Objects of up to 100 pods are assigned by cumulative shares, not drawn one by one."""
     profile, _, _ = planned_shared(MIXED)
     archetype = profile.catalog.archetype("default-service")
     for seed in range(5):
@@ -111,7 +111,7 @@ def test_an_archetype_gets_its_sizes_by_their_shares_whatever_its_objects() -> N
         assert small / 3000 == pytest.approx(0.58, abs=0.03)
 
 
-def test_pods_ask_for_zones_families_generations_and_capacity_types() -> None:
+def test_pods_select_zones_families_generations_and_capacity_types() -> None:
     _, plan, _ = planned_shared(MIXED)
     assert pod_spec(plan, "production")["nodeSelector"] == {
         "bigfleet.lucy.sh/capacity-type": "on-demand"
@@ -136,7 +136,7 @@ def test_pods_tolerate_the_taints_of_spot_and_of_gpu_machines() -> None:
     assert gpu["containers"][0]["resources"]["requests"]["nvidia.com/gpu"] == "1"
 
 
-def test_pods_spread_and_keep_apart_within_their_own_workload() -> None:
+def test_spread_and_anti_affinity_select_the_pods_own_workload() -> None:
     """Hard and soft over zones, soft over machines; one of a workload on a machine."""
     _, plan, _ = planned_shared(MIXED)
     zones, machines = pod_spec(plan, "evenly-spread")["topologySpreadConstraints"]
@@ -162,7 +162,7 @@ def test_gangs_are_whole_and_share_a_rack() -> None:
 
 
 def test_jobs_end_before_the_run_does() -> None:
-    """So that machines are emptied by work that ends by itself."""
+    """So that machines become empty by themselves."""
     profile, plan, _ = planned_shared(MIXED)
     jobs = {each.archetype for each in plan.workloads if each.kind == "Job"}
     assert jobs == {"batch", "spot-batch"}
@@ -170,7 +170,7 @@ def test_jobs_end_before_the_run_does() -> None:
     assert max(each for each in seconds if each is not None) < profile.settings.soak.seconds
 
 
-def test_the_clusters_agents_are_there_before_the_load() -> None:
+def test_daemon_sets_are_created_before_the_load() -> None:
     """Four on each machine, a fifth on those with a GPU, all before the first workload."""
     _, plan, _ = planned_shared(MIXED)
     made = [event for event in plan.events if isinstance(event, CreateEvent)]
@@ -189,7 +189,7 @@ def test_the_clusters_agents_are_there_before_the_load() -> None:
     assert not any("workload" in str(body["metadata"]) for body in bodies(plan, "DaemonSet"))
 
 
-def test_what_antiaffinity_50_keeps_apart_has_2_to_15_replicas() -> None:
+def test_anti_affine_workloads_of_antiaffinity_50_have_2_to_15_replicas() -> None:
     _, plan, _ = planned_shared("antiaffinity-50")
     replicas = Counter(each.replicas for each in ramp_of(plan))
     assert {each.archetype for each in plan.workloads} == {"kept-apart"}

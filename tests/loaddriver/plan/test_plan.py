@@ -63,9 +63,9 @@ def test_every_cluster_gets_exactly_its_pods(name: str, seed: int) -> None:
 
 
 def test_the_same_profile_and_seed_give_the_same_bytes_in_any_process() -> None:
-    """Two releases are compared on one plan, so nothing may depend on a process's hashes."""
+    """Two versions are compared on one plan, so it must not depend on hash seeds."""
     code = (
-        "import sys; from pathlib import Path; from loaddriver.profile.settings import "
+        "import sys; from pathlib import Path; from loaddriver.profile.loading import "
         "load_profile;"
         "from loaddriver.plan.make import make_plan; from loaddriver.plan.files import plan_bytes;"
         "sys.stdout.buffer.write(plan_bytes(make_plan(load_profile('dev-50', Path(sys.argv[1])))))"
@@ -87,7 +87,7 @@ def test_another_seed_gives_another_plan() -> None:
     assert plan_bytes(planned("smoke", seed=1)[1]) != plan_bytes(planned("smoke", seed=2)[1])
 
 
-def test_changing_the_churn_leaves_the_ramp_as_it_was() -> None:
+def test_changing_the_churn_keeps_the_ramp() -> None:
     _, calm, _ = planned("dev-50")
     _, busy, _ = planned("dev-50", "soak.churnPodsPerSecond=9", "soak.seconds=90")
     assert created(calm) == created(busy)
@@ -95,7 +95,7 @@ def test_changing_the_churn_leaves_the_ramp_as_it_was() -> None:
     assert len(churned(busy)) == 810
 
 
-def test_adding_a_cluster_leaves_the_others_as_they_were() -> None:
+def test_adding_a_cluster_keeps_the_others() -> None:
     _, two, _ = planned("dev-50")
     _, three, _ = planned("dev-50", "clusters=3")
     assert created(two) == [event for event in created(three) if event.cluster < 2]
@@ -111,7 +111,7 @@ def test_a_damaged_plan_names_its_line(tmp_path: Path) -> None:
     path = tmp_path / "plan.jsonl"
     save_plan(planned("smoke")[1], path)
     path.write_bytes(path.read_bytes() + b'{"type":"nonsense"}\n')
-    with pytest.raises(ProfileError, match=r"plan\.jsonl line \d+: not a line of a plan"):
+    with pytest.raises(ProfileError, match=r"plan\.jsonl line \d+: not a plan line"):
         load_plan(path)
 
 
@@ -167,7 +167,7 @@ def test_dev_profiles_need_the_machines_they_are_named_for(
     assert 0 < spanning < sum(1 for workload in plan.workloads if workload.group) / 2
 
 
-def test_pods_ask_for_what_only_their_own_machines_have() -> None:
+def test_pods_select_their_own_machines() -> None:
     _, plan, _ = planned("dev-50")
     for workload, body in bodies(plan):
         spec = body["spec"]["template"]["spec"]
@@ -181,7 +181,7 @@ def test_pods_ask_for_what_only_their_own_machines_have() -> None:
         assert spec["automountServiceAccountToken"] is False
 
 
-def test_a_gang_asks_for_its_own_rack_and_nothing_else_does() -> None:
+def test_only_gangs_require_a_rack() -> None:
     _, plan, _ = planned("dev-50")
     for workload, body in bodies(plan):
         template = body["spec"]["template"]
@@ -194,7 +194,7 @@ def test_a_gang_asks_for_its_own_rack_and_nothing_else_does() -> None:
             assert list(term["labelSelector"]["matchLabels"].values()) == [label]
 
 
-def test_jobs_say_how_long_they_run_and_penalties_are_dollars() -> None:
+def test_jobs_have_run_seconds_and_penalties_are_dollars() -> None:
     _, plan, _ = planned("smoke")
     for workload, body in bodies(plan):
         annotations = body["spec"]["template"]["metadata"]["annotations"]
@@ -203,7 +203,7 @@ def test_jobs_say_how_long_they_run_and_penalties_are_dollars() -> None:
             assert re.fullmatch(r"\d+(\.\d+)?", annotations[f"bigfleet.lucy.sh/{penalty}-penalty"])
 
 
-def test_churn_spares_jobs_and_names_ranks_that_exist() -> None:
+def test_churn_excludes_jobs_and_has_valid_ranks() -> None:
     _, plan, _ = planned("dev-50")
     workloads = {(each.cluster, each.name): each for each in plan.workloads}
     for event in churned(plan):
@@ -213,7 +213,7 @@ def test_churn_spares_jobs_and_names_ranks_that_exist() -> None:
         assert event.namespace == workload.namespace
 
 
-def test_gangs_alone_that_do_not_add_up_are_refused() -> None:
+def test_gangs_alone_that_do_not_add_up_are_rejected() -> None:
     profile = shipped(
         "smoke",
         "weights={gpu-training-medium: 1}",

@@ -1,4 +1,4 @@
-"""`loaddriver plan` shows what a run would send, for people and for programs."""
+"""`loaddriver plan` prints what a run would send, as text or JSON."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ def test_the_printed_plan_names_profile_seed_steps_and_archetypes(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert main(["plan", "smoke", "--seed", "7", "--set", "ramp.steps=3"]) == 0
-    said = capsys.readouterr().out
-    assert "smoke, seed 7: 200 pods in 1 cluster" in said
-    assert all(f"  {step}" in said for step in ("0 setup", "3 ramp", "4 soak", "memory-cache"))
+    output = capsys.readouterr().out
+    assert "smoke, seed 7: 200 pods in 1 cluster" in output
+    assert all(f"  {step}" in output for step in ("0 setup", "3 ramp", "4 soak", "memory-cache"))
 
 
-def test_as_json_it_is_the_very_plan_that_a_run_saves(
+def test_json_output_is_the_plan_that_a_run_saves(
     capfdbinary: pytest.CaptureFixture[bytes], tmp_path: Path
 ) -> None:
-    """So that a plan can be looked at, kept and compared without a run."""
+    """So that plans can be compared without a run."""
     assert main(["plan", "smoke", "--seed", "7", "--output", "json"]) == 0
     (tmp_path / "plan.jsonl").write_bytes(capfdbinary.readouterr().out)
     assert load_plan(tmp_path / "plan.jsonl") == planned("smoke", seed=7)[1]
 
 
-def test_a_plan_of_millions_is_refused_and_one_cluster_of_it_shown(
+def test_a_plan_of_millions_is_rejected_with_the_flags_for_one_cluster(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert main(["plan", "50k"]) == 2

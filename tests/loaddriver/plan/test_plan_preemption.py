@@ -1,4 +1,4 @@
-"""What a profile needs to let critical pods displace others: budgets, classes, unlike clusters."""
+"""Preemption in profiles: disruption budgets, priority classes, cluster weights."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from loaddriver.errors import ProfileError
 from loaddriver.plan.make import make_plan
 from loaddriver.plan.records import CreateEvent, DeleteEvent, Plan, Workload
 from loaddriver.profile.archetypes import DisruptionBudget
-from loaddriver.profile.settings import load_profile
+from loaddriver.profile.loading import load_profile
 from loaddriver.sizing.inventory import fleet_inventory
 from tests.loaddriver.load_rig import PROFILES, SHARED, copied_profiles, edit, planned, shipped
 
@@ -36,14 +36,14 @@ def budgeted(plan: Plan, archetype: str) -> set[str]:
 @pytest.mark.parametrize(
     ("percent", "replicas", "floor"), [(50, 10, 5), (20, 1, 0), (70, 20, 6), (34, 3, 1), (1, 4, 3)]
 )
-def test_what_may_go_is_rounded_up_as_kubernetes_does(
+def test_max_unavailable_is_rounded_up_as_kubernetes_does(
     percent: int, replicas: int, floor: int
 ) -> None:
     assert DisruptionBudget(max_unavailable_percent=percent).floor(replicas) == floor
 
 
-def test_a_budget_comes_right_before_its_workload_and_selects_its_pods() -> None:
-    """So that there is no moment at which its pods are unprotected."""
+def test_a_budget_is_created_before_its_workload_and_selects_its_pods() -> None:
+    """So that its pods are always protected."""
     _, plan, _ = planned(NAME)
     order = [event.id for event in plan.events]
     workloads = {(each.cluster, each.name): each for each in plan.workloads}
@@ -68,7 +68,7 @@ def test_only_workloads_whose_archetype_has_a_budget_have_one() -> None:
     assert not budgeted(plan, "checkout")
 
 
-def test_the_budget_of_a_burst_goes_with_it(tmp_path: Path) -> None:
+def test_the_budget_of_a_burst_is_deleted_with_it(tmp_path: Path) -> None:
     folder = copied_profiles(tmp_path)
     edit(folder / NAME / "profile.yaml", "archetype: checkout", "archetype: index")
     edit(folder / NAME / "profile.yaml", "    index: 2", "    index: 9")
@@ -79,8 +79,8 @@ def test_the_budget_of_a_burst_goes_with_it(tmp_path: Path) -> None:
     assert gone == {f"1-{name}-budget-delete" for name in come}
 
 
-def test_who_may_not_preempt_has_a_class_that_says_so() -> None:
-    """Else kube-scheduler would make the room that BigFleet is to make."""
+def test_archetypes_that_do_not_preempt_have_a_class_with_policy_never() -> None:
+    """Otherwise kube-scheduler would preempt, not BigFleet."""
     profile, plan, _ = planned(NAME)
     classes = {body["metadata"]["name"]: body for _, body in created(plan, "PriorityClass")}
     assert classes["scaletest-1000000-never"]["preemptionPolicy"] == "Never"
@@ -91,7 +91,7 @@ def test_who_may_not_preempt_has_a_class_that_says_so() -> None:
         assert name.endswith("-never") != profile.catalog.archetype(archetype).preempts
 
 
-def test_clusters_may_run_different_work() -> None:
+def test_clusters_may_have_different_weights() -> None:
     _, plan, _ = planned(NAME)
     ramp = [each for each in plan.workloads if each.origin == "ramp"]
     assert {w.archetype for w in ramp if w.cluster == 0} == {"render", "index"}
@@ -100,15 +100,15 @@ def test_clusters_may_run_different_work() -> None:
         assert sum(w.replicas for w in ramp if w.cluster == cluster) == 600
 
 
-def test_a_burst_may_be_one_clusters() -> None:
+def test_a_burst_may_name_one_cluster() -> None:
     _, plan, _ = planned(NAME)
     burst = [each for each in plan.workloads if each.origin.startswith("burst")]
     assert {each.cluster for each in burst} == {1}
     assert sum(each.replicas for each in burst) == 260
 
 
-def test_an_archetype_without_supply_of_its_own_has_no_machine_made_for_it() -> None:
-    """All machines of its type are made for the batch work that it displaces."""
+def test_an_archetype_with_idle_factor_0_gets_no_machines() -> None:
+    """All machines of its type are those of the batch workloads that it preempts."""
     profile, _, need = planned(NAME)
     machines = fleet_inventory(profile, need)
     types = [machine.instance_type for machine in machines]
@@ -120,7 +120,7 @@ def test_an_archetype_without_supply_of_its_own_has_no_machine_made_for_it() -> 
 @pytest.mark.parametrize(
     ("override", "expected"),
     [
-        ("clusterWeights={c3: {render: 1}}", "clusterWeights.c3 no such cluster: they are c1, c2"),
+        ("clusterWeights={c3: {render: 1}}", "clusterWeights.c3 no such cluster (known: c1, c2"),
         ("clusterWeights={c2: {rendr: 1}}", "clusterWeights.c2.weights.rendr no such archetype"),
         (
             "fleet.idleFactorByArchetype={rendr: 1}",
@@ -129,18 +129,18 @@ def test_an_archetype_without_supply_of_its_own_has_no_machine_made_for_it() -> 
         (
             "bursts=[{phase: soak, atSeconds: 5, archetype: checkout, pods: 4, durationSeconds: 6, "
             "cluster: west}]",
-            "bursts[0].cluster = 'west': no such cluster: they are c1, c2",
+            "bursts[0].cluster = 'west': no such cluster (known: c1, c2",
         ),
     ],
 )
-def test_an_unknown_name_is_refused_with_those_there_are(override: str, expected: str) -> None:
-    with pytest.raises(ProfileError) as refused:
+def test_an_unknown_name_is_rejected_with_the_known_ones(override: str, expected: str) -> None:
+    with pytest.raises(ProfileError) as caught:
         shipped(NAME, override)
-    assert expected in str(refused.value)
+    assert expected in str(caught.value)
 
 
 def test_a_job_has_no_budget(tmp_path: Path) -> None:
-    """Kubernetes works out a share only for what has a scale, and would grant no eviction."""
+    """Kubernetes computes percentages only with a scale subresource."""
     folder = copied_profiles(tmp_path)
     text = "    runSeconds: 7200\n"
     budget = "    disruptionBudget: {maxUnavailablePercent: 50}\n"
@@ -149,8 +149,8 @@ def test_a_job_has_no_budget(tmp_path: Path) -> None:
         load_profile("dev-50", folder)
 
 
-def test_plans_without_budgets_know_nothing_of_them() -> None:
-    """What older results were measured with must stay what it is."""
+def test_plans_without_budgets_have_no_budget_events() -> None:
+    """Older plans must stay the same."""
     for path in sorted(PROFILES.glob("*-50/profile.yaml")):
         if path.parent.name in (NAME, *SHARED):
             continue

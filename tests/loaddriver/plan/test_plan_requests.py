@@ -1,4 +1,4 @@
-"""Load without pods: the plan writes, deletes and replaces CapacityRequests itself."""
+"""Load without pods: the plan creates, deletes and replaces CapacityRequests."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def alive(plan: Plan, step: int, seconds: float) -> set[str]:
     return {path for path in there if "capacityrequests" in path}
 
 
-def test_a_request_asks_for_what_the_pod_controller_would_ask_for_its_pod() -> None:
-    """Whoever skips the pods must load the rest of BigFleet as those pods would."""
+def test_a_request_equals_that_of_the_pod_controller() -> None:
+    """A load without pods must be the same for the rest of BigFleet."""
     profile = shipped("dev-50", "weights=realistic", "podsPerCluster=40000")
     seen: set[str] = set()
     for workload in draw_workloads(profile, 0):
@@ -79,7 +79,7 @@ def _preemption_policy(priority_class: str) -> str:
 
 
 def test_every_planned_pod_is_one_request_at_an_even_rate() -> None:
-    """No object brings a lump of pods, so a step's requests are evenly spaced."""
+    """No object brings many pods at once, so a step's requests are evenly spaced."""
     profile, plan, need = planned("dev-50", *CR, "soak.churnPodsPerSecond=0")
     assert len(requests(plan)) == profile.settings.pods == need.pods
     assert not any("priorityclasses" in e.path for e in plan.events if isinstance(e, CreateEvent))
@@ -105,8 +105,8 @@ def test_requests_carry_the_labels_that_rows_are_made_of() -> None:
         assert "ownerReferences" not in body["metadata"]
 
 
-def test_churn_replaces_requests_and_shapes_create_and_delete_them() -> None:
-    """At any moment exactly the planned number exists, and nothing is deleted that is not there."""
+def test_churn_replaces_requests_and_demand_changes_create_and_delete_them() -> None:
+    """At any time exactly the planned number exists, and only existing ones are deleted."""
     _, plan, _ = planned("dev-50", *CR, *SHAPES, "soak.churnPodsPerSecond=4")
     soak = plan.steps[-1].number
     assert len(alive(plan, soak, 4.9)) == 5000
@@ -118,8 +118,8 @@ def test_churn_replaces_requests_and_shapes_create_and_delete_them() -> None:
     )
 
 
-def test_shapes_are_sent_at_a_bounded_rate() -> None:
-    """Five hundred deletions due at once would make the sender late, and the run void."""
+def test_demand_changes_are_sent_at_a_bounded_rate() -> None:
+    """500 deletions due at once would make the sender late, and the run invalid."""
     _, plan, _ = planned("dev-50", *CR, *SHAPES, "soak.churnPodsPerSecond=0")
     by_second = Counter(
         (event.cluster, int(event.offset_seconds))
@@ -129,8 +129,8 @@ def test_shapes_are_sent_at_a_bounded_rate() -> None:
     assert max(by_second.values()) <= REQUESTS_PER_SECOND + 1
 
 
-def test_churn_reaches_batch_work_too_where_no_controller_counts_failures() -> None:
-    """A Job's deleted pod is a failed attempt; a deleted request is nobody's failure."""
+def test_churn_of_requests_includes_jobs() -> None:
+    """A Job's deleted pod is a failed attempt; a deleted request is not."""
     _, plan, _ = planned("dev-50", *CR, "soak.churnPodsPerSecond=20")
     deleted = Counter(e.name.rsplit("-", 2)[0] for e in plan.events if isinstance(e, DeleteEvent))
     assert deleted.total() == 1200

@@ -1,4 +1,4 @@
-"""Bursts, demand steps, bunches of churn, lifetimes: when, how much, and what they leave alone."""
+"""Bursts, demand steps, churn bursts and lifetimes: times, amounts and independence."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from loaddriver.plan.records import (
 )
 from loaddriver.plan.shapes import demand_after
 from loaddriver.plan.workloads import draw_workloads
-from loaddriver.profile.settings import Profile, load_profile
+from loaddriver.profile.loading import Profile, load_profile
 from tests.loaddriver.load_rig import PROFILES, copied_profiles, planned, shipped
 
 HALF_AND_BACK = (
@@ -42,7 +42,7 @@ Kind = TypeVar("Kind", CreateEvent, ScaleEvent, DeleteEvent, ChurnEvent)
 
 
 def pods_over_time(plan: Plan, origin: str = "") -> Iterator[tuple[int, float, int]]:
-    """(step, offset, pods asked for by all workloads, or by those of one origin) at each change."""
+    """(step, offset, pods of all workloads or of one origin) at each change."""
     origins = {(each.cluster, each.name): each.origin for each in plan.workloads}
     now: Counter[tuple[int, str]] = Counter()
     for level in plan.levels:
@@ -53,7 +53,7 @@ def pods_over_time(plan: Plan, origin: str = "") -> Iterator[tuple[int, float, i
 
 
 def pods_at(plan: Plan, seconds: float) -> int:
-    """The pods asked for so many seconds into the soak."""
+    """The planned pods at a time of the soak."""
     soak = plan.steps[-1].number
     known = [p for step, at, p in pods_over_time(plan) if (step, at) <= (soak, seconds)]
     return known[-1]
@@ -124,8 +124,8 @@ def test_a_plan_with_shapes_reads_back_equal(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("change", [BURST, HALF_AND_BACK, "soak.churnPodsPerSecond=5"])
-def test_a_shape_leaves_everything_of_other_concerns_as_it_was(change: str) -> None:
-    """Whoever changes one thing compares two runs that differ in that alone."""
+def test_a_change_to_one_part_keeps_all_others(change: str) -> None:
+    """So that two runs can be compared that differ in one thing."""
     _, calm, _ = planned("dev-50", "soak.churnPodsPerSecond=1")
     _, changed, _ = planned("dev-50", "soak.churnPodsPerSecond=1", change)
     ramp = [event for event in calm.events if 0 < event.step < calm.steps[-1].number]
@@ -137,15 +137,15 @@ def test_a_shape_leaves_everything_of_other_concerns_as_it_was(change: str) -> N
         assert before == of_kind(calm, ChurnEvent)[: len(before)] != []
 
 
-def test_changing_the_churn_leaves_bursts_and_demand_steps_as_they_were() -> None:
+def test_changing_the_churn_keeps_bursts_and_demand_steps() -> None:
     _, calm, _ = planned("dev-50", BURST, HALF_AND_BACK)
     _, busy, _ = planned("dev-50", BURST, HALF_AND_BACK, "soak.churnPodsPerSecond=9")
     assert calm.levels == busy.levels
     assert calm.workloads == busy.workloads
 
 
-def test_half_the_demand_goes_and_the_same_comes_back() -> None:
-    """What can be scaled is scaled; gangs and Jobs go whole and come back under new names."""
+def test_half_the_demand_is_removed_and_comes_back() -> None:
+    """Deployments are scaled; gangs and Jobs are deleted and recreated under new names."""
     _, plan, _ = planned("dev-50", HALF_AND_BACK)
     workloads = {(each.cluster, each.name): each for each in plan.workloads}
     assert (pods_at(plan, 14), pods_at(plan, 34), pods_at(plan, 55)) == (5000, 2500, 5000)
@@ -165,8 +165,8 @@ def smoke_workloads() -> tuple[Workload, ...]:
 
 
 @given(st.lists(st.sampled_from([0, 0.3, 0.5, 0.8, 1, 1.5, 2.5]), min_size=2, max_size=2))
-def test_more_demand_never_takes_a_gang_away(factors: list[float]) -> None:
-    """Of two factors the larger keeps what the smaller keeps, so that steps disturb least."""
+def test_more_demand_never_removes_a_gang(factors: list[float]) -> None:
+    """The larger of two factors keeps what the smaller keeps, to minimize disruption."""
     base = smoke_workloads()
     less, more = (demand_after(base, factor) for factor in sorted(factors))
     atomic = {slot for slot in less if base[slot[0]].atomic}
@@ -174,7 +174,7 @@ def test_more_demand_never_takes_a_gang_away(factors: list[float]) -> None:
     assert sum(less.values()) <= sum(more.values())
 
 
-def test_one_gang_of_a_burst_comes_to_one_cluster_alone() -> None:
+def test_one_gang_of_a_burst_is_in_one_cluster() -> None:
     """A burst meant as one large gang must not become one in every cluster."""
     large = (
         "{phase: soak, atSeconds: 1, archetype: gpu-training-large, pods: 100, durationSeconds: 9}"
@@ -189,7 +189,7 @@ def test_one_gang_of_a_burst_comes_to_one_cluster_alone() -> None:
 
 
 def test_a_burst_of_the_ramp_moves_with_its_step() -> None:
-    """A ramp may be held, so its bursts count from the release of the step they fall into."""
+    """An adaptive ramp may wait, so bursts count from the release of their step."""
     ramp = "{phase: ramp, atSeconds: 17, archetype: tiny-stateless, pods: 9, durationSeconds: 5}"
     _, plan, _ = planned("dev-50", f"bursts=[{ramp}]")
     coming, going = (
@@ -201,7 +201,7 @@ def test_a_burst_of_the_ramp_moves_with_its_step() -> None:
 
 
 def test_demand_is_counted_at_the_peak_of_each_pod_size() -> None:
-    """A burst that is gone at the end still needs its machines while it is there."""
+    """A burst needs machines although it ends before the run."""
     _, _, calm = planned("dev-50")
     burst = BURST.replace("pods: 60", "pods: 900")
     _, plan, need = planned("dev-50", burst, HALF_AND_BACK)
@@ -218,8 +218,8 @@ def test_demand_is_counted_at_the_peak_of_each_pod_size() -> None:
     assert planned("dev-50", grown)[2].pods == 10_000
 
 
-def test_churn_names_only_pods_that_are_there() -> None:
-    """Not of objects that demand took away, nor of those that have only just come back."""
+def test_churn_selects_only_existing_pods() -> None:
+    """Not of objects that a demand step removed or has just recreated."""
     _, plan, _ = planned("dev-50", HALF_AND_BACK, "soak.churnPodsPerSecond=40")
     history: dict[tuple[int, str], list[tuple[float, int]]] = {}
     for level in plan.levels:
@@ -234,8 +234,8 @@ def test_churn_names_only_pods_that_are_there() -> None:
             assert event.rank < size[-1]
 
 
-def test_bunches_make_churn_denser_and_not_more() -> None:
-    """The mean rate stays; a tenth of the time holds far more than a tenth of the deletions."""
+def test_churn_bursts_keep_the_mean_rate() -> None:
+    """A tenth of the time has far more than a tenth of the deletions."""
     calm, dense = (
         [e.offset_seconds for e in of_kind(planned("dev-50", *extra)[1], ChurnEvent)]
         for extra in (
@@ -255,8 +255,8 @@ def test_bunches_make_churn_denser_and_not_more() -> None:
     assert busiest(calm) < 0.2 * 2400 < 0.3 * 2400 < busiest(dense)
 
 
-def test_lifetimes_are_part_of_the_churn_and_hit_their_archetype(tmp_path: Path) -> None:
-    """pods / meanLifetime deletions a second hit the mortal, the rest of the churn the others."""
+def test_lifetimes_are_part_of_the_churn_of_their_archetype(tmp_path: Path) -> None:
+    """pods / meanLifetime deletions per second; the rest of the churn is of other archetypes."""
     folder = copied_profiles(tmp_path)
     catalog = (folder / "catalog.yaml").read_text()
     mortal = catalog.replace(
@@ -274,8 +274,8 @@ def test_lifetimes_are_part_of_the_churn_and_hit_their_archetype(tmp_path: Path)
         load_profile("dev-50", folder, ("soak.churnPodsPerSecond=1",))
 
 
-def test_towards_a_knee_each_step_offers_as_much_more() -> None:
-    """The rate climbs evenly, step n at n times the first one's, and the sum stays exact."""
+def test_a_knee_ramp_increases_its_rate_linearly() -> None:
+    """Step n has n times the rate of the first, and the sum is exact."""
     profile = shipped("knee-50")
     steps = [step for step in make_plan(profile).steps if step.phase == "ramp"]
     assert sum(step.pods for step in steps) == profile.settings.pods
@@ -293,7 +293,7 @@ def test_towards_a_knee_each_step_offers_as_much_more() -> None:
         (BURST.replace("pods: 60", "pod: 60"), "bursts[0].pod unknown key; did you mean pods?"),
         (HALF_AND_BACK.replace("35", "95"), "demandSteps[1].atSeconds = 95: the soak lasts 60 s"),
         (HALF_AND_BACK.replace("35", "12"), "is not after the step before"),
-        (HALF_AND_BACK.replace("35", "15.1"), "the step before takes until 19."),
+        (HALF_AND_BACK.replace("35", "15.1"), "the previous step takes until 19."),
         (HALF_AND_BACK.replace("35", "59.9"), "after the end of its phase: a shape sends 25"),
         (HALF_AND_BACK.replace("phase: soak", "phase: ramp"), "demandSteps[0].phase = 'ramp'"),
         ("soak.churnBurst={everySeconds: 5, seconds: 5, factor: 2}", "all would be one"),
@@ -303,21 +303,23 @@ def test_towards_a_knee_each_step_offers_as_much_more() -> None:
         ("fleet.machinesPerRack=4", "a gpu-training-small gang of 8 pods needs 8 machines"),
     ],
 )
-def test_impossible_shapes_say_what_to_write(override: str, expected: str) -> None:
+def test_invalid_bursts_and_demand_steps_are_rejected_with_a_hint(
+    override: str, expected: str
+) -> None:
     with pytest.raises(ProfileError) as caught:
         make_plan(load_profile("dev-50", PROFILES, (override,)))
     assert expected in str(caught.value)
 
 
-def test_a_burst_of_gangs_that_no_rack_holds_is_refused() -> None:
-    """Also of an archetype that is in none of the weights."""
+def test_a_burst_of_gangs_that_no_rack_holds_is_rejected() -> None:
+    """Also of an archetype without weights."""
     burst = BURST.replace("memory-cache", "gpu-training-medium").replace("60", "16")
     with pytest.raises(ProfileError, match="gpu-training-medium gang of 16 pods needs 16 machines"):
         load_profile("dev-50", PROFILES, (burst, "fleet.machinesPerRack=8"))
 
 
-def test_whole_workloads_are_those_that_cannot_be_scaled() -> None:
-    """Gangs, Jobs and bursts; a Deployment of the ramp is scaled."""
+def test_atomic_workloads_are_gangs_jobs_and_bursts() -> None:
+    """A Deployment of the ramp is scaled."""
     plan = planned("dev-50", BURST)[1]
     kinds: dict[str, set[bool]] = {}
     for each in plan.workloads:

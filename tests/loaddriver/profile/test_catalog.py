@@ -5,12 +5,13 @@ from pathlib import Path
 import pytest
 
 from loaddriver.errors import ProfileError
-from loaddriver.profile.catalog import load_catalog, pod_shares
+from loaddriver.profile.catalog import pod_shares
 from loaddriver.profile.instance_types import dedicated_machine
+from loaddriver.profile.loading import load_catalog
 from tests.loaddriver.load_rig import PROFILES, copied_profiles, edit
 
 
-def refusal(folder: Path, name: str = "smoke") -> str:
+def load_error(folder: Path, name: str = "smoke") -> str:
     with pytest.raises(ProfileError) as caught:
         load_catalog(folder, name)
     return str(caught.value)
@@ -22,7 +23,7 @@ def test_the_catalog_has_the_ten_archetypes() -> None:
 
 
 def test_a_machine_holds_exactly_its_density_of_pods() -> None:
-    """Supply is cut from the pod size, so neither resource is left over or short."""
+    """Supply follows from the pod size, so no resource is left over or short."""
     catalog = load_catalog(PROFILES, "smoke")
     for archetype in catalog.archetypes:
         for size in archetype.sizes:
@@ -60,17 +61,18 @@ def test_weights_by_archetype_become_shares() -> None:
     }
 
 
-def test_a_type_named_by_two_sizes_is_refused(tmp_path: Path) -> None:
-    """A machine fits one pod size; under a shared type, the other's pods would fill it."""
+def test_a_type_named_by_two_sizes_is_rejected(tmp_path: Path) -> None:
+    """A dedicated machine holds pods of one size; the other size's pods would fill it."""
     folder = copied_profiles(tmp_path)
     edit(folder / "catalog.yaml", "instanceTypes: [m6a.large]", "instanceTypes: [m6i.large]")
-    assert "profiles/catalog.yaml: instanceTypes: m6i.large is named by more than one" in refusal(
-        folder
+    assert (
+        "profiles/catalog.yaml: instanceTypes: m6i.large is named by more than one"
+        in load_error(folder)
     )
 
 
-def test_kinds_of_work_that_ask_for_the_same_may_share_a_type() -> None:
-    """They compete for the same machines, and it does not matter whose pods fill one."""
+def test_archetypes_with_equal_requests_may_share_a_type() -> None:
+    """They compete for the same machines, and their pods can replace each other."""
     catalog = load_catalog(PROFILES, "scarcity-50")
     patient, urgent = catalog.archetype("patient"), catalog.archetype("urgent")
     assert patient.sizes == urgent.sizes
@@ -85,24 +87,32 @@ def test_kinds_of_work_that_ask_for_the_same_may_share_a_type() -> None:
         ("  priority: 1000", "  gang: {topology: sameRack, size: {min: 2, max: 3}}"),
     ],
 )
-def test_a_type_is_not_shared_where_it_matters_whose_pods_fill_it(
+def test_archetypes_that_differ_beyond_requests_cannot_share_a_type(
     tmp_path: Path, old: str, new: str
 ) -> None:
-    """Other densities or zones make other machines, and a gang's rack must not be filled up."""
+    """Density and zones define the machine, and other pods must not fill a gang's rack."""
     folder = copied_profiles(tmp_path)
     edit(folder / "scarcity-50/archetypes.yaml", old, new)
-    assert "c6a.large is named by more than one pod size" in refusal(folder, "scarcity-50")
+    assert "c6a.large is named by more than one pod size" in load_error(folder, "scarcity-50")
 
 
 @pytest.mark.parametrize(
     ("old", "new", "expected"),
     [
-        ("share: 0.4, instanceTypes: [m6a.large]", "instanceTypes: [m6a.large]", "to 1.6, not 1"),
+        (
+            "share: 0.4, instanceTypes: [m6a.large]",
+            "instanceTypes: [m6a.large]",
+            "sum to 1.6, not 1",
+        ),
         ("size: {min: 2, max: 8}", "size: {min: 9, max: 8}", "gang-training-small.gang.size"),
         ("    runSeconds: 600\n", "", "cpu-batch.runSeconds"),
         ("cpuMillicores: 400", "cpuCores: 400", "cpu is in thousandths of a core: cpuMillicores"),
         ("name: cpu-service", "name: Cpu_Service", "archetypes[1].name = 'Cpu_Service'"),
-        ("runSeconds: 600", "runSeconds: 600\n    meanLifetimeSeconds: 9", "Jobs have runSeconds"),
+        (
+            "runSeconds: 600",
+            "runSeconds: 600\n    meanLifetimeSeconds: 9",
+            "not allowed for Jobs; they have runSeconds",
+        ),
         ("priority: 1000000\n", "priority: high\n", "archetypes[9].priority = 'high'"),
     ],
 )
@@ -111,11 +121,11 @@ def test_mistakes_in_the_catalog_name_archetype_and_fix(
 ) -> None:
     folder = copied_profiles(tmp_path)
     edit(folder / "catalog.yaml", old, new)
-    assert expected.replace("gang-training", "gpu-training") in refusal(folder)
+    assert expected.replace("gang-training", "gpu-training") in load_error(folder)
 
 
-def test_a_profile_folder_may_bring_archetypes_of_its_own(tmp_path: Path) -> None:
-    """New ones are added, one with a known name takes that one's place; no code changes."""
+def test_a_profile_folder_may_add_archetypes(tmp_path: Path) -> None:
+    """An archetype with a known name replaces the common one."""
     folder = copied_profiles(tmp_path)
     common = load_catalog(folder, "smoke")
     (folder / "smoke/archetypes.yaml").write_text(
@@ -144,6 +154,6 @@ def test_a_profile_folder_may_bring_archetypes_of_its_own(tmp_path: Path) -> Non
 def test_a_profile_folder_may_replace_the_whole_catalog(tmp_path: Path) -> None:
     folder = copied_profiles(tmp_path)
     (folder / "smoke/catalog.yaml").write_text("archetypes: []")
-    text = refusal(folder)
+    text = load_error(folder)
     assert "smoke/catalog.yaml: pricing is missing" in text
     assert "smoke/catalog.yaml: archetypes = []" in text

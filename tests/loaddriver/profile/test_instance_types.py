@@ -1,4 +1,4 @@
-"""Ordinary machines: what of them is left to pods, what they cost, and which sizes pods have."""
+"""Shared machines: their allocatable resources, their prices, and the sizes of pods."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import pytest
 
 from loaddriver.errors import ProfileError
 from loaddriver.profile.archetypes import SizeQuantiles, sizes_of
-from loaddriver.profile.catalog import Catalog, load_catalog
+from loaddriver.profile.catalog import Catalog
 from loaddriver.profile.instance_types import InstanceType, instance_type_labels, shared_machine
-from loaddriver.profile.settings import load_profile
+from loaddriver.profile.loading import load_catalog, load_profile
 from tests.loaddriver.load_rig import PROFILES, copied_profiles, edit
 
 
@@ -23,7 +23,7 @@ def instance_type(catalog: Catalog, name: str) -> InstanceType:
     return next(each for each in catalog.instance_types if each.name == name)
 
 
-def refusal(folder: Path, name: str = "mixed-50") -> str:
+def load_error(folder: Path, name: str = "mixed-50") -> str:
     with pytest.raises(ProfileError) as caught:
         load_profile(name, folder)
     return str(caught.value)
@@ -39,7 +39,7 @@ def test_types_range_from_2_to_96_vcpus_at_three_ratios_in_two_generations_and_w
     assert {each.gpus for each in catalog.instance_types} == {0, 1, 4, 8}
 
 
-def test_the_system_keeps_cpu_by_vcpu_and_memory_by_pod_slot(catalog: Catalog) -> None:
+def test_the_system_reserves_cpu_by_vcpu_and_memory_by_pod_slot(catalog: Catalog) -> None:
     """60m, 10m, 5m, 5m and 2.5m for each further vCPU; 255 MiB, 11 for each pod, and 100."""
     assert catalog.system_reserved is not None
     small = shared_machine(
@@ -54,7 +54,7 @@ def test_the_system_keeps_cpu_by_vcpu_and_memory_by_pod_slot(catalog: Catalog) -
     assert large.quantities()["pods"] == "110"
 
 
-def test_a_price_is_that_of_the_resources_unless_the_type_has_its_own(catalog: Catalog) -> None:
+def test_a_price_follows_from_the_resources_unless_the_type_has_its_own(catalog: Catalog) -> None:
     assert catalog.system_reserved is not None
 
     def price(name: str) -> float:
@@ -66,7 +66,7 @@ def test_a_price_is_that_of_the_resources_unless_the_type_has_its_own(catalog: C
     assert price("g6.24xlarge") > 8 * catalog.pricing.dollars_per_gpu_hour
 
 
-def test_nodes_say_which_family_and_generation_they_are_of(catalog: Catalog) -> None:
+def test_nodes_are_labelled_with_family_and_generation(catalog: Catalog) -> None:
     labels = instance_type_labels(instance_type(catalog, "g6.2xlarge"))
     assert labels["scaletest.bigfleet/instance-family"] == "g6"
     assert labels["scaletest.bigfleet/instance-generation"] == "6"
@@ -74,7 +74,7 @@ def test_nodes_say_which_family_and_generation_they_are_of(catalog: Catalog) -> 
 
 
 def test_quantiles_become_sizes_of_equal_share_that_people_would_write() -> None:
-    """The middle size lies at the middle quantile; amounts are round; shares add up to 1."""
+    """The middle size is the median; amounts are round; shares sum to 1."""
     quantiles = SizeQuantiles(
         count=101,
         levels=(0, 0.5, 1),
@@ -89,11 +89,11 @@ def test_quantiles_become_sizes_of_equal_share_that_people_would_write() -> None
     assert cpu[0] == 10
     assert 9000 <= cpu[-1] <= 10000
     assert all(size.memory_mebibytes % 16 == 0 for size in sizes)
-    assert len(sizes) < 101, "small sizes that are rounded to the same are one"
+    assert len(sizes) < 101, "small sizes that round to the same value are merged"
 
 
 def test_memory_does_not_follow_from_cpu() -> None:
-    """Of small and of large pods alike, some ask for little memory and some for much."""
+    """Both small and large pods may request little or much memory."""
     quantiles = SizeQuantiles(
         count=200,
         levels=(0, 1),
@@ -110,7 +110,7 @@ def test_memory_does_not_follow_from_cpu() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "expected"),
     [
-        ("name: c6.xlarge,", "name: c6.large,", "instanceTypes: c6.large is there twice"),
+        ("name: c6.xlarge,", "name: c6.large,", "instanceTypes: c6.large is a duplicate name"),
         ("vcpus: 2, memoryGibibytes: 4}", "cpus: 2, memoryGibibytes: 4}", "did you mean vcpus"),
         (
             "vcpus: 2, memoryGibibytes: 4}",
@@ -120,35 +120,39 @@ def test_memory_does_not_follow_from_cpu() -> None:
         (
             "    weights: {mixed: 340}",
             "    weights: {mixed: 340}\n    podsPerMachine: 5",
-            "default-service.podsPerMachine = 5: this catalog has instanceTypes",
+            "default-service.podsPerMachine = 5: this catalog has shared machines",
         ),
         (
             "{cpuMillicores: 8000, memoryMebibytes: 65536, share: 0.5}",
             "{cpuMillicores: 8000, memoryMebibytes: 65536, share: 0.5, instanceTypes: [m6.large]}",
-            "large.sizes[0].instanceTypes are cut for one size; here pods share machines",
+            "large.sizes[0].instanceTypes need dedicated machines; with shared ones",
         ),
         (
             "levels: [0, 0.58, 0.81, 0.93, 0.99, 1]",
             "levels: [0, 0.58, 0.5, 0.93, 0.99, 1]",
-            "default-service.sizeQuantiles.shares = [0.0, 0.58, 0.5, 0.93, 0.99, 1.0]: must rise",
+            "service.sizeQuantiles.levels = [0.0, 0.58, 0.5, 0.93, 0.99, 1.0]: must increase",
         ),
         (
             "cpuMillicores: [20, 250, 500, 1000, 3000, 8000]",
             "cpuMillicores: [20, 250]",
-            "sizeQuantiles.cpuMillicores has 2 values for 6 shares",
+            "sizeQuantiles.cpuMillicores has 2 values for 6 levels",
         ),
-        ("{share: 0.47, min: 1", "{share: 0.4, min: 1", "replicas have shares that add up to 0.93"),
+        ("{share: 0.47, min: 1", "{share: 0.4, min: 1", "replicas have shares that sum to 0.93"),
         ("min: 2, max: 15}]", "min: 20, max: 15}]", "kept-apart.replicas[0] has min above max"),
-        ("  - {<<: *agent, name: logs,", "  - {<<: *agent,", "daemonSets: network is there twice"),
+        (
+            "  - {<<: *agent, name: logs,",
+            "  - {<<: *agent,",
+            "daemonSets: network is a duplicate name",
+        ),
         ("effect: NoSchedule}]\n  - {<<", "effect: Never}]\n  - {<<", "taints[0].effect = 'Never'"),
     ],
 )
-def test_mistakes_with_ordinary_machines_name_key_value_and_fix(
+def test_mistakes_with_shared_machines_name_key_value_and_fix(
     tmp_path: Path, old: str, new: str, expected: str
 ) -> None:
     folder = copied_profiles(tmp_path)
     edit(folder / "mixed.yaml", old, new)
-    assert expected in refusal(folder)
+    assert expected in load_error(folder)
 
 
 @pytest.mark.parametrize(
@@ -171,17 +175,21 @@ def test_mistakes_with_ordinary_machines_name_key_value_and_fix(
             "instanceTypes: [m6.5xlarge]",
             "m6.5xlarge': no such type",
         ),
-        ("      idle: 2\n", "", "fleet.supply[2] has no machines; write idle or speculative"),
+        ("      idle: 2\n", "", "fleet.supply[2] has no machines; add idle or speculative"),
         ("capacityType: spot", "capacityType: cheap", "fleet.supply[1].capacityType = 'cheap'"),
-        ('anchors: "off"', 'anchors: "off"\nload: {mode: cr}', "load.mode = 'cr': pods that share"),
+        (
+            'anchors: "off"',
+            'anchors: "off"\nload: {mode: cr}',
+            "load.mode = 'cr': the load's CapacityRequests",
+        ),
     ],
 )
-def test_mistakes_in_the_supply_of_ordinary_machines_name_key_value_and_fix(
+def test_mistakes_in_the_supply_of_shared_machines_name_key_value_and_fix(
     tmp_path: Path, old: str, new: str, expected: str
 ) -> None:
     folder = copied_profiles(tmp_path)
     edit(folder / "mixed-50/profile.yaml", old, new)
-    assert expected in refusal(folder)
+    assert expected in load_error(folder)
 
 
 @pytest.mark.parametrize(
@@ -201,15 +209,15 @@ def test_mistakes_in_the_supply_of_ordinary_machines_name_key_value_and_fix(
         ("    interruptionPenaltyDollars: 32\n", "", "interruptionPenaltyDollars is missing"),
     ],
 )
-def test_machines_cut_for_pods_are_as_strict_as_ever(
+def test_keys_that_dedicated_machines_need_are_required(
     tmp_path: Path, old: str, new: str, expected: str
 ) -> None:
     folder = copied_profiles(tmp_path)
     edit(folder / "catalog.yaml", old, new)
-    assert expected in refusal(folder, "smoke")
+    assert expected in load_error(folder, "smoke")
 
 
-def test_a_fleet_of_machines_cut_for_pods_needs_its_factors_and_takes_no_supply(
+def test_a_fleet_of_dedicated_machines_needs_factors_and_rejects_supply(
     tmp_path: Path,
 ) -> None:
     folder = copied_profiles(tmp_path)
@@ -218,6 +226,6 @@ def test_a_fleet_of_machines_cut_for_pods_needs_its_factors_and_takes_no_supply(
         "  idleFactor: 1\n",
         "  supply: [{families: [m6], zones: [zone-a], capacityType: spot, idle: 1}]\n",
     )
-    said = refusal(folder, "smoke")
-    assert "fleet.idleFactor is missing, and has no default" in said
-    assert "fleet.supply is for catalogs with instanceTypes" in said
+    error = load_error(folder, "smoke")
+    assert "fleet.idleFactor is missing" in error
+    assert "fleet.supply is for catalogs with instanceTypes" in error

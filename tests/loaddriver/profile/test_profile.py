@@ -6,11 +6,12 @@ import pytest
 
 from loaddriver.errors import ProfileError
 from loaddriver.profile.fleet import LatencyDistribution
-from loaddriver.profile.settings import load_gates, load_profile, profile_names
+from loaddriver.profile.gates import load_gates
+from loaddriver.profile.loading import load_profile, profile_names
 from tests.loaddriver.load_rig import PROFILES, SHIPPED, copied_profiles, edit, shipped
 
 
-def refusal(name: str, folder: Path, *overrides: str) -> str:
+def load_error(name: str, folder: Path, *overrides: str) -> str:
     with pytest.raises(ProfileError) as caught:
         load_profile(name, folder, overrides)
     return str(caught.value)
@@ -23,7 +24,7 @@ def test_every_shipped_profile_loads() -> None:
 
 
 def test_an_unknown_profile_lists_the_known_ones_and_the_nearest() -> None:
-    text = refusal("dev-5O", PROFILES)
+    text = load_error("dev-5O", PROFILES)
     assert "no profile 'dev-5O'" in text
     assert "did you mean dev-50?" in text
     assert "dev-500" in text
@@ -38,7 +39,7 @@ def test_a_profile_error_is_a_usage_error() -> None:
 def test_a_rate_in_the_wrong_unit_names_the_right_key(tmp_path: Path) -> None:
     folder = copied_profiles(tmp_path)
     edit(folder / "smoke/profile.yaml", "churnPodsPerSecond", "churnPodsPerMinute")
-    text = refusal("smoke", folder)
+    text = load_error("smoke", folder)
     assert "smoke/profile.yaml: soak.churnPodsPerMinute unknown key" in text
     assert "churn is in pods per second: churnPodsPerSecond" in text
 
@@ -46,15 +47,15 @@ def test_a_rate_in_the_wrong_unit_names_the_right_key(tmp_path: Path) -> None:
 def test_a_misspelt_key_gets_the_nearest_known_one(tmp_path: Path) -> None:
     folder = copied_profiles(tmp_path)
     edit(folder / "smoke/profile.yaml", "machinesPerRack", "machinePerRack")
-    text = refusal("smoke", folder)
+    text = load_error("smoke", folder)
     assert "fleet.machinePerRack unknown key; did you mean machinesPerRack?" in text
     assert "fleet.machinesPerRack is missing" in text
 
 
-def test_a_key_at_the_wrong_place_is_sent_home(tmp_path: Path) -> None:
+def test_a_key_at_the_wrong_level_gets_its_path(tmp_path: Path) -> None:
     folder = copied_profiles(tmp_path)
     edit(folder / "smoke/profile.yaml", "clusters: 1", "clusters: 1\nrollupSeconds: 3")
-    assert "rollupSeconds unknown key here; it belongs at bigfleet.rollupSeconds" in refusal(
+    assert "rollupSeconds unknown key here; it belongs at bigfleet.rollupSeconds" in load_error(
         "smoke", folder
     )
 
@@ -64,10 +65,30 @@ def test_all_mistakes_of_a_profile_come_in_one_error(tmp_path: Path) -> None:
     edit(folder / "smoke/profile.yaml", "steps: 2", "steps: two")
     edit(folder / "smoke/profile.yaml", "clusters: 1", "clusters: 0")
     edit(folder / "smoke/expect.yaml", "unit: seconds", "units: seconds")
-    text = refusal("smoke", folder)
+    text = load_error("smoke", folder)
     assert "ramp.steps = 'two': expected int, got str" in text
     assert "clusters = 0: expected int >= 1" in text
     assert "smoke/expect.yaml: gates[2].units unknown key; did you mean unit?" in text
+
+
+def test_mistakes_of_catalog_settings_and_expectations_come_in_one_error(tmp_path: Path) -> None:
+    """A file with errors of its own does not hide those of the others."""
+    folder = copied_profiles(tmp_path)
+    edit(folder / "catalog.yaml", "cpuMillicores: 400", "cpuCores: 400")
+    edit(folder / "smoke/expect.yaml", "unit: seconds", "units: seconds")
+    text = load_error("smoke", folder, "ramp.budgetSeconds=1")
+    assert "profiles/catalog.yaml: archetypes[0].sizes[0].cpuCores unknown key" in text
+    assert "smoke/profile.yaml (overridden on the command line): ramp.budgetSeconds = 1" in text
+    assert "smoke/expect.yaml: gates[2].units unknown key" in text
+    text = load_error("smoke", folder, "clusters=0")
+    assert "profiles/catalog.yaml: archetypes[0].sizes[0].cpuCores unknown key" in text
+    assert "clusters = 0: expected int >= 1" in text
+
+
+def test_mistakes_of_all_overrides_come_in_one_error() -> None:
+    text = load_error("smoke", PROFILES, "soak.seconds", "seed.x=1")
+    assert "write key=value" in text
+    assert "seed is a single value" in text
 
 
 @pytest.mark.parametrize(
@@ -78,21 +99,21 @@ def test_all_mistakes_of_a_profile_come_in_one_error(tmp_path: Path) -> None:
         ("ramp.steps=500", "only 200 pods per cluster"),
         ("weights=smoky", "did you mean smoke?"),
         ("weights={tiny-statless: 1}", "did you mean tiny-stateless?"),
-        ("weights={tiny-stateless: 0}", "add up to 0"),
+        ("weights={tiny-stateless: 0}", "must not all be 0"),
         ("weights={tiny-stateless: many}", "weights.tiny-stateless = 'many'"),
-        ("fleet.latency.createSeconds={median: 4, p99: 2}", "lies below the median 4"),
+        ("fleet.latency.createSeconds={median: 4, p99: 2}", "is below the median 4"),
         ("ramp.pacing=held", "'held'"),
         ("anchors=on off", "'on off'"),
     ],
 )
 def test_impossible_values_say_what_to_write(override: str, expected: str) -> None:
-    text = refusal("smoke", PROFILES, override)
+    text = load_error("smoke", PROFILES, override)
     assert expected in text
     assert "smoke/profile.yaml (overridden on the command line): " in text
 
 
-def test_a_gang_larger_than_a_rack_names_the_least_rack() -> None:
-    text = refusal("smoke", PROFILES, "weights={gpu-training-small: 1}")
+def test_a_gang_larger_than_a_rack_names_the_minimal_rack() -> None:
+    text = load_error("smoke", PROFILES, "weights={gpu-training-small: 1}")
     assert "smoke/profile.yaml: fleet.machinesPerRack = 4: a gpu-training-small gang of 8" in text
     assert "write at least 8" in text
 
@@ -119,8 +140,8 @@ def test_an_override_may_give_a_whole_mapping() -> None:
         ("soak.secnds=5", "soak.secnds unknown key; did you mean seconds?"),
     ],
 )
-def test_a_bad_override_is_refused_by_name(override: str, expected: str) -> None:
-    assert expected in refusal("smoke", PROFILES, override)
+def test_an_invalid_override_is_rejected_by_name(override: str, expected: str) -> None:
+    assert expected in load_error("smoke", PROFILES, override)
 
 
 def test_on_and_off_are_words_not_booleans(tmp_path: Path) -> None:
@@ -130,25 +151,25 @@ def test_on_and_off_are_words_not_booleans(tmp_path: Path) -> None:
     assert load_profile("smoke", folder).settings.anchors == "on"
 
 
-def test_a_key_given_twice_is_an_error(tmp_path: Path) -> None:
+def test_a_duplicate_key_is_an_error(tmp_path: Path) -> None:
     folder = copied_profiles(tmp_path)
     edit(folder / "smoke/profile.yaml", "seed: 1", "seed: 1\nseed: 2")
-    assert "the key 'seed' is given twice" in refusal("smoke", folder)
+    assert "duplicate key 'seed'" in load_error("smoke", folder)
 
 
 def test_a_syntax_error_names_file_and_line(tmp_path: Path) -> None:
     folder = copied_profiles(tmp_path)
     edit(folder / "smoke/profile.yaml", "seed: 1", "seed: [1")
-    assert "smoke/profile.yaml: line " in refusal("smoke", folder)
+    assert "smoke/profile.yaml: line " in load_error("smoke", folder)
 
 
-def test_a_profile_without_limits_is_refused(tmp_path: Path) -> None:
+def test_a_profile_without_gates_is_rejected(tmp_path: Path) -> None:
     """A run that expects nothing would always pass."""
     folder = copied_profiles(tmp_path)
     (folder / "smoke/expect.yaml").unlink()
-    assert "smoke/expect.yaml: cannot be read" in refusal("smoke", folder)
+    assert "smoke/expect.yaml: cannot be read" in load_error("smoke", folder)
     (folder / "smoke/expect.yaml").write_text("gates: []")
-    assert "smoke/expect.yaml: gates = []" in refusal("smoke", folder)
+    assert "smoke/expect.yaml: gates = []" in load_error("smoke", folder)
 
 
 def test_a_gate_may_limit_a_ratio_to_the_bare_run_and_each_of_many_numbers(tmp_path: Path) -> None:
@@ -168,9 +189,9 @@ def test_a_gate_may_limit_a_ratio_to_the_bare_run_and_each_of_many_numbers(tmp_p
         load_gates(path)
 
 
-def test_two_gates_of_one_name_are_refused(tmp_path: Path) -> None:
+def test_duplicate_gate_names_are_rejected(tmp_path: Path) -> None:
     path = tmp_path / "expect.yaml"
     gate = "{name: a, metric: b, op: '<=', limit: 1, unit: s, origin: because it was so}"
     path.write_text(f"gates: [{gate}, {gate}]")
-    with pytest.raises(ProfileError, match="two gates are called 'a'"):
+    with pytest.raises(ProfileError, match="duplicate gate name 'a'"):
         load_gates(path)

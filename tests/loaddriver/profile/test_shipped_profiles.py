@@ -11,7 +11,7 @@ import pytest
 from loaddriver.judge.schema import Summary
 from loaddriver.plan.make import make_plan
 from loaddriver.plan.text import plan_lines
-from loaddriver.profile.settings import profile_names
+from loaddriver.profile.loading import profile_names
 from loaddriver.sizing.estimate import run_seconds
 from tests.loaddriver.load_rig import PROFILES, SHARED, SHIPPED, SPECIAL, planned, shipped
 

@@ -1,1 +1,1 @@
-"""What a profile needs, and the preflight that says so."""
+"""Tests of sizing and preflight."""

@@ -1,4 +1,4 @@
-"""What a profile takes is said before anything is planned, and more so if it does not fit."""
+"""The needs of a profile are estimated before it is planned."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ LARGE_RUNGS = ("5k", "50k", "500k", "1m", "5m")
 
 
 @pytest.mark.parametrize("name", LARGE_RUNGS)
-def test_a_large_rung_says_what_it_needs_and_costs_and_does_not_start_here(name: str) -> None:
-    """Nobody waits for a plan of millions to learn that it cannot be run."""
+def test_a_profile_too_large_for_this_machine_is_rejected_with_needs_and_cost(name: str) -> None:
+    """Without planning it first, which may take long."""
     profile = shipped(name)
     with pytest.raises(InfrastructureError) as caught:
         check_host_capacity(profile, SMALL)
@@ -27,7 +27,7 @@ def test_a_large_rung_says_what_it_needs_and_costs_and_does_not_start_here(name:
     assert any("of memory, this machine has 20.0 GiB free" in line for line in why)
 
 
-def test_rungs_grow_and_cost_in_step_with_their_machines() -> None:
+def test_hosts_and_cost_grow_with_the_machines() -> None:
     """Ten times the machines are about ten times the hosts."""
     needs = [cloud_estimate(shipped(name)) for name in LARGE_RUNGS]
     assert [round(each.machines, -3) for each in needs] == [6e3, 59e3, 590e3, 1180e3, 5900e3]
@@ -38,7 +38,7 @@ def test_rungs_grow_and_cost_in_step_with_their_machines() -> None:
 
 @pytest.mark.parametrize("name", LARGE_RUNGS)
 def test_the_summary_of_a_rung_names_the_machines_that_it_needs(name: str) -> None:
-    """What a profile says of itself must not be forgotten when its numbers change."""
+    """A description must be updated when the numbers of its profile change."""
     profile = shipped(name)
     stated = re.search(r"about ([\d,]+) machines", profile.settings.description)
     assert stated is not None
@@ -47,5 +47,5 @@ def test_the_summary_of_a_rung_names_the_machines_that_it_needs(name: str) -> No
     )
 
 
-def test_a_profile_that_fits_is_not_refused() -> None:
+def test_a_profile_that_fits_is_accepted() -> None:
     check_host_capacity(shipped("dev-500"), SMALL)

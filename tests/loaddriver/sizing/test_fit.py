@@ -1,4 +1,4 @@
-"""The fleet of ordinary machines, and which pods may run on which of them."""
+"""The fleet of shared machines, and which pods fit them."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def needs(archetype: str, size: int = 0) -> PodRequirements:
     return pod_requirements(shipped(MIXED).catalog.archetype(archetype), size)
 
 
-def test_there_are_as_many_of_each_type_in_each_zone_as_the_profile_says(
+def test_each_zone_has_the_profiles_number_of_each_type(
     machines: tuple[InventoryMachine, ...],
 ) -> None:
     found = Counter((m.zone, m.state) for m in of_type(machines, "m6.4xlarge", "ON_DEMAND"))
@@ -64,14 +64,16 @@ def test_spot_machines_are_cheaper_and_tainted_and_reserved_ones_are_paid_for(
 
 
 def test_a_rack_has_machines_of_many_types(machines: tuple[InventoryMachine, ...]) -> None:
-    """So that a gang finds room for all its pods in the rack in which it began."""
+    """So that a gang fits in one rack."""
     racks = Counter(machine.rack for machine in machines)
     assert max(racks.values()) == 24
     types = {machine.instance_type for machine in machines if machine.rack == "zone-a-r0"}
     assert len(types) == 24
 
 
-def test_daemon_sets_take_their_part_of_a_machine(machines: tuple[InventoryMachine, ...]) -> None:
+def test_daemon_set_pods_are_subtracted_from_a_machine(
+    machines: tuple[InventoryMachine, ...],
+) -> None:
     """Four of them on any machine, one more where there is a GPU, a pod slot each."""
     [plain, *_] = of_type(machines, "m6.large", "ON_DEMAND")
     [gpu, *_] = of_type(machines, "g6.2xlarge", "ON_DEMAND")
@@ -85,7 +87,7 @@ def test_daemon_sets_take_their_part_of_a_machine(machines: tuple[InventoryMachi
     )
 
 
-def test_a_pod_goes_where_its_selectors_and_tolerations_let_it(
+def test_selectors_and_tolerations_decide_where_a_pod_may_run(
     machines: tuple[InventoryMachine, ...],
 ) -> None:
     dear, spot = (
@@ -119,18 +121,18 @@ def test_a_pod_fits_where_daemon_sets_leave_enough(machines: tuple[InventoryMach
     assert offering(machine).minus({"cpu": 1}).available != offering(machine).available
 
 
-def test_machines_count_as_one_kind_where_no_pod_tells_them_apart(
+def test_machines_that_no_pod_distinguishes_are_equivalent(
     machines: tuple[InventoryMachine, ...],
 ) -> None:
-    """Types, racks and zones are labels too; only what pods ask for makes a difference."""
+    """Types, racks and zones are labels; only labels that pods select make a difference."""
     profile, plan, _ = planned_shared("spread-50")
     own = fleet_inventory(profile, None)
     pods = pods_by_requirements(plan.workloads, profile.catalog)
     offerings = group_offerings(pods, own, profile.catalog.daemon_sets)
     assert len(offerings) == 24, "three ratios, eight sizes"
     assert sum(offerings.values()) == len(own)
-    asking = [w for w in planned_shared(MIXED)[1].workloads if w.origin == RAMP]
-    mixed = pods_by_requirements(asking, shipped(MIXED).catalog)
+    workloads = [w for w in planned_shared(MIXED)[1].workloads if w.origin == RAMP]
+    mixed = pods_by_requirements(workloads, shipped(MIXED).catalog)
     kinds = group_offerings(mixed, machines, shipped(MIXED).catalog.daemon_sets)
     assert sum(kinds.values()) == len(machines)
     assert len(kinds) > 100

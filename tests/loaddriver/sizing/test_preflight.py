@@ -23,13 +23,13 @@ def test_every_shipped_profile_fits_two_cores_and_20_gib(name: str) -> None:
     checked(name).raise_errors()
 
 
-def test_the_sums_are_printed_before_anything_starts() -> None:
+def test_demand_and_estimate_are_printed() -> None:
     lines = checked("dev-50").lines
     rows = {line.rsplit(maxsplit=6)[0].strip(): line.split()[-6:] for line in lines[2:-1]}
     assert "5,000 pods in 2 clusters, 15." in lines[0]
     assert rows["tiny-stateless on m6i.large"] == ["2182", "22", "22", "14", "36", "0"]
     assert rows["all"][:3] == ["5000", "58", "62"]
-    assert "expected on 2 cores (here 2): about 2.9 GiB memory" in lines[-1]
+    assert "estimate: about 2.9 GiB memory" in lines[-1]
     assert all(len(line) <= 80 for line in lines)
 
 
@@ -42,8 +42,8 @@ def test_supply_below_demand_names_size_numbers_and_key() -> None:
     ) in str(caught.value)
 
 
-def test_supply_is_held_against_the_peak_of_demand() -> None:
-    """A burst needs its machines although it is gone in the end; the fleet is sized by its peak."""
+def test_supply_must_cover_the_peak_of_demand() -> None:
+    """A burst needs machines although it ends; the fleet is sized by the peak."""
     when = "phase: soak, atSeconds: 1, durationSeconds: 9"
     burst = f"bursts=[{{{when}, archetype: memory-cache, pods: 900}}]"
     lines = checked("dev-50", burst).lines
@@ -53,8 +53,8 @@ def test_supply_is_held_against_the_peak_of_demand() -> None:
         checked("dev-50", burst, *lean).raise_errors()
 
 
-def test_scarcity_must_be_said_and_must_be_true() -> None:
-    """Less supply than demand is a mistake unless the profile says so; and so is saying it."""
+def test_scarcity_must_be_declared_and_real() -> None:
+    """Less supply than demand is an error unless declared; so is a declaration without it."""
     checked("scarcity-50").raise_errors()
     with pytest.raises(ProfileError, match=r"patient on c6a\.large needs 38 machines"):
         checked("scarcity-50", "fleet.scarce=false").raise_errors()
@@ -62,16 +62,16 @@ def test_scarcity_must_be_said_and_must_be_true() -> None:
         checked("scarcity-50", "fleet.idleFactor=1").raise_errors()
 
 
-def test_gangs_that_find_no_rack_are_refused() -> None:
-    """Enough machines in all, but scattered: such gangs would wait for ever."""
+def test_gangs_that_fit_no_rack_are_rejected() -> None:
+    """There are enough machines in total, but no rack has enough for a gang."""
     overrides = ("weights={gpu-training-small: 1, tiny-stateless: 1}", "podsPerCluster=200")
     lean = ("fleet.idleFactor=1", "fleet.speculativeFactor=0", "fleet.machinesPerRack=8")
-    with pytest.raises(ProfileError, match=r"\d+ of \d+ gpu-training-small gangs .* find no rack"):
+    with pytest.raises(ProfileError, match=r"\d+ of \d+ gpu-training-small gangs .* fit no rack"):
         checked("smoke", *overrides, *lean).raise_errors()
     checked("smoke", *overrides, "fleet.machinesPerRack=8").raise_errors()
 
 
-def test_a_ramp_that_cannot_bind_within_its_budget_is_refused() -> None:
+def test_a_ramp_that_cannot_bind_within_its_budget_is_rejected() -> None:
     tight = ("ramp.budgetSeconds=100", "ramp.stepSeconds=1")
     with pytest.raises(ProfileError, match=r"ramp\.budgetSeconds = 100: binding 50000 pods"):
         checked("dev-500", *tight).raise_errors()
@@ -84,7 +84,7 @@ def test_a_ramp_that_cannot_bind_within_its_budget_is_refused() -> None:
         (HostCapacity(2, 20 * GIBIBYTE, GIBIBYTE // 2), "of disk, this machine has 0.5 GiB free"),
     ],
 )
-def test_too_little_machine_is_an_infrastructure_error_in_one_line(
+def test_insufficient_memory_or_disk_is_an_infrastructure_error_in_one_line(
     host: HostCapacity, what: str
 ) -> None:
     with pytest.raises(InfrastructureError) as caught:

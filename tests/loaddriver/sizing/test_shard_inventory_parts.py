@@ -1,4 +1,4 @@
-"""Several shards: each has a part of the fleet that does for the clusters that it serves."""
+"""Each of several shards has a part of the fleet that suffices for its clusters."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from bigfleet.services.coordinator.rows import Shard, put
 from bigfleet.services.shard.coordination.reporter import DomainObservations
 from loaddriver.errors import ProfileError
 from loaddriver.plan.manifests import RACK_KEY
-from loaddriver.profile.settings import Profile
+from loaddriver.profile.loading import Profile
 from loaddriver.sizing.demand import PlanDemand
 from loaddriver.sizing.estimate import HostCapacity
 from loaddriver.sizing.inventory import InventoryMachine, fleet_inventory, shard_demand
@@ -26,7 +26,7 @@ PLENTY = HostCapacity(cores=2, memory_available_bytes=2**40, disk_free_bytes=2**
 
 
 def with_shards(name: str, shards: int, *overrides: str) -> tuple[Profile, PlanDemand]:
-    """A shipped profile with so many shards, and what its plan needs."""
+    """A shipped profile with `shards` shards, and the demand of its plan."""
     several = f"bigfleet.shards={shards}", "bigfleet.coordinators=1"
     profile, _, need = planned(name, *several, *overrides)
     return profile, need
@@ -35,9 +35,7 @@ def with_shards(name: str, shards: int, *overrides: str) -> tuple[Profile, PlanD
 def given_to(
     shards: int, machines: Sequence[InventoryMachine]
 ) -> dict[str, list[InventoryMachine]]:
-    """The machines of each shard once a shard has told of all racks, and the coordinator's rules
-    have shared them out.
-    """
+    """The machines of each shard after the coordinator has assigned all reported racks."""
     racks: defaultdict[str, list[InventoryMachine]] = defaultdict(list)
     types: defaultdict[Domain, Counter[str]] = defaultdict(Counter)
     for machine in machines:
@@ -60,7 +58,7 @@ def given_to(
 
 @pytest.mark.parametrize(("name", "shards"), [("dev-50", 2), ("dev-500", 4), ("shards-8", 8)])
 def test_every_shard_can_serve_any_of_the_clusters(name: str, shards: int) -> None:
-    """Whichever clusters come to it, its part has the machines that they are handed."""
+    """Its part has the machines that any clusters assigned to it are allocated."""
     profile, need = with_shards(name, shards)
     for machines in given_to(shards, fleet_inventory(profile, need)).values():
         for size in need.sizes:
@@ -69,15 +67,15 @@ def test_every_shard_can_serve_any_of_the_clusters(name: str, shards: int) -> No
             assert own >= shard_demand(profile.settings, size).machines_claimed
 
 
-def test_a_part_that_is_too_small_is_refused_before_anything_starts() -> None:
+def test_a_part_that_is_too_small_is_rejected() -> None:
     less = "fleet.idleFactor=0.2", "fleet.speculativeFactor=0.5"
     profile, need = with_shards("dev-50", 2, *less)
     machines = fleet_inventory(profile, need)
-    refusals = preflight(profile, need, machines, PLENTY).profile_errors
-    assert any("in the parts of 2 shards" in refusal for refusal in refusals)
+    errors = preflight(profile, need, machines, PLENTY).profile_errors
+    assert any("in the parts of 2 shards" in error for error in errors)
 
 
-def test_more_shards_than_clusters_are_refused() -> None:
-    """One of them would serve nobody."""
+def test_more_shards_than_clusters_are_rejected() -> None:
+    """One of them would have no cluster."""
     with pytest.raises(ProfileError, match=r"bigfleet.shards = 3: there are 2 clusters"):
         shipped("dev-50", "bigfleet.shards=3", "bigfleet.coordinators=1")

@@ -16,7 +16,8 @@ from bigfleet.api.auth.identity import Identity
 from bigfleet.api.install import GROUP_VERSION, install
 from bigfleet.kube.client import KubeClient
 from bigfleet.model.machine import Machine, MachineState
-from loaddriver.profile.settings import ProfileSettings, load_profile
+from loaddriver.profile.loading import load_profile
+from loaddriver.profile.settings import ProfileSettings
 from loaddriver.run.bigfleet_roles import LISTEN, PROVIDER, start_fleet
 from loaddriver.sizing.inventory import save_inventory
 from loaddriver.substrates.base import Endpoint

@@ -1,0 +1,80 @@
+"""Checks of the fleet against the catalog."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from loaddriver.profile.catalog import Catalog
+from loaddriver.profile.decoding import FieldError
+from loaddriver.profile.fleet import FleetSettings, SupplyEntry
+from loaddriver.profile.hints import did_you_mean
+from loaddriver.profile.settings import ProfileSettings
+
+_FACTORS = ("idleFactor", "speculativeFactor")
+
+
+def fleet_errors(settings: ProfileSettings, catalog: Catalog) -> Iterator[FieldError]:
+    """Every contradiction between the fleet and the catalog's machines."""
+    if not catalog.shares_machines:
+        yield from _factor_errors(settings.fleet)
+        return
+    yield from _supply_errors(settings.fleet, catalog)
+    if settings.load.mode == "cr":
+        yield FieldError(
+            "load.mode",
+            f"= {settings.load.mode!r}: the load's CapacityRequests cannot express all that pods "
+            "on shared machines request; write pods",
+        )
+    if settings.bigfleet.shards > 1:
+        yield FieldError(
+            "bigfleet.shards",
+            f"= {settings.bigfleet.shards}: fleet.supply is not split between shards; write 1",
+        )
+    if settings.federation is not None:
+        yield FieldError("federation", "needs dedicated machines; remove it, or change `catalog`")
+
+
+def _factor_errors(fleet: FleetSettings) -> Iterator[FieldError]:
+    if fleet.idle_factor is None:
+        yield FieldError("fleet.idleFactor", "is missing")
+    if fleet.speculative_factor is None:
+        yield FieldError("fleet.speculativeFactor", "is missing")
+    if fleet.supply:
+        yield FieldError(
+            "fleet.supply",
+            "is for catalogs with instanceTypes; dedicated machines follow from the pods",
+        )
+
+
+def _supply_errors(fleet: FleetSettings, catalog: Catalog) -> Iterator[FieldError]:
+    for key, value in zip(_FACTORS, (fleet.idle_factor, fleet.speculative_factor), strict=True):
+        if value is not None:
+            yield FieldError(
+                f"fleet.{key}",
+                f"= {value:g}: shared machines are counted by fleet.supply; remove it",
+            )
+    if fleet.spot_factor or fleet.idle_factor_by_archetype:
+        yield FieldError(
+            "fleet", "spotFactor and idleFactorByArchetype have no effect with supply; remove them"
+        )
+    if not fleet.supply:
+        yield FieldError("fleet.supply", "is missing; list the machines of each type")
+    for number, entry in enumerate(fleet.supply):
+        yield from _entry_errors(f"fleet.supply[{number}]", entry, catalog)
+
+
+def _entry_errors(where: str, entry: SupplyEntry, catalog: Catalog) -> Iterator[FieldError]:
+    families = {instance_type.family for instance_type in catalog.instance_types}
+    names = {instance_type.name for instance_type in catalog.instance_types}
+    yield from _unknown(f"{where}.families", "family", entry.families, families)
+    yield from _unknown(f"{where}.instanceTypes", "type", entry.instance_types, names)
+    if not entry.families and not entry.instance_types:
+        yield FieldError(where, "has no types; add families or instanceTypes")
+    if not entry.idle and not entry.speculative:
+        yield FieldError(where, "has no machines; add idle or speculative")
+
+
+def _unknown(where: str, what: str, named: Iterable[str], known: set[str]) -> Iterator[FieldError]:
+    for name in named:
+        if name not in known:
+            yield FieldError(where, f"= {name!r}: no such {what}{did_you_mean(name, known)}")

@@ -22,6 +22,18 @@ LAYERS: list[set[str]] = [
     {"bigfleet.simulation", "bigfleet.conformance", "bigfleet.commands"},
     {"bigfleet.__main__"},
 ]
+# The same inside the engine: records first, then the parts of a decision from the inside out.
+ENGINE_LAYERS: list[set[str]] = [
+    {"snapshot", "columns", "decision", "cycle_memory"},
+    {"kernels"},
+    {"fit"},
+    {"state"},
+    {"placement"},
+    {"phases"},
+    {"explain", "checks"},
+    {"decide"},
+    {"precompile"},
+]
 HARNESS_MAY_IMPORT = (
     "bigfleet.api",
     "bigfleet.kube",
@@ -73,6 +85,26 @@ def test_imports_point_down(module: str, path: Path) -> None:
         return
     above = sorted(i for i in imports(path) if (other := layer(i)) is not None and other > own)
     assert not above, f"{module} is in layer {own} and imports upwards: {above}"
+
+
+def engine_layer(module: str) -> int | None:
+    parts = module.split(".")
+    if parts[:2] != ["bigfleet", "engine"] or len(parts) < 3:
+        return None
+    return next((i for i, names in enumerate(ENGINE_LAYERS) if parts[2] in names), None)
+
+
+@pytest.mark.parametrize(
+    ("module", "path"),
+    [(m, p) for m, p in modules() if m.startswith("bigfleet.engine.")],
+    ids=lambda v: v if isinstance(v, str) else "",
+)
+def test_imports_inside_the_engine_point_down(module: str, path: Path) -> None:
+    """Kernels know nothing of the decision that calls them, nor does a phase of the next one."""
+    own = engine_layer(module)
+    assert own is not None, f"{module} has no place in ENGINE_LAYERS"
+    above = sorted(i for i in imports(path) if (engine_layer(i) or 0) > own)
+    assert not above, f"{module} is in layer {own} of the engine and imports upwards: {above}"
 
 
 @pytest.mark.parametrize(

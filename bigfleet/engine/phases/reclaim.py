@@ -239,8 +239,9 @@ class ReclaimPhase:
 def abandoned_by_gangs(state: CycleState) -> Rows:
     """Unclaimed machines in the former domain of a gang that is now complete in another one.
 
-    Pod affinity ties the gang's other pods to the former domain as long as some run there: until
-    these are evicted, the gang is split while its need counts as met.
+    Pods that still run there keep the gang's pending pods from any other domain, and the former
+    domain has no room for them: until they are evicted, the gang hangs while its need counts as
+    met.
     """
     fleet = state.fleet
     open_ = np.isin(fleet.cluster, sorted(state.demand.reachable))

@@ -1,10 +1,10 @@
-"""Garbage collection that never keeps sessions waiting.
+"""Bounded garbage collection pauses.
 
-A full collection looks at every object there is, and nobody does anything meanwhile: with the needs
-of a thousand clusters, or a hundred thousand domains, that takes the better part of a second, each
-time. What has outlived one that took long is therefore set aside, and the next ones look at what is
-newer. Objects without cycles are freed as ever, so little piles up among those set aside; once they
-have doubled, all are looked at again.
+A full collection stops the process to traverse every object: with the needs of a thousand clusters,
+or a hundred thousand domains, for most of a second each time. So objects that survive a long
+collection are frozen (`gc.freeze`), and later collections traverse only newer ones. Frozen objects
+without reference cycles are still freed, so little garbage accumulates; once their number has
+doubled, all are unfrozen for one collection.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _OLDEST = 2
 
 @contextmanager
 def bounded_gc_pauses() -> Iterator[None]:
-    """Inside the `with`, what outlives long collections is set aside."""
+    """Freeze objects that survive long collections inside the `with` block."""
     freezer = _FreezeAfterLongPause()
     gc.callbacks.append(freezer)
     try:
@@ -31,14 +31,14 @@ def bounded_gc_pauses() -> Iterator[None]:
 
 
 class _FreezeAfterLongPause:
-    """To be called by `gc` when each collection begins and ends."""
+    """A callback for `gc.callbacks`."""
 
     def __init__(self) -> None:
         self._started_seconds = 0.0
         self._count_at_full_collection = 0
 
     def __call__(self, phase: str, collection: Mapping[str, int]) -> None:
-        """See `gc.callbacks`."""
+        """Handle the start or the end of a collection; see `gc.callbacks`."""
         if collection["generation"] != _OLDEST:
             return
         if phase == "start":

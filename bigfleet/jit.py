@@ -1,9 +1,9 @@
-"""Compiles the inner loops of a decision.
+"""Compilation of kernels, the inner loops of a decision.
 
 A kernel is an ordinary Python function over numpy arrays, which numba compiles on first use and
-keeps on disk: in ~/.cache/bigfleet/kernels, or in NUMBA_CACHE_DIR. It runs without the
-interpreter's lock, so that sessions are served meanwhile. With NUMBA_DISABLE_JIT=1 in the
-environment it stays the Python function that it is, and gives the same bytes.
+caches on disk in ~/.cache/bigfleet/kernels, or in NUMBA_CACHE_DIR. It releases the GIL, so that
+sessions are served meanwhile. With NUMBA_DISABLE_JIT=1 in the environment it stays a Python
+function, with the same results.
 """
 
 from __future__ import annotations
@@ -20,9 +20,8 @@ _Function = TypeVar("_Function", bound=Callable[..., object])
 
 
 def _cache_directory() -> str:
-    """One for each state of the sources: numba itself would go on using a kernel after another one
-    that it calls has changed.
-    """
+    """The cache directory for the current state of the sources."""
+    # numba does not invalidate a kernel when another kernel that it calls has changed.
     sources = sorted((Path(__file__).parent / "engine").rglob("*.py"))
     digest = hashlib.sha256(b"\0".join(source.read_bytes() for source in sources))
     configured: str = config.CACHE_DIR  # type: ignore[attr-defined]
@@ -34,8 +33,8 @@ config.CACHE_DIR = _cache_directory()  # type: ignore[attr-defined]
 
 
 def kernel(function: _Function) -> _Function:
-    """`function`, compiled."""
+    """Compile `function` with numba."""
     try:
         return cast("_Function", njit(cache=True, nogil=True)(function))
-    except RuntimeError:  # there is no folder that it could be kept in
+    except RuntimeError:  # no cache directory is writable
         return cast("_Function", njit(nogil=True)(function))

@@ -1,4 +1,4 @@
-"""Several pieces of work at once: how long they go on, and how they are ended."""
+"""Concurrent tasks: run until stopped, until the first completes, cancel and wait."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Coroutine
 
 
 async def run_until_stopped(stop: asyncio.Event, *work: Coroutine[object, object, None]) -> None:
-    """Run all `work` until `stop` is set, then cancel it; an error of one ends all, raised."""
+    """Run all `work` until `stop` is set, then cancel it; raises the first error."""
 
     async def stopped() -> None:
         await stop.wait()
@@ -16,7 +16,7 @@ async def run_until_stopped(stop: asyncio.Event, *work: Coroutine[object, object
 
 
 async def run_until_first_completes(*work: Coroutine[object, object, None]) -> None:
-    """Run all `work` until one of them ends, then cancel the others; raises its error."""
+    """Run all `work` until one task ends, then cancel the others; raises its error."""
     tasks = [asyncio.create_task(each) for each in work]
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -29,7 +29,7 @@ async def run_until_first_completes(*work: Coroutine[object, object, None]) -> N
 
 
 async def wait_stopped_or_failed(stop: asyncio.Event, work: asyncio.Future[None]) -> None:
-    """Return once `stop` is set or `work` has ended, whose error is raised; it is not cancelled."""
+    """Return once `stop` is set or `work` has ended; raises its error, and never cancels it."""
     stopped = asyncio.create_task(stop.wait())
     try:
         await asyncio.wait((stopped, work), return_when=asyncio.FIRST_COMPLETED)
@@ -40,6 +40,6 @@ async def wait_stopped_or_failed(stop: asyncio.Event, work: asyncio.Future[None]
 
 
 async def cancel_and_wait(task: asyncio.Task[None]) -> None:
-    """Cancel the task and wait until it has ended; its error is not raised."""
+    """Cancel the task and wait until it has ended, ignoring its error."""
     task.cancel()
     await asyncio.wait([task])

@@ -59,6 +59,17 @@ ORDER_INSIDE: dict[str, list[set[str]]] = {
         {"decoding", "yaml_reader"},
         {"hints"},
     ],
+    "bigfleet.engine": [
+        {"precompile"},
+        {"decide"},
+        {"explain", "checks"},
+        {"phases"},
+        {"placement"},
+        {"state"},
+        {"fit"},
+        {"kernels"},
+        {"snapshot", "columns", "decision", "cycle_memory"},
+    ],
     "bigfleet.services.shard": [
         {"role"},
         {"assembly"},

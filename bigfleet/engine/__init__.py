@@ -1,1 +1,1 @@
-"""Which machine goes where: pure functions of a columnar snapshot. No clock, no I/O, no objects."""
+"""Assigns machines to needs: pure functions of a columnar snapshot, without clock or I/O."""

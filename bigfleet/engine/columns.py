@@ -1,4 +1,4 @@
-"""Properties of flavours as columns: labels as codes, resources as a matrix."""
+"""Flavours as columns: labels as codes, resources as a matrix."""
 
 from __future__ import annotations
 
@@ -10,44 +10,43 @@ import numpy as np
 from bigfleet.engine.snapshot import NONE, Flags, Flavour, Floats, Ints, Longs
 from bigfleet.model.resources import CPU, MEMORY, PODS
 
-# Whatever a fleet's machines have, these are the first columns.
+# The first columns of every fleet, present or not.
 _LEADING = (CPU, MEMORY, PODS)
 CPU_COLUMN, MEMORY_COLUMN, PODS_COLUMN = range(3)
 _COMMON = frozenset({*_LEADING, "ephemeral-storage", "storage"})
 
 
 class LabelColumn(NamedTuple):
-    """One label key over all flavours: `codes` index `values` (NONE where the key is absent).
+    """One label key over all flavours."""
 
-    `values` are sorted, so that comparing codes compares names.
-    """
-
+    #: [F] int32, index of `values`; NONE if the label is absent
     codes: Ints
+    #: sorted, so that comparing codes compares names
     values: tuple[str, ...]
 
 
 class FlavourColumns:
-    """Columns over F flavours, in flavour order.
-
-    `resources` are the R names that any flavour has, CPU, memory and pod slots first;
-    `allocatable` [F, R] holds how much of each a machine has for pods. `limited` [F] is as of
-    Flavour.
-    """
+    """F flavours as columns."""
 
     def __init__(self, flavours: Sequence[Flavour]) -> None:
         self._flavours = flavours
         self._labels: dict[str, LabelColumn] = {}
+        #: [F] float64, dollars an hour
         self.price = self._floats(lambda flavour: flavour.price_per_hour)
+        #: [F] float64
         self.interruption_probability = self._floats(lambda f: f.interruption_probability)
         names = {name for flavour in flavours for name in flavour.allocatable}
+        #: R names: CPU, memory, pod slots, then all others sorted
         self.resources = (*_LEADING, *sorted(names.difference(_LEADING)))
         self.column_of = {name: at for at, name in enumerate(self.resources)}
+        #: [F, R] int64
         self.allocatable: Longs = np.zeros((len(flavours), len(self.resources)), np.int64)
         for at, flavour in enumerate(flavours):
             for name, amount in flavour.allocatable.items():
                 self.allocatable[at, self.column_of[name]] = amount
+        #: [F] bool, the Node takes no new pods
         self.limited = np.array([flavour.limited for flavour in flavours], np.bool_)
-        # Extended resources (GPUs, say), which are worth keeping for those who ask for them.
+        #: [R] bool, extended resources such as GPUs, kept for pods that request them
         self.scarce = np.array([_is_scarce(name) for name in self.resources], np.bool_)
 
     def __len__(self) -> int:
@@ -64,7 +63,7 @@ class FlavourColumns:
         return self._labels[key]
 
     def has_other_scarce(self, asked: Flags) -> Flags:
-        """Which flavours have a scarce resource that is not among those `asked` [R]."""
+        """Which flavours [F] have a scarce resource that is not among those `asked` [R]."""
         unasked = self.scarce & ~asked
         found: Flags = np.logical_or.reduce(self.allocatable[:, unasked] > 0, axis=1)
         return found

@@ -1,8 +1,8 @@
-"""What a decision hands to the next one about needs and clusters; about machines,
-`Decision.claimed_by` and `Decision.headroom` do.
+"""State that a decision hands to the next one about needs and clusters. (About machines, that is
+`Decision.claimed_by` and `Decision.headroom`.)
 
-Plain records without references into a fleet or a demand, so that they can be kept and compared.
-Losing them is safe: ages and clocks begin anew.
+Plain records without indices into a fleet or a demand, so that they can be stored and compared.
+Losing them is safe: ages and timers restart.
 """
 
 from __future__ import annotations
@@ -14,10 +14,7 @@ from bigfleet.model.need import NeedKey
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """`need` does not have all of its machines yet, and those promised to it are kept for it.
-
-    `domain` is where a gang gathers; "" for a need without a domain.
-    """
+    """Machines are kept for `need` until it has all of them; in `domain` for a gang, else ""."""
 
     need: NeedKey
     domain: str
@@ -26,7 +23,7 @@ class Reservation:
 
 @dataclass(frozen=True, slots=True)
 class ShortfallAge:
-    """`need` has been short for `cycles` decisions in a row, the last one included."""
+    """`need` has been short for `cycles` consecutive decisions, the last one included."""
 
     need: NeedKey
     cycles: int
@@ -35,7 +32,7 @@ class ShortfallAge:
 
 @dataclass(frozen=True, slots=True, order=True)
 class SurplusSince:
-    """At least so many machines have been to spare since then."""
+    """At least this many machines have been surplus since then."""
 
     machines: int
     since_seconds: float
@@ -43,39 +40,39 @@ class SurplusSince:
 
 @dataclass(frozen=True, slots=True)
 class ClusterMemory:
-    """What happened to a cluster's machines.
-
-    `incoming_seconds` is when one was last on its way to it. `surplus` is how many it has had to
-    spare for how long: the more, the later; the last is how many it has now. `acquired_seconds`,
-    `grown_seconds` and `reclaimed_seconds` are when it last acquired one, acquired one with nothing
-    to spare, and gave back one that it had to spare, None if it has not been seen to;
-    `reclaimed_demand` was its demand then, in largest machines. Each time that it acquired one soon
-    after giving one back, for no more demand, `hold_factor`, by which it holds on to spare machines
-    longer, has doubled; `factor_seconds` is when that changed.
-    """
+    """The recent history of a cluster's machines; times are None if not seen yet."""
 
     cluster: str
+    #: increasing numbers of surplus machines and since when; the last is the number now
     surplus: tuple[SurplusSince, ...] = ()
+    #: when it last acquired a machine
     acquired_seconds: float | None = None
+    #: when it last acquired a machine while none was surplus
     grown_seconds: float | None = None
+    #: when a surplus machine was last reclaimed
     reclaimed_seconds: float | None = None
+    #: its demand at that time, in largest machines
     reclaimed_demand: float = 0.0
+    #: multiplies the reclaim hold; doubles each time that a machine is acquired soon after a
+    #: reclaim without more demand
     hold_factor: int = 1
+    #: when `hold_factor` last changed
     factor_seconds: float = 0.0
+    #: when a machine was last on its way to the cluster
     incoming_seconds: float | None = None
 
     @property
     def surplus_now(self) -> int:
-        """How many machines it has to spare."""
+        """The number of surplus machines."""
         return self.surplus[-1].machines if self.surplus else 0
 
     def held(self, seconds: float, now_seconds: float) -> int:
-        """How many of them it has had to spare for at least so long."""
+        """How many machines have been surplus for at least `seconds`."""
         held = (s.machines for s in self.surplus if now_seconds - s.since_seconds >= seconds)
         return max(held, default=0)
 
     def with_surplus(self, machines: int, reclaimed: int, now_seconds: float) -> ClusterMemory:
-        """The same once so many are to spare, beside those that it gives back now."""
+        """A copy with this many surplus machines, after `reclaimed` others are reclaimed."""
         surplus: list[SurplusSince] = []
         for each in self.surplus:
             kept_on = min(each.machines - reclaimed, machines)
@@ -88,7 +85,7 @@ class ClusterMemory:
 
 @dataclass(frozen=True, slots=True)
 class CycleMemory:
-    """Needs in their order, clusters by name; empty at the start of a shard."""
+    """Needs in their order, clusters by name; empty when a shard starts."""
 
     reservations: tuple[Reservation, ...] = ()
     shortfall_ages: tuple[ShortfallAge, ...] = ()

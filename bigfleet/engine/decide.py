@@ -1,4 +1,4 @@
-"""One cycle's decision, made anew from the whole snapshot each time."""
+"""One cycle's decision, computed from the whole snapshot."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ def decide(
     settings: EngineConfig,
     now_seconds: float,
 ) -> Decision:
-    """What to do so that `fleet` serves `demand`, with what it cannot serve.
+    """Decide what to do so that `fleet` serves `demand`.
 
-    Pure: equal arguments give an equal decision, and a fleet that serves its demand with nothing to
-    spare gives no actions. `cycle_memory` is the last decision's, `CycleMemory()` at first.
-    `now_seconds` is on the clock of `fleet.unused_since_seconds`. InvalidInput for a snapshot that
-    cannot be.
+    Pure and idempotent: equal arguments give an equal decision, and a fleet that serves its demand
+    without surplus gives no actions. `cycle_memory` is the last decision's, or `CycleMemory()`.
+    `now_seconds` is on the clock of `fleet.unused_since_seconds`. Raises InvalidInput for an
+    inconsistent snapshot.
     """
     validate(fleet, demand, now_seconds)
     state = CycleState(fleet, demand, cycle_memory, settings, now_seconds)
@@ -68,7 +68,7 @@ def decide(
 
 
 def placements(state: CycleState) -> Placements:
-    """Where all pods are counted."""
+    """The placements of all pods."""
     parts = [np.empty((4, 0), np.int64)]
     for packing in state.packings.values():
         machine, pod_class, pods = packing.entries()
@@ -103,23 +103,24 @@ def _preemptions(state: CycleState) -> Iterator[Action]:
 
 def _reclaims(state: CycleState, reclaimable: Flags) -> tuple[list[Action], int]:
     """All reclaims within the cap, and how many are beyond it."""
-    wanted = [*_reclaims_for_needs(state), *_reclaims_for_nobody(state, reclaimable)]
+    wanted = [*_reclaims_for_needs(state), *_voluntary_reclaims(state, reclaimable)]
     allowed = cap_reclaims(state.fleet, _rows(wanted), state.settings.reclaim_cap_fraction)
     reclaims = [action for action, is_allowed in zip(wanted, allowed, strict=True) if is_allowed]
     return reclaims, len(wanted) - len(reclaims)
 
 
 def _reclaims_for_needs(state: CycleState) -> Iterator[Action]:
-    """Nobody counts these machines, but a pod on one may still be let go in good time."""
+    """Reclaims of the unclaimed machines that needs preempt."""
     for index in sorted(state.taken):
         taken = state.taken[index]
+        # A pod may still run there, so the grace period is that of a preemption.
         surplus = taken.non_disruptive & (state.fleet.state[taken.rows] == MachineState.CONFIGURED)
         rows, grace = taken.rows[surplus], grace_periods(taken.gap[surplus])
         for row, seconds in zip(rows.tolist(), grace.tolist(), strict=True):
             yield Action(ActionType.RECLAIM, row, index, seconds)
 
 
-def _reclaims_for_nobody(state: CycleState, reclaimable: Flags) -> Iterator[Action]:
+def _voluntary_reclaims(state: CycleState, reclaimable: Flags) -> Iterator[Action]:
     going = np.flatnonzero(reclaimable & ~state.unavailable)
     for row in reclaim_order(state.fleet, state.columns.price, going).tolist():
         yield Action(ActionType.RECLAIM, row, NONE, state.settings.voluntary_grace_seconds)

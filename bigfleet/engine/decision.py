@@ -1,4 +1,4 @@
-"""What a cycle decides: orders in a defined sequence, and what could not be had."""
+"""Outputs of a decision: actions in a defined order, and shortfalls."""
 
 from __future__ import annotations
 
@@ -13,10 +13,12 @@ from bigfleet.model.need import Size, total_of
 
 
 class ActionType(Enum):
-    """BOOTSTRAP: Idle machine to a need's cluster. PROVISION: Speculative machine to be created
-    for a need. PREEMPT: Configured machine to be drained for a need, though another one counts it.
-    RECLAIM: Configured machine to be drained, nobody counts it. DELETE: Idle machine to be given
-    back.
+    """What is done with a machine.
+
+    BOOTSTRAP configures an Idle machine for a need's cluster. PROVISION creates a Speculative
+    machine for a need. PREEMPT drains a Configured machine for a need although another one claims
+    it. RECLAIM drains an unclaimed Configured machine. DELETE returns an Idle machine to the
+    provider.
     """
 
     BOOTSTRAP = "Bootstrap"
@@ -28,8 +30,8 @@ class ActionType(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """One order. `row` indexes the fleet. `need` indexes the demand: who will have the machine;
-    NONE for DELETE, and for a RECLAIM that nobody waits for.
+    """One action on the machine in `row`, for need number `need`; NONE for DELETE, and for a
+    RECLAIM without a requester.
     """
 
     type: ActionType
@@ -40,71 +42,72 @@ class Action:
 
 @dataclass(frozen=True, slots=True)
 class Shortfall:
-    """A need with pods that have no place, and for how long it has had such.
-
-    `sizes` are those that some machine of the fleet could hold, `impossible` those that none could
-    ever hold.
-    """
+    """A need with unplaced pods."""
 
     need: int
+    #: pods that some machine of the fleet could hold
     sizes: tuple[Size, ...]
+    #: pods that no machine of the fleet can hold
     impossible: tuple[Size, ...]
+    #: for how many decisions in a row the need has been short, this one included
     age_cycles: int
     since_seconds: float
 
     @property
     def pods(self) -> int:
-        """How many pods have no place."""
+        """The number of unplaced pods."""
         return sum(size.pods for size in (*self.sizes, *self.impossible))
 
     @property
     def deficit(self) -> Mapping[str, int]:
-        """What they ask for together, by resource name."""
+        """The total requests of the unplaced pods, by resource name."""
         return total_of((*self.sizes, *self.impossible))
 
 
 class Placements(NamedTuple):
-    """Where the pods are counted: `pods` of size number `size` of need number `need` on the machine
-    in `row`. In the order of rows, then needs.
-    """
+    """P simulated placements of pods, sorted by row, need and size."""
 
+    #: [P] int32, row of the fleet
     row: Ints
+    #: [P] int32, index of the need
     need: Ints
+    #: [P] int32, index of the need's sizes
     size: Ints
+    #: [P] int64, how many pods
     pods: Longs
 
 
 class ClusterUsage(NamedTuple):
-    """Machines of a cluster, those that come to it included, and millionths of a dollar an hour."""
+    """What a cluster holds, machines on their way included."""
 
     machines: int
+    #: micro-dollars an hour
     micros: int
 
 
 @dataclass(frozen=True)
 class Decision:
-    """Actions in the order in which they should be carried out: bootstraps and provisions by the
-    demand's order, preemptions likewise, reclaims, then deletes.
+    """The result of one cycle for n machines."""
 
-    `shortfalls` are all of them, in the demand's order. `claimed_by` gives for each fleet row the
-    need that counts it as its supply, now or once it is drained, or NONE: the one that ordered it,
-    or else the first with pods on it; `placements` are those of all needs. The next snapshot gives
-    it back as `Fleet.last_claimed_by`, and the next decision gets `cycle_memory`. `headroom` are
-    the rows that are kept or acquired though nobody needs them, to be one machine ahead of small
-    gangs. `reclaims_capped` counts reclaims kept back by the cap. `disruption_cost_queries` are the
-    clusters that may have machines to spare, with those of their machines that are used least as
-    far as counting tells: their operators are worth asking what giving some back would disturb.
-    `held` says of clusters whose ceiling bounds that what they hold once everything is carried out,
-    and `at_ceiling` are the needs that lack what such a ceiling withheld.
-    """
-
+    #: in the order of execution: bootstraps and provisions in the demand's order, preemptions
+    #: likewise, reclaims, deletes
     actions: Sequence[Action]
+    #: in the demand's order
     shortfalls: Sequence[Shortfall]
+    #: [n] int32, the need that claims the machine, now or once it is drained, or NONE: the one that
+    #: ordered it, or else the first with pods on it; becomes `Fleet.last_claimed_by`
     claimed_by: Ints
     placements: Placements
+    #: rows kept or acquired as headroom for gangs
     headroom: frozenset[int]
+    #: how many reclaims the cap held back
     reclaims_capped: int
+    #: by cluster that may have surplus machines, its least utilized ones in the simulation: its
+    #: operator is asked for their disruption cost
     disruption_cost_queries: Mapping[int, Rows]
+    #: input of the next decision
     cycle_memory: CycleMemory
+    #: usage of clusters with a ceiling once all actions are carried out
     held: Mapping[int, ClusterUsage] = field(default_factory=dict)
+    #: needs that are short because their cluster's ceiling withheld a machine
     at_ceiling: frozenset[int] = frozenset()

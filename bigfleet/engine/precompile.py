@@ -1,7 +1,6 @@
-"""Compiles all kernels before anybody waits for a decision; `python -m` does nothing else.
+"""Compiles all kernels ahead of the first decision; `python -m` does nothing else.
 
-It takes some ten seconds the first time, and well under one where an earlier process has kept what
-it compiled.
+This takes about ten seconds the first time, and well under one if the kernels are in the cache.
 """
 
 from __future__ import annotations
@@ -28,35 +27,36 @@ _POD = {"cpu": 3000, "pods": 1000}
 
 
 def precompile() -> None:
-    """Decide about a made-up world in which every kernel has something to do."""
-    kinds = [_kind(), _kind(requirements=[Requirement(_RACK, Operator.SAME)]), _kind(apart=True)]
-    needs = [Need(kind, sizes_of([(_POD, 4)]), "") for kind in kinds]
+    """Decide on a small fleet that exercises every kernel."""
+    profiles = [_profile(), _profile(same_key=_RACK), _profile(anti_affinity=HOSTNAME_LABEL)]
+    needs = [Need(each, sizes_of([(_POD, 4)]), "") for each in profiles]
     demand = Demand(needs, np.zeros(len(needs), np.int32), frozenset({0}))
     decide(_fleet(), demand, CycleMemory(), EngineConfig(), 0.0)
 
 
-def _kind(*, requirements: list[Requirement] | None = None, apart: bool = False) -> Profile:
-    keys = [HOSTNAME_LABEL] if apart else []
-    return profile(requirements or [], (), 0, penalty.ZERO, penalty.ZERO, anti_affinity=keys)
+def _profile(*, same_key: str = "", anti_affinity: str = "") -> Profile:
+    requirements = [Requirement(same_key, Operator.SAME)] if same_key else []
+    keys = [anti_affinity] if anti_affinity else []
+    return profile(requirements, (), 0, penalty.ZERO, penalty.ZERO, anti_affinity=keys)
 
 
 def _fleet() -> Fleet:
-    """Two machines at work, and more that are idle, of two sizes."""
+    """Two machines in service and more that are idle, of two sizes."""
     flavours = [
         Flavour({_RACK: "a"}, CapacityType.ON_DEMAND, 1.0 + number, 0.0, amounts)
         for number, amounts in enumerate(({"cpu": 4000, "pods": 110_000},
                                           {"cpu": 8000, "pods": 110_000}))
     ]  # fmt: skip
     number = 24
-    at_work = np.arange(number) < 2
+    in_service = np.arange(number) < 2
     return Fleet(
         flavours=flavours,
         clusters=["c"],
         flavour=np.arange(number, dtype=np.int32) % len(flavours),
-        state=np.where(at_work, int(MachineState.CONFIGURED), int(MachineState.IDLE)).astype(
+        state=np.where(in_service, int(MachineState.CONFIGURED), int(MachineState.IDLE)).astype(
             np.uint8
         ),
-        cluster=np.where(at_work, 0, NONE).astype(np.int32),
+        cluster=np.where(in_service, 0, NONE).astype(np.int32),
         destination=np.full(number, NONE, np.int32),
         last_claimed_by=np.full(number, NONE, np.int32),
         priority=np.zeros(number, np.int32),

@@ -1,8 +1,9 @@
-"""What a decision is made from: the fleet in columns, the demand in order, and the time.
+"""Inputs of a decision: the fleet in columns, the demand in order, and the settings.
 
-A *flavour* is everything that machines can share: labels, capacity type, price, interruption
-probability, allocatable. A fleet of 500,000 machines has some thousand flavours, so whatever
-depends on labels or price is computed once per flavour, and a row holds only numbers.
+A *flavour* is everything that machines have in common: labels, taints, capacity type, price,
+interruption probability, allocatable, and whether the Node is cordoned. A fleet of 500,000 machines
+has about a thousand flavours, so whatever depends on labels or price is computed once per flavour,
+and a row holds only numbers.
 """
 
 from __future__ import annotations
@@ -18,10 +19,12 @@ from numpy.typing import NDArray
 from bigfleet.flags import Flag, parse_numbers
 from bigfleet.model.ceiling import Ceiling
 from bigfleet.model.errors import InvalidInput
-from bigfleet.model.machine import CapacityType
+from bigfleet.model.machine import CapacityType, MachineState
 from bigfleet.model.need import Need, NodeOverhead, Taint
 
 NONE = -1
+# The states of machines that belong to no cluster and can be ordered, in this order.
+ACQUIRABLE = (MachineState.IDLE, MachineState.SPECULATIVE)
 
 Ints = NDArray[np.int32]
 Longs = NDArray[np.int64]
@@ -33,8 +36,10 @@ Rows = NDArray[np.intp]
 
 @dataclass(frozen=True)
 class Flavour:
-    """What the machines of one kind share; `allocatable` in the units of `model.resources`. Of a
-    `limited` one that is what its pods hold, and DaemonSets' pods are not subtracted from it.
+    """What equal machines have in common; `allocatable` in the units of `model.resources`.
+
+    A `limited` machine's Node takes no new pods: its `allocatable` is what its pods request, and
+    DaemonSet overhead is not subtracted.
     """
 
     labels: Mapping[str, str]
@@ -48,49 +53,57 @@ class Flavour:
 
 @dataclass(frozen=True)
 class Fleet:
-    """One row per machine, n rows; rows keep their index as long as nothing is added or removed.
+    """n machines, one per row; rows keep their index until machines are added or removed.
 
-    `flavour` indexes `flavours`, `cluster` indexes `clusters` (NONE when unbound).
-    `last_claimed_by` indexes the demand's needs: the one that `Decision.claimed_by` last named for
-    the machine, or else that it was bound for; NONE where unknown or where that need is gone. A
-    CREATING machine is supply for that need only, and so is a DRAINING one: it was drained for it.
-    An IDLE machine is kept for that need as long as the need has a reservation. `priority`,
-    `interruption_bucket` and `reclamation_bucket` are those of the need that the machine last
-    served; they outlast a drain. `unused_since_seconds` is when an IDLE machine became so, or since
-    when no need counts a CONFIGURED one; NaN where unknown or where a need counts it. An order
-    under way shows as the state it leads to (a machine about to be configured is CONFIGURING), so
-    that no second order is derived. `tie_break` orders otherwise equal rows (by id).
-
-    `destination` is the cluster that a CREATING or DRAINING machine is for, NONE where unknown or
-    for nobody: it is supply for that cluster's needs, also when the need that asked is gone.
-    `headroom` marks the machines that the last decision kept or acquired ahead of a cluster's
-    gangs. `disruption_cost` is what giving a CONFIGURED machine back would cost those whose pods
-    run there, as their operator has just reported it: 0 where it is empty, infinite where it must
-    not go, NaN where nobody has been asked. `backed_off` marks IDLE and SPECULATIVE machines that
-    are given to nobody now, because such a machine has just failed; None for none.
+    An operation in progress shows as the state it leads to (a machine about to be configured is
+    CONFIGURING), so that it is not ordered again.
     """
 
     flavours: Sequence[Flavour]
     clusters: Sequence[str]
+    #: [n] int32, index of `flavours`
     flavour: Ints
+    #: [n] uint8, MachineState
     state: Bytes
+    #: [n] int32, index of `clusters`; NONE for a machine that is not bound
     cluster: Ints
+    #: [n] int32, the cluster that a CREATING or DRAINING machine is for: it is supply for that
+    #: cluster even if the requesting need is gone; NONE if unknown or without a requester
     destination: Ints
+    #: [n] int32, the need that `Decision.claimed_by` last named for the machine, or that it was
+    #: bound for; NONE if unknown or gone. CREATING and DRAINING machines are supply for that need
+    #: only; an IDLE one is reserved for it as long as the need has a reservation
     last_claimed_by: Ints
+    #: [n] int32, the priority of the need that the machine last served; kept after a drain
     priority: Ints
+    #: [n] uint8, penalty buckets of that need; 0 for unknown
     interruption_bucket: Bytes
     reclamation_bucket: Bytes
+    #: [n] float64, since when an IDLE machine has been idle, or a CONFIGURED one unclaimed; NaN if
+    #: unknown or claimed
     unused_since_seconds: Floats
+    #: [n] bool, kept or acquired by the last decision as headroom for gangs
     headroom: Flags
+    #: [n] float64, the cost of disrupting the pods on a CONFIGURED machine, as its cluster's
+    #: operator has just reported it: 0 for an empty machine, inf for one that must stay, NaN if not
+    #: queried
     disruption_cost: Floats
+    #: [n] int64, orders otherwise equal rows (by machine id)
     tie_break: Longs
+    #: [n] bool, IDLE and SPECULATIVE machines that must not be ordered now because an equal one has
+    #: just failed; None for none
     backed_off: Flags | None = None
 
     def __len__(self) -> int:
         return len(self.flavour)
 
+    @property
+    def acquirable(self) -> Flags:
+        """Which machines [n] belong to no cluster and can be ordered."""
+        return np.isin(self.state, [int(state) for state in ACQUIRABLE])
+
     def of_rows(self, kept: Flags) -> Fleet:
-        """The fleet of those rows alone."""
+        """The fleet reduced to the `kept` [n] rows."""
         columns: dict[str, Any] = {
             name: column[kept]
             for name, column in vars(self).items()
@@ -101,36 +114,39 @@ class Fleet:
 
 @dataclass(frozen=True)
 class Demand:
-    """The needs of all clusters in the order they are served: priority descending, arrival
-    ascending, cluster name ascending, then need key.
-
-    `cluster` indexes `Fleet.clusters` for each need. `reported` are the clusters (same index) that
-    have sent a roll-up since this shard started: only from theirs may machines be taken away.
-    `unreachable` are clusters whose operator cannot be told anything now: nothing is taken there.
-    For `suspended` clusters nothing is acquired or taken: nobody there would make use of it.
-    `overheads` is what each cluster's DaemonSets take of its machines. `rose_seconds` and
-    `fell_seconds` are when a cluster's demand last grew and last shrank in any size, on the
-    decision's clock; absent where it has not been seen to. `ceilings` bound what is acquired for a
-    cluster; the bound of its priority is in the needs already.
+    """N needs of all clusters in the order in which they are served: by descending priority, then
+    arrival, cluster name and need key. Clusters are indices of `Fleet.clusters`.
     """
 
     needs: Sequence[Need]
+    #: [N] int32
     cluster: Ints
+    #: clusters that have sent a roll-up since this shard started: others keep their machines
     reported: frozenset[int]
+    #: clusters whose operator is unreachable: they keep their machines
     unreachable: frozenset[int] = frozenset()
+    #: clusters for which nothing is acquired or preempted, because they would not use it
     suspended: frozenset[int] = frozenset()
+    #: limits on acquisitions; their priority limit is applied to the needs already
     ceilings: Mapping[int, Ceiling] = field(default_factory=dict)
+    #: what DaemonSets use on the cluster's machines
     overheads: Mapping[int, Sequence[NodeOverhead]] = field(default_factory=dict)
+    #: when demand last grew or shrank in any size, on the decision's clock; absent if never seen
     rose_seconds: Mapping[int, float] = field(default_factory=dict)
     fell_seconds: Mapping[int, float] = field(default_factory=dict)
+
+    @property
+    def reachable(self) -> frozenset[int]:
+        """The clusters that machines may be taken from."""
+        return self.reported - self.unreachable
 
 
 @dataclass(frozen=True)
 class VictimWeights:
-    """What speaks for evicting a machine's pods: score = gap x priority_gap + drain / seconds of
-    grace + interruption / interruption penalty + reclamation / reclamation penalty.
+    """Weights of the eviction score: gap x priority_gap + drain / seconds of grace + interruption /
+    interruption penalty + reclamation / reclamation penalty.
 
-    At the defaults the gap between the priorities decides, and the penalties decide among
+    With the defaults the gap between the priorities dominates, and the penalties decide among
     victims of nearly equal priority.
     """
 
@@ -140,7 +156,7 @@ class VictimWeights:
     reclamation: float = 0.1
 
     def __post_init__(self) -> None:
-        """InvalidInput for a weight that is no finite number >= 0."""
+        """Raise InvalidInput for a weight that is not a finite number >= 0."""
         for name in self.__dataclass_fields__:
             weight = getattr(self, name)
             if not 0 <= weight < math.inf:
@@ -159,23 +175,9 @@ _VICTIM_WEIGHTS = Flag(
 
 @dataclass(frozen=True)
 class EngineConfig:
-    """What may be tuned about decisions.
+    """Settings of decisions."""
 
-    reclaim_cap_fraction: of a cluster's CONFIGURED machines, how many may be reclaimed per cycle
-    (at least one). reclaim_hold_seconds: for how long a cluster must have had machines to spare
-    before it gives them back. rebuy_seconds: a cluster that acquires a machine within this time
-    after giving one back, though its demand has hardly grown, holds on to its machines for twice as
-    long from then on. reclaim_reserve: the part by which a cluster's demand may grow and still fit
-    what stays after a reclaim. price_tolerance: how much dearer per useful unit than the cheapest a
-    larger machine may be and still be preferred. idle_hold_seconds: how long an unclaimed IDLE
-    machine is kept, by capacity type; a type that is absent is kept for ever.
-    voluntary_grace_seconds: the drain grace of a reclaim that nobody waits for.
-    reservation_seconds: for how long machines are kept for a need that does not have all of them
-    yet. arrival_grace_seconds: for how long after a machine's arrival nothing is acquired for
-    additional needs of its cluster. growth: by which part of its pods each size is expected to grow
-    while machines are acquired, so that these are large enough.
-    """
-
+    #: fraction of a cluster's CONFIGURED machines that may be reclaimed per cycle (at least one)
     reclaim_cap_fraction: Annotated[
         float,
         Flag(
@@ -184,6 +186,7 @@ class EngineConfig:
             "SHARE",
         ),
     ] = 0.05
+    #: for how long machines must have been surplus before a cluster's are reclaimed
     reclaim_hold_seconds: Annotated[
         float,
         Flag(
@@ -192,9 +195,14 @@ class EngineConfig:
             "SECONDS",
         ),
     ] = 30.0
+    #: if a cluster acquires a machine within this time after a reclaim, although its demand has
+    #: hardly grown, its reclaim hold doubles
     reacquire_seconds: float = 600.0
+    #: fraction by which a cluster's demand must be able to grow on what stays after a reclaim
     reclaim_margin: float = 0.05
+    #: how much more than the cheapest, per unit of pods, a machine that holds more pods may cost
     price_tolerance: float = 0.3
+    #: how long an unclaimed IDLE machine is kept; absent for ever
     idle_hold_seconds: Annotated[
         Mapping[CapacityType, float],
         Flag(
@@ -210,8 +218,10 @@ class EngineConfig:
             key=CapacityType.SPOT,
         ),
     ] = field(default_factory=lambda: {CapacityType.ON_DEMAND: 600.0, CapacityType.SPOT: 60.0})
+    #: grace period of a reclaim without a requester
     voluntary_grace_seconds: int = 600
     victim_weights: Annotated[VictimWeights, _VICTIM_WEIGHTS] = VictimWeights()
+    #: for how long machines are reserved for a need that does not have all of them yet
     reservation_seconds: Annotated[
         float,
         Flag(
@@ -220,11 +230,14 @@ class EngineConfig:
             "SECONDS",
         ),
     ] = 900.0
+    #: for how long after a machine's arrival nothing is acquired for its cluster's additional needs
     arrival_grace_seconds: float = 10.0
+    #: fraction of its pods by which each size is expected to grow while machines are acquired, so
+    #: that these are large enough
     growth: float = 0.1
 
     def __post_init__(self) -> None:
-        """InvalidInput for a value with which nothing sensible could be decided."""
+        """Raise InvalidInput for a value out of range."""
         for name in ("reclaim_cap_fraction", "reclaim_margin", "price_tolerance", "growth"):
             if not 0 <= getattr(self, name) <= 1:
                 raise InvalidInput(name, getattr(self, name), "is not in 0..1")

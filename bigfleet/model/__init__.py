@@ -1,1 +1,1 @@
-"""What BigFleet talks about: machines and their lifecycle, needs, resources, errors. No I/O."""
+"""Domain model: machines and their lifecycle, needs, resources, errors. No I/O."""

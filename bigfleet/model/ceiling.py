@@ -1,4 +1,4 @@
-"""What one cluster may claim of the fleet, however much its needs ask for."""
+"""Ceilings: limits on what one cluster may claim of the fleet."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ _MICROS = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Ceiling:
-    """A cluster's needs count as having at most this `priority`. Nothing is acquired for it beyond
-    so many `machines`, or beyond `dollars_per_hour` for all of them together; infinite for no
-    ceiling.
+    """The limits of one cluster; infinite for none.
+
+    The priority of its needs is limited to `priority`, and acquisitions to `machines` and to
+    `dollars_per_hour` for all of them together.
     """
 
     priority: int = HIGHEST_PRIORITY
@@ -23,22 +24,22 @@ class Ceiling:
 
     @property
     def bounds_acquisition(self) -> bool:
-        """Whether it bounds what a cluster may hold, and not its priority alone."""
+        """Whether it limits acquisitions, and not the priority alone."""
         return math.isfinite(self.machines) or math.isfinite(self.dollars_per_hour)
 
 
 @dataclass(frozen=True, slots=True)
 class Ceilings:
-    """The ceilings of some clusters by name, and the `default` of all others."""
+    """Ceilings by cluster name, and the `default` of all other clusters."""
 
     default: Ceiling = Ceiling()
     clusters: Mapping[str, Ceiling] = field(default_factory=dict)
 
     def of(self, cluster: str) -> Ceiling:
-        """That of one cluster."""
+        """The ceiling of a cluster."""
         return self.clusters.get(cluster, self.default)
 
 
 def micros(dollars: float) -> int:
-    """Millionths of a dollar, in which prices are summed: no sum depends on its order."""
+    """Micro-dollars, in which prices are summed: integer sums do not depend on their order."""
     return round(dollars * _MICROS)

@@ -1,4 +1,4 @@
-"""Where a machine stands: the domain, which shards own as a whole, and the region of a quota."""
+"""Topology of machines: the domain, which one shard owns as a whole, and the region of a quota."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import NamedTuple
 RACK_LABEL = "topology.bigfleet/rack"
 ZONE_LABEL = "topology.kubernetes.io/zone"
 REGION_LABEL = "topology.kubernetes.io/region"
-# What shards own as a whole: racks, and zones where a machine has no rack; or zones.
+# What shards own as a whole: racks, and zones for machines without a rack label; or zones.
 BY_RACK: Sequence[str] = (RACK_LABEL, ZONE_LABEL)
 BY_ZONE: Sequence[str] = (ZONE_LABEL,)
 
 
 class Domain(NamedTuple):
-    """All machines with this value of this label; both empty for those that have no such label."""
+    """All machines with this label value; both empty for machines without any such label."""
 
     key: str
     value: str
@@ -24,7 +24,7 @@ class Domain(NamedTuple):
 
 
 def domain_of(labels: Mapping[str, str], keys: Sequence[str] = BY_RACK) -> Domain:
-    """By the first of these keys that a machine has."""
+    """The domain of a machine, by the first of `keys` that it has."""
     for key in keys:
         if value := labels.get(key, ""):
             return Domain(key, value)
@@ -32,5 +32,5 @@ def domain_of(labels: Mapping[str, str], keys: Sequence[str] = BY_RACK) -> Domai
 
 
 def region_of(labels: Mapping[str, str]) -> str:
-    """The region where a machine has one, else its zone, else ""."""
+    """The region of a machine, or its zone if it has no region label, else ""."""
     return labels.get(REGION_LABEL) or labels.get(ZONE_LABEL, "")

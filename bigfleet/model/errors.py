@@ -1,25 +1,25 @@
 """Every error BigFleet raises on purpose.
 
 BigFleetError
-├── InvalidInput        the sender's fault: names the object, the field, the value and the cure
-├── IllegalTransition   an order that the object's lifecycle does not allow
-├── UnknownObject       a name that nobody here knows
-├── Fenced              an order from a deposed sender; final, an incident
-└── Unavailable         a peer did not answer; trying again later may help
+├── InvalidInput        invalid request; names the object, the field, the value and a hint
+├── IllegalTransition   a request that the object's lifecycle does not allow
+├── UnknownObject       a reference to an object that does not exist
+├── Fenced              a request from a sender that has been replaced; not retryable
+└── Unavailable         a peer did not answer; retryable
 """
 
 from __future__ import annotations
 
 
 class BigFleetError(Exception):
-    """Base of all errors raised on purpose; its text is fit to be shown to a person."""
+    """Base of all errors raised on purpose; its text may be shown to users."""
 
 
 class InvalidInput(BigFleetError):
-    """Somebody sent something that cannot be right.
+    """An invalid value in a request or a setting.
 
-    `what` names object and field (`machine m-1: price_per_hour`), `value` is what was sent, `hint`
-    says what would be accepted.
+    `what` names object and field (`machine m-1: price_per_hour`), `value` is what was received,
+    `hint` says what is accepted.
     """
 
     def __init__(self, what: str, value: object, hint: str) -> None:
@@ -28,20 +28,20 @@ class InvalidInput(BigFleetError):
 
 
 class IllegalTransition(BigFleetError):
-    """An event that the object's present state does not allow."""
+    """An event that the object's current state does not allow."""
 
     def __init__(self, name: str, state: str, event: str, allowed: str) -> None:
-        super().__init__(f"{name} is {state}: {event} is not possible there ({allowed})")
+        super().__init__(f'{name} is {state}, which does not allow "{event}" ({allowed})')
         self.name, self.state, self.event = name, state, event
 
 
 class UnknownObject(BigFleetError):
-    """A reference to something that does not exist here."""
+    """A reference to an object that does not exist."""
 
 
 class Fenced(BigFleetError):
-    """The order is not newer than one already obeyed: its sender has been replaced."""
+    """The request is not newer than one already accepted: its sender has been replaced."""
 
 
 class Unavailable(BigFleetError):
-    """The peer gave no answer, or said that it cannot serve now."""
+    """The peer did not answer, or reported that it cannot serve now."""

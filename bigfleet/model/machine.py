@@ -1,7 +1,7 @@
-"""A machine, and the one table of how its state may change.
+"""A machine, and the state transitions of its lifecycle.
 
-Idle is the hub: a machine that moves between clusters always passes through it. A provider's report
-is the truth even where this table has no such move; the table binds those who give orders.
+A machine that moves between clusters always passes through IDLE. A provider may report a transition
+that is not in the table, and the report is adopted; the table limits what may be requested.
 """
 
 from __future__ import annotations
@@ -39,23 +39,23 @@ class CapacityType(IntEnum):
 
     @property
     def elastic(self) -> bool:
-        """Given back to its seller when idle; a fixed machine stays ours."""
+        """Whether idle machines are returned to the provider; fixed ones stay in the fleet."""
         return self in (CapacityType.ON_DEMAND, CapacityType.SPOT)
 
 
 class MachineEvent(Enum):
-    """What can happen to a machine, in words that fit into a sentence."""
+    """What can happen to a machine; the values are for messages."""
 
-    CREATE = "an order to create it"
-    CREATED = "its creation's end"
-    CONFIGURE = "an order to configure it"
-    JOINED = "its Node's becoming ready"
-    DRAIN = "an order to drain it"
-    DRAINED = "its drain's end"
-    DELETE = "an order to delete it"
-    DELETED = "its deletion's end"
-    FAIL = "a failure"
-    RECOVER = "its recovery"
+    CREATE = "create requested"
+    CREATED = "creation finished"
+    CONFIGURE = "configure requested"
+    JOINED = "Node became ready"
+    DRAIN = "drain requested"
+    DRAINED = "drain finished"
+    DELETE = "delete requested"
+    DELETED = "deletion finished"
+    FAIL = "failed"
+    RECOVER = "recovered"
 
 
 _S, _E = MachineState, MachineEvent
@@ -91,47 +91,46 @@ def next_state(name: str, state: MachineState, event: MachineEvent) -> MachineSt
     except KeyError:
         allowed = ", ".join(e.value for s, e in TRANSITIONS if s is state)
         raise IllegalTransition(
-            f"machine {name}", state.name, event.value, f"possible: {allowed or 'nothing'}"
+            f"machine {name}", state.name, event.value, f"allowed: {allowed or 'nothing'}"
         ) from None
 
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """One machine as a provider reports it.
-
-    Prices are dollars per hour, the interruption probability is per hour, resources are in the
-    units of `model.resources`. `allocatable` is what pods may use of `resources`. `taints` are
-    those that its Node keeps for as long as it lives.
-    """
+    """One machine as its provider reports it; resources in the units of `model.resources`."""
 
     id: str
     state: MachineState
     instance_type: str
     zone: str
     capacity_type: CapacityType
+    #: dollars
     price_per_hour: float
+    #: per hour
     interruption_probability: float
     resources: Mapping[str, int]
+    #: the part of `resources` that pods may use
     allocatable: Mapping[str, int]
     labels: Mapping[str, str] = field(default_factory=dict)
     host: str = ""
     cluster: str = ""
     last_error: str = ""
     shard_metadata: Mapping[str, str] = field(default_factory=dict)
+    #: permanent taints of its Node
     taints: tuple[Taint, ...] = ()
 
 
 def violations(machine: Machine) -> Iterator[str]:
-    """Sentences that say which invariants `machine` breaks; none for a sound machine."""
+    """One message for each invariant that `machine` breaks."""
     name = f"machine {machine.id}"
     if not machine.id:
         yield "a machine has no id"
     if machine.state in HOSTLESS and machine.host:
         yield f"{name} is {machine.state.name} but has a host"
     if machine.state in BOUND and not machine.cluster:
-        yield f"{name} is {machine.state.name} but belongs to no cluster"
+        yield f"{name} is {machine.state.name} but has no cluster"
     if machine.state in BOUND and not machine.host:
-        yield f"{name} is {machine.state.name} but has no host: nothing can have joined a cluster"
+        yield f"{name} is {machine.state.name} but has no host that could have joined a cluster"
     if machine.state in UNBOUND and machine.cluster:
         yield f"{name} is {machine.state.name} but belongs to cluster {machine.cluster}"
     yield from _impossible_numbers(machine, name)

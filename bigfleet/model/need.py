@@ -1,4 +1,4 @@
-"""What clusters need: pods that ask for the same kind of machine, counted by size."""
+"""Needs of clusters: pods with the same scheduling constraints, counted by size."""
 
 from __future__ import annotations
 
@@ -12,21 +12,22 @@ from typing import NamedTuple
 from bigfleet.model import resources
 from bigfleet.model.ceiling import HIGHEST_PRIORITY
 
-# One cluster's roll-up has some hundred; more is a fault at its sender, and makes others wait.
+# A cluster's roll-up usually has about a hundred. More point to a bug in its operator, and delay
+# the decisions for other clusters.
 MAX_NEEDS_OF_A_CLUSTER = 10_000
-# One need's distinct sizes; an operator merges them into far fewer.
+# Distinct sizes of one need; an operator merges them into far fewer.
 MAX_SIZES_OF_A_NEED = 1_024
-# One size's pods. Sums of them are computed in Python's own integers or as floats.
+# Pods of one size. Sums of them are computed in Python integers or as floats.
 MAX_PODS_OF_A_SIZE = 2**31 - 1
 
-# The group of pods that kube-scheduler cannot place although their need is met: only a machine
-# beyond those that serve other needs is of use to them. Other groups begin with a bracket.
+# The group of pods that kube-scheduler cannot bind although their need is met: only a machine
+# beyond those that serve other needs helps them. Other groups begin with a bracket.
 ADDITIONAL_GROUP = "additional"
-FOLDED_GROUP_PREFIX = "folded:"  # so begin the groups that a shard makes itself; it takes none in
+FOLDED_GROUP_PREFIX = "folded:"  # groups made by a shard; rejected in roll-ups
 
 HOSTNAME_LABEL = "kubernetes.io/hostname"
 
-# A quantity without a size of its own is cut into so many equal pieces.
+# An aggregate without a pod size is cut into equal pieces: at most this many, at least this large.
 _MAX_PIECES, _UNITS_PER_PIECE = 4096, 64
 
 
@@ -44,7 +45,7 @@ class Operator(IntEnum):
 
 @dataclass(frozen=True, slots=True, order=True)
 class Requirement:
-    """One condition on a machine's labels; `values` are sorted and without repeats."""
+    """One condition on a machine's labels; `values` are sorted and distinct."""
 
     key: str
     operator: Operator
@@ -57,25 +58,23 @@ class Requirement:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Spread:
-    """Keep the domains of `topology_key` within `max_skew` of each other.
-
-    Only `hard` terms bind the engine; soft ones break ties. While fewer than `min_domains` domains
-    have machines, the emptiest domain counts as empty. Machines that the pods' node affinity
-    excludes are domains only if `ignores_node_affinity`; those with taints that the pods do not
-    tolerate are domains unless `honors_node_taints`.
-    """
+    """A topology spread constraint; the engine enforces `hard` terms, soft ones break ties."""
 
     topology_key: str
     max_skew: int
+    #: whenUnsatisfiable is DoNotSchedule
     hard: bool
+    #: with fewer domains that have machines, the global minimum is 0
     min_domains: int = 1
+    #: nodeAffinityPolicy is Ignore: machines that node affinity excludes count as domains
     ignores_node_affinity: bool = False
+    #: nodeTaintsPolicy is Honor: machines with taints that are not tolerated are no domains
     honors_node_taints: bool = False
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Taint:
-    """A mark on a machine that keeps pods away; `effect` as in Kubernetes."""
+    """A taint of a machine's Node, as in Kubernetes."""
 
     key: str
     value: str
@@ -88,8 +87,8 @@ class Taint:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Toleration:
-    """Which taints do not matter. An empty `key` means all, `exists` any value, an empty `effect`
-    every effect.
+    """A toleration of taints: an empty `key` matches all keys, `exists` any value, an empty
+    `effect` all effects.
     """
 
     key: str
@@ -98,7 +97,7 @@ class Toleration:
     effect: str
 
     def tolerates(self, taint: Taint) -> bool:
-        """Whether `taint` does not keep the pod away."""
+        """Whether a pod with this toleration tolerates `taint`."""
         if self.effect not in ("", taint.effect) or self.key not in ("", taint.key):
             return False
         return self.exists or self.value == taint.value
@@ -110,26 +109,26 @@ Term = tuple[Requirement, ...]
 
 @dataclass(frozen=True)
 class Profile:
-    """What makes two pods ask for the same kind of machine; `profile` builds it in canonical order.
+    """The scheduling constraints that pods of a need share, in canonical order (`profile`)."""
 
-    A machine must meet all `requirements`, at least one of the `alternatives` (if there are any),
-    and have no taint that `tolerations` leave. `anti_affinity` holds the topology keys of which a
-    domain takes at most one pod of the need. `never_preempts` is preemptionPolicy Never.
-    """
-
+    #: a machine must meet all of them
     requirements: Term
     spread: tuple[Spread, ...]
     priority: int
+    #: penalty buckets
     interruption_bucket: int
     reclamation_bucket: int
+    #: a machine must meet at least one of them, if there are any
     alternatives: tuple[Term, ...] = ()
     tolerations: tuple[Toleration, ...] = ()
+    #: topology keys of which a domain takes at most one pod of the need
     anti_affinity: tuple[str, ...] = ()
+    #: preemptionPolicy is Never
     never_preempts: bool = False
 
     @cached_property
     def fingerprint(self) -> str:
-        """16 hexadecimal digits, equal exactly for equal profiles, the same on every machine."""
+        """16 hexadecimal digits, equal for equal profiles only, and the same in all processes."""
         common_fields: list[object] = [
             _as_tuples(self.requirements),
             [(s.topology_key, s.max_skew, s.hard) for s in self.spread],
@@ -146,7 +145,7 @@ class Profile:
 
     @cached_property
     def same_key(self) -> str | None:
-        """The topology key that all machines of the need must agree on, if any."""
+        """The topology key whose value all machines of the need must share, if any."""
         return next((r.key for r in self.requirements if r.operator is Operator.SAME), None)
 
 
@@ -166,7 +165,7 @@ def profile(
     anti_affinity: Iterable[str] = (),
     never_preempts: bool = False,
 ) -> Profile:
-    """A Profile in canonical order, so that equal demands have equal profiles."""
+    """Build a Profile in canonical order, so that equal constraints give equal profiles."""
     return Profile(
         _canonical(requirements),
         tuple(sorted(set(spread))),
@@ -187,7 +186,7 @@ def _canonical(term: Iterable[Requirement]) -> Term:
 
 @dataclass(frozen=True, slots=True, order=True)
 class NodeOverhead:
-    """What DaemonSets take of each machine that they match; `amounts` as of Size."""
+    """What DaemonSets request on each machine that they match; `amounts` as in Size."""
 
     requirements: Term
     alternatives: tuple[Term, ...]
@@ -196,16 +195,16 @@ class NodeOverhead:
 
 
 class Size(NamedTuple):
-    """What one pod asks for, in units of `model.resources` by resource name, sorted, none of them
-    zero; and how many such `pods` there are.
-    """
+    """Equal pods of a need."""
 
+    #: requests of one pod in units of `model.resources`, sorted by resource name, none of them 0
     amounts: tuple[tuple[str, int], ...]
+    #: how many pods
     pods: int
 
 
 class NeedKey(NamedTuple):
-    """A need among all clusters' needs."""
+    """Identity of a need among the needs of all clusters."""
 
     cluster: str
     fingerprint: str
@@ -214,26 +213,25 @@ class NeedKey(NamedTuple):
 
 @dataclass(frozen=True)
 class Need:
-    """Pods of one cluster with one profile and one group, by size; `sizes` are distinct and sorted.
-
-    `group` is "" for plain pods, ADDITIONAL_GROUP, or a text that is the same for just those pods
-    which must share a domain, or which spread over domains or avoid each other. Whatever priority
-    its pods claim, it counts as having `priority_ceiling` at most.
-    """
+    """Pods of one cluster with the same profile and group, by size."""
 
     profile: Profile
+    #: distinct and sorted
     sizes: tuple[Size, ...]
+    #: "" for plain pods, ADDITIONAL_GROUP, or an identifier shared by the pods of one gang, or by
+    #: pods that spread together or avoid each other
     group: str = ""
+    #: the cluster's limit on the priority of its pods
     priority_ceiling: int = HIGHEST_PRIORITY
 
     @property
     def priority(self) -> int:
-        """That by which it is served, which may be lower than its pods claim."""
+        """The effective priority: that of its pods, at most `priority_ceiling`."""
         return min(self.profile.priority, self.priority_ceiling)
 
     @property
     def is_additional(self) -> bool:
-        """Whether only machines beyond those that serve other needs are of use to it."""
+        """Whether only machines beyond those that serve other needs help it."""
         return self.group == ADDITIONAL_GROUP
 
     @cached_property
@@ -243,7 +241,7 @@ class Need:
 
     @cached_property
     def pods(self) -> int:
-        """How many pods there are."""
+        """The number of pods."""
         return sum(size.pods for size in self.sizes)
 
     @cached_property
@@ -253,7 +251,7 @@ class Need:
 
     @cached_property
     def largest(self) -> Mapping[str, int]:
-        """The largest amount of each resource that any of the pods asks for."""
+        """The largest request of any pod, by resource name."""
         found: dict[str, int] = {}
         for amounts, _ in self.sizes:
             for name, amount in amounts:
@@ -267,7 +265,7 @@ def total_of(sizes: Iterable[Size]) -> dict[str, int]:
 
 
 def sizes_of(amounts_and_counts: Iterable[tuple[Mapping[str, int], int]]) -> tuple[Size, ...]:
-    """Sizes in canonical order: equal ones joined, zero amounts and counts left out."""
+    """Build sizes in canonical order: equal ones merged, zero amounts and counts dropped."""
     found: dict[tuple[tuple[str, int], ...], int] = {}
     for amounts, count in amounts_and_counts:
         key = tuple(sorted((name, amount) for name, amount in amounts.items() if amount))
@@ -279,12 +277,11 @@ def sizes_of(amounts_and_counts: Iterable[tuple[Mapping[str, int], int]]) -> tup
 def sizes_of_aggregate(
     aggregate: Mapping[str, int], min_unit: Mapping[str, int]
 ) -> tuple[Size, ...]:
-    """The sizes to assume for a sender that names none.
+    """The sizes to assume for a sender that reports only an aggregate.
 
-    All pods are taken to be as large as `min_unit`, and to be so many that no amount of the
-    aggregate is left over. What min_unit does not name is shared out evenly among them. Without a
-    min_unit at all the aggregate may be cut at will: it becomes equal pieces, small against any
-    machine.
+    All pods have the size `min_unit`, and there are enough of them to cover the aggregate;
+    resources that `min_unit` does not name are divided evenly. Without a `min_unit`, the aggregate
+    is cut into equal pieces that are small compared to any machine.
     """
     unit = {name: amount for name, amount in min_unit.items() if amount > 0}
     wanted = {name: amount for name, amount in aggregate.items() if amount > 0}

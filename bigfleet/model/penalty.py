@@ -1,4 +1,4 @@
-"""Penalties: dollars rounded up to powers of two, so that near-equal needs aggregate.
+"""Penalties in dollars, rounded up to powers of two so that similar needs aggregate.
 
 Bucket 1 is $0, 2 ends at $0.50, and bucket n from 3 to 26 ends at 2**(n-3) dollars. Bucket 27 is
 PINNED: no finite price outweighs it.
@@ -14,7 +14,7 @@ ZERO, HALF_DOLLAR, LARGEST, PINNED = 1, 2, 26, 27
 
 
 def bucket(dollars: float) -> int:
-    """The bucket whose upper bound is the least one >= `dollars`; more than 2**23 is PINNED."""
+    """The lowest bucket with an upper bound >= `dollars`; PINNED for more than 2**23."""
     if math.isnan(dollars) or dollars < 0:
         raise InvalidInput("penalty", dollars, "is not an amount of dollars >= 0")
     if dollars == 0:
@@ -23,9 +23,8 @@ def bucket(dollars: float) -> int:
         return HALF_DOLLAR
     if dollars > 2.0 ** (LARGEST - 3):
         return PINNED
-    mantissa, exponent = math.frexp(
-        dollars
-    )  # dollars = mantissa * 2**exponent, 0.5 <= mantissa < 1
+    # dollars = mantissa * 2**exponent, 0.5 <= mantissa < 1
+    mantissa, exponent = math.frexp(dollars)
     return 3 + (exponent - 1 if mantissa == 0.5 else exponent)
 
 

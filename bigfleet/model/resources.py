@@ -1,7 +1,7 @@
-"""Kubernetes quantities as int64, parsed once, at the edge.
+"""Kubernetes quantities as int64, parsed once where they come in.
 
-CPU is kept in millicores, byte-sized resources in KiB, anything else in thousandths. Requests round
-up and capacity rounds down, so that rounding never claims that something fits when it does not.
+CPU is in millicores, byte-sized resources in KiB, all others in thousandths. Requests round up and
+capacity rounds down, so that nothing appears to fit that does not.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _QUANTITY = re.compile(
 
 
 def is_bytes(resource: str) -> bool:
-    """Whether Kubernetes counts `resource` in bytes."""
+    """Whether `resource` is measured in bytes."""
     return resource in (MEMORY, "ephemeral-storage", "storage") or resource.startswith("hugepages-")
 
 
@@ -44,7 +44,9 @@ def _units_per_one(resource: str) -> Decimal:
 
 
 def parse(resource: str, quantity: str, *, round_up: bool, limit: int = MAX_MACHINE_UNITS) -> int:
-    """`quantity` in this module's units; InvalidInput when malformed, negative or above `limit`."""
+    """Parse `quantity` to this module's units; InvalidInput if malformed, negative or above
+    `limit`.
+    """
     cacheable = len(resource) + len(quantity) <= _MAX_CACHED_CHARACTERS
     return (_parse_cached if cacheable else _parse_uncached)(resource, quantity, round_up, limit)
 
@@ -69,23 +71,23 @@ def _parse_uncached(resource: str, quantity: str, round_up: bool, limit: int) ->
     return rounded
 
 
-# The same few amounts come a hundred thousand times; long ones, which are odd, are not remembered.
+# A few quantities occur a hundred thousand times; unusually long ones are not cached.
 _MAX_CACHED_CHARACTERS = 64
 _parse_cached = lru_cache(maxsize=2**15)(_parse_uncached)
 
 
 def parse_requests(quantities: Mapping[str, str], limit: int = MAX_MACHINE_UNITS) -> dict[str, int]:
-    """Resource name to units, rounded up: what somebody asks for."""
+    """Parse requests by resource name, rounded up."""
     return {name: parse(name, q, round_up=True, limit=limit) for name, q in quantities.items()}
 
 
 def parse_capacity(quantities: Mapping[str, str]) -> dict[str, int]:
-    """Resource name to units, rounded down: what a machine has."""
+    """Parse capacity by resource name, rounded down."""
     return {name: parse(name, q, round_up=False) for name, q in quantities.items()}
 
 
 def text(resource: str, units: int) -> str:
-    """The Kubernetes quantity for `units`; `parse` gives the same units back."""
+    """Format `units` as a Kubernetes quantity, which `parse` turns back into `units`."""
     if is_bytes(resource):
         return f"{units}Ki"
     return str(units // 1000) if units % 1000 == 0 else f"{units}m"

@@ -1,1 +1,1 @@
-"""What the shells need from outside, as Protocols: clock, provider, store."""
+"""Interfaces to the outside, as Protocols: clock, provider, host, coordinator, files, stores."""

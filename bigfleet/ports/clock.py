@@ -1,4 +1,4 @@
-"""Clocks, passed in so that whoever decides never reads one."""
+"""Clocks, injected so that decisions never read the system time."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Wall-clock time, the one that other processes' records can be joined on."""
+    """Wall-clock time, comparable across processes, and monotonic time."""
 
     def unix_seconds(self) -> float:
         """Seconds since 1970-01-01 UTC; may step when the host's clock is set."""
         ...
 
     def monotonic_seconds(self) -> float:
-        """`unix_seconds` as it was when the process began, and what has passed since: it never
-        steps. Everything that is held, waited for or aged in memory is measured by it.
+        """`unix_seconds` at the start of the process plus the time elapsed since; never steps. Use
+        it for all timeouts, holds and ages in memory.
         """
         ...
 

@@ -1,4 +1,4 @@
-"""Where the coordinator's state is kept: a small store that agrees on one leader."""
+"""The coordinator's state: a small replicated store that elects one leader."""
 
 from __future__ import annotations
 
@@ -8,71 +8,68 @@ from typing import Protocol
 
 from bigfleet.model.errors import BigFleetError
 
-# Holds whoever leads; every commit compares it.
+# Holds the current leader; every commit is conditional on its revision.
 LEADER_KEY = "leader"
 
 Changes = Mapping[str, bytes | None]
 
 
 class LeadershipLost(BigFleetError):
-    """Somebody else has claimed leadership since: nothing was written."""
+    """Another replica has claimed leadership; nothing was written."""
 
 
 class OutcomeUnknown(BigFleetError):
-    """The store gave no answer: what was asked may have been written, or may yet be."""
+    """The store did not answer: the write may have happened, or may still happen."""
 
 
 @dataclass(frozen=True, slots=True)
 class LeadershipStatus:
-    """How one member stands in the store's own election.
-
-    `leader_id` is 0 while there is no leader that this member knows of.
-    """
+    """A member's view of the store's own election."""
 
     member_id: int
+    #: 0 if the member knows no leader
     leader_id: int
     term: int
 
     @property
     def is_leader(self) -> bool:
-        """Whether this member is the leader, as far as it knows."""
+        """Whether this member considers itself the leader."""
         return self.member_id == self.leader_id
 
 
 @dataclass(frozen=True, slots=True)
 class WatchUpdate:
-    """Changes up to and with `revision`; None is a row that is gone.
-
-    `is_snapshot`: these are all rows there are, and whatever was known before is void.
-    """
+    """Changes up to and including `revision`; None is a deleted row."""
 
     revision: int
     changes: Changes
+    #: the changes are all existing rows; discard whatever was known before
     is_snapshot: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A replica of the store. A learner follows but has no vote yet; `started`: it has ever run.
-    `name` may be "" before.
-    """
+    """A replica of the store."""
 
     id: int
+    #: may be "" until the member has started
     name: str
     peer_url: str
+    #: replicates, but has no vote yet
     learner: bool
+    #: has run at least once
     started: bool
 
     @property
     def peer_address(self) -> str:
-        """Where the others reach it, without the scheme."""
+        """The address for other replicas, without the scheme."""
         return self.peer_url.partition("://")[2]
 
 
 class CoordinationStore(Protocol):
-    """One member's access to the replicated store.
+    """The replicated store, accessed through one member.
 
-    Every call raises Unavailable when the member does not answer in time.
+    Every call raises Unavailable if the member does not answer in time.
     """
 
     async def leadership_status(self) -> LeadershipStatus:
@@ -80,47 +77,47 @@ class CoordinationStore(Protocol):
         ...
 
     def watch(self) -> AsyncIterator[WatchUpdate]:
-        """First all rows, then every change to them in order; ends with Unavailable."""
+        """Yield all rows, then all changes to them in order; ends with Unavailable."""
         ...
 
     async def leader_row(self) -> tuple[bytes, int]:
-        """The leader row as the majority knows it, and its revision; (b"", 0) before the first."""
+        """The leader row in a linearizable read, and its revision; (b"", 0) before the first."""
         ...
 
     async def claim(self, row: bytes, expected_revision: int) -> int:
-        """Replace the leader row if its revision is still the expected one; the new revision.
+        """Replace the leader row if it has the expected revision; returns the new revision.
 
-        Deposed when it is not; OutcomeUnknown when there was no answer.
+        Raises LeadershipLost if it has another one, OutcomeUnknown if there was no answer.
         """
         ...
 
     async def commit(self, claim_revision: int, changes: Changes) -> None:
-        """Write all of it or nothing, if the leader row still has the claim's revision.
+        """Write all changes atomically if the leader row still has the claim's revision.
 
-        Deposed when it does not; OutcomeUnknown when there was no answer.
+        Raises LeadershipLost if it has another one, OutcomeUnknown if there was no answer.
         """
         ...
 
     async def members(self) -> Sequence[Member]:
-        """All replicas, as this member knows them."""
+        """All replicas known to this member."""
         ...
 
     async def add_learner(self, peer_url: str) -> None:
-        """Let a new replica follow; it is to be promoted once it has caught up."""
+        """Add a replica without a vote, to be promoted once it has caught up."""
         ...
 
     async def promote(self, member_id: int) -> bool:
-        """Give a learner its vote; False while it has not caught up."""
+        """Give a learner its vote; False if it has not caught up."""
         ...
 
     async def remove(self, member_id: int) -> None:
-        """Take a replica out; BigFleetError says why not where the rest could not go on."""
+        """Remove a replica; raises BigFleetError if the others would lose quorum."""
         ...
 
     async def move_leader(self, member_id: int) -> None:
-        """Make another member the store's leader; only the leader can."""
+        """Transfer the store's leadership to another member; only the leader can."""
         ...
 
     async def close(self) -> None:
-        """Give up the connection."""
+        """Close the connection."""
         ...

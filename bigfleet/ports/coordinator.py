@@ -1,4 +1,4 @@
-"""The coordinator as a shard sees it: it keeps shards apart, and nobody waits for it."""
+"""The coordinator as a shard sees it: it keeps shards apart, and is never waited for."""
 
 from __future__ import annotations
 
@@ -12,24 +12,26 @@ from bigfleet.api.v1alpha1.coordinator_pb2 import (
 
 
 class Coordinator(Protocol):
-    """Every call may raise Unavailable (no leader answered), InvalidInput (it refuses what was
-    sent) and Fenced (a newer shard of this name has reported, or this one was removed: final).
+    """Client of the coordinator.
+
+    Every call may raise Unavailable (no leader answered), InvalidInput (the request is rejected)
+    and Fenced (a newer shard of this name has reported, or this one was removed: not retryable).
     """
 
     async def report(self, report: ShardReport) -> ReportAck:
-        """Tell how the shard stands; returns what it is to do."""
+        """Report the shard's state; returns its instructions."""
         ...
 
     async def claim_epoch(self, shard_id: str) -> int:
-        """A new epoch for a shard that has lost its own, larger than any that it has reported; 0
-        for one that never has. Unavailable, too, while a process of it is alive, or may be.
+        """A new epoch for a shard that has lost its own, larger than any it has reported; 0 if it
+        has never reported. Also raises Unavailable while a process of the shard is or may be alive.
         """
         ...
 
     async def resolve(self, cluster: str, shard_id: str) -> ResolveClusterResponse:
-        """Who serves `cluster`; `shard_id` from now on, when nobody did."""
+        """The shard that serves `cluster`; assigns the cluster to `shard_id` if there is none."""
         ...
 
     async def close(self) -> None:
-        """Let go of connections; no call follows."""
+        """Close all connections; no call follows."""
         ...

@@ -1,4 +1,4 @@
-"""Small files that must outlive a process, written so that a crash leaves nothing half done."""
+"""Small durable files, written atomically."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from typing import Protocol
 
 
 class Files(Protocol):
-    """All that is written down goes through here. Every call may raise OSError."""
+    """Access to all durable files. Every call may raise OSError."""
 
     def read(self, path: Path) -> bytes:
-        """The whole content; FileNotFoundError where there is no such file."""
+        """The whole content; raises FileNotFoundError if the file does not exist."""
         ...
 
     def replace(self, path: Path, content: bytes) -> None:
-        """After any crash the file holds the old content or the new; the new once this returns,
-        even after a power cut. Folders are made where they are missing.
+        """Replace the content atomically; durable once this returns, even across a power failure.
+        Creates missing directories.
         """
         ...
 
     def append(self, path: Path, piece: bytes) -> None:
-        """Add to the end. After an error, or a crash, some of the piece may be there; it survives
-        the process once this returns, and a power cut may take it back.
+        """Append to the file. Once this returns, the piece survives the process, but not a power
+        failure; after an error or crash, part of it may have been written.
         """
         ...

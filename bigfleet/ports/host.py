@@ -1,4 +1,4 @@
-"""What a provider asks of its machines' hosts: be there, boot into a cluster, leave, switch off."""
+"""The hosts behind a provider's machines: acquire, boot into a cluster, leave, power off."""
 
 from __future__ import annotations
 
@@ -10,14 +10,13 @@ from bigfleet.model.machine import Machine
 
 
 class HostFailure(BigFleetError):
-    """The host cannot do what was asked; the text says why and becomes the machine's last_error."""
+    """The host cannot do what was requested; the text becomes the machine's last_error."""
 
 
 @dataclass(frozen=True)
 class Boot:
-    """One start of `machine` into the cluster `machine.cluster` with that cluster's `blob`.
-
-    `operation_id` tells this start from earlier ones of the same machine.
+    """One boot of `machine` into `machine.cluster` with that cluster's bootstrap `blob`;
+    `operation_id` distinguishes it from earlier boots of the machine.
     """
 
     machine: Machine
@@ -29,26 +28,28 @@ class Host(Protocol):
     """The hardware behind a provider. Every method may be called again after a crash."""
 
     async def acquire(self, machine: Machine) -> None:
-        """Return once there is hardware behind the machine; HostFailure when its seller has none.
+        """Return once the machine has a host; raises HostFailure if none is available.
 
-        MUST succeed when an earlier call, cut short, has bought it already.
+        MUST succeed if an interrupted earlier call has acquired the host already.
         """
 
     async def boot(self, boot: Boot, timeout_seconds: float) -> None:
-        """Return once the Node that this very boot registered is Ready.
+        """Return once the Node registered by this boot is Ready.
 
-        MUST succeed when an earlier call, cut short, has done some or all of the work. Raises
-        HostFailure for a blob that cannot be used and when `timeout_seconds` have passed.
+        MUST succeed if an interrupted earlier call has done some or all of the work. Raises
+        HostFailure for an invalid blob and after `timeout_seconds`.
         """
 
     async def wait_until_node_gone(self, machine: Machine) -> None:
-        """Return once the cluster holds no Node of this machine; HostFailure if nobody can tell."""
+        """Return once the cluster has no Node of this machine; raises HostFailure if that cannot be
+        determined.
+        """
 
     async def power_off(self, machine: Machine) -> None:
-        """Return once the machine's Node, where there is one, gets no more heartbeats.
+        """Return once the machine's Node, if any, gets no more heartbeats.
 
-        MUST keep trying while the cluster does not answer; HostFailure if it never can succeed.
+        MUST retry while the cluster does not answer; raises HostFailure if it can never succeed.
         """
 
     async def close(self) -> None:
-        """Let go of all connections; hosts keep running."""
+        """Close all connections; hosts keep running."""

@@ -1,4 +1,4 @@
-"""What a shard holds of the fleet, as the coordinator has told it, and how that is kept."""
+"""The part of the fleet that a shard owns, as instructed by the coordinator, and its storage."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from bigfleet.model.domain import Domain
 
 
 class InstructionVersion(NamedTuple):
-    """Where an instruction stands among all of them: terms first, then numbers in a term."""
+    """The version of an instruction, ordered by leader term, then sequence number."""
 
     term: int
     sequence: int
@@ -20,14 +20,14 @@ NO_INSTRUCTION = InstructionVersion(0, 0)
 
 
 class QuotaKey(NamedTuple):
-    """Whose machines, and where."""
+    """A provider and region, for which a shard has a quota."""
 
     provider: str
     region: str
 
 
 class InstructionResult(NamedTuple):
-    """How an instruction ended; `outcome` has the values of the wire enum."""
+    """The result of an instruction; `outcome` has the values of the wire enum."""
 
     outcome: int
     reason: str
@@ -35,29 +35,29 @@ class InstructionResult(NamedTuple):
 
 @dataclass(frozen=True)
 class OwnershipRecord:
-    """`newest` is the mark of the newest instruction taken. Of the `domains`, those in `leaving`
-    (by the instruction that takes them away) are given up as soon as no order for them is under
-    way. `slices` say how many elastic machines may be held bought. `answered` are the newest
-    instructions that have ended, by id, in order of their end.
-    """
+    """What a shard owns."""
 
+    #: the newest instruction accepted
     newest: InstructionVersion = NO_INSTRUCTION
     domains: frozenset[Domain] = frozenset()
     clusters: frozenset[str] = frozenset()
+    #: how many elastic machines the shard may hold
     slices: Mapping[QuotaKey, int] = field(default_factory=dict)
+    #: by instruction id: domains to release once no operation on their machines is in progress
     leaving: Mapping[str, Domain] = field(default_factory=dict)
+    #: by instruction id: the latest results, in order of completion
     answered: Mapping[str, InstructionResult] = field(default_factory=dict)
 
 
 class OwnershipStore(Protocol):
-    """Keeps a shard's holdings, so that it decides after a restart while no coordinator answers."""
+    """Durable ownership of a shard, so that it can decide after a restart without a coordinator."""
 
     def load(self) -> OwnershipRecord:
-        """What was saved last; empty at the very first start. BigFleetError when it is damaged: a
-        shard that guesses what it owns could give orders for another's machines.
+        """The record saved last; empty at the first start. Raises BigFleetError if it is damaged: a
+        shard that guesses what it owns could operate on another shard's machines.
         """
         ...
 
     def save(self, record: OwnershipRecord) -> None:
-        """Durable before it returns. BigFleetError when it cannot be made so."""
+        """Save durably before returning; raises BigFleetError if that fails."""
         ...

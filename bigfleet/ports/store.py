@@ -1,6 +1,4 @@
-"""What a shard must not forget: how many times it has been started, whom it is evicting, which
-clusters are being removed, and how much clusters asked for.
-"""
+"""Durable state of a shard: its epoch, evictions, clusters being removed, and demand."""
 
 from __future__ import annotations
 
@@ -12,93 +10,89 @@ from bigfleet.model.need import NeedKey
 
 
 class EpochStore(Protocol):
-    """Durable count of a shard's starts; the epoch in all its orders.
+    """Durable counter of a shard's starts: the epoch in all its requests.
 
-    Providers refuse orders of an epoch older than one they have seen, so two properties matter
-    more than speed: an epoch is never handed out twice, and it never goes back.
+    Providers reject requests of an epoch older than one they have seen. So an epoch must never be
+    returned twice, and must never decrease.
     """
 
     def last(self) -> int:
-        """The epoch returned last; 0 when none ever was, or all was lost. BigFleetError when it
-        cannot be read.
-        """
+        """The epoch returned last, 0 if none; raises BigFleetError if it cannot be read."""
         ...
 
     def next_epoch(self, at_least: int = 1) -> int:
-        """One more than any epoch returned before, not below `at_least`, durable before this
+        """An epoch larger than any returned before and at least `at_least`, durable before this
         returns.
 
-        Raises BigFleetError when the old value cannot be read or the new one cannot be made
-        durable: a shard that guesses its epoch could be mistaken for its predecessor.
+        Raises BigFleetError if the old value cannot be read or the new one cannot be made durable:
+        a shard that guesses its epoch could be mistaken for its predecessor.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Eviction:
-    """The emptying of one machine's Node in `cluster`, within `grace_seconds`.
-
-    `incarnation` tells which of the machine's services of that cluster is meant: one that is
-    configured anew is to be left alone, even if the end of its eviction was never written down.
-    `preemptor_priority` is that of `need`, for which the machine is emptied; None and 0 when it is
-    given back because nobody needs it.
-    """
+    """The eviction of all pods of one machine's Node in `cluster`."""
 
     machine_id: str
     cluster: str
     grace_seconds: int
+    #: the need that the machine is preempted for; None for a voluntary reclaim
     need: NeedKey | None = None
+    #: the priority of `need`, or 0
     preemptor_priority: int = 0
+    #: which of the machine's bindings to the cluster is meant: a machine that was configured again
+    #: is left alone, even if the end of the eviction was never recorded
     incarnation: int = 0
 
 
 class EvictionStore(Protocol):
-    """Evictions that an operator may have been told of and that have not ended yet.
+    """Durable evictions that an operator may know of and that have not ended.
 
-    What is written survives the death of the process at any instant. Losing it all is no disaster:
-    a machine whose Node is being emptied then passes for supply until a decision takes it up.
+    Records survive a crash at any time. Losing them is safe: a machine whose Node is being drained
+    counts as supply until a decision drains it again.
     """
 
     def load(self) -> Sequence[Eviction]:
-        """What had begun and not ended, in the order of its beginning."""
+        """The evictions in progress, in the order of their start."""
         ...
 
     def record_started(self, eviction: Eviction) -> None:
-        """Remember it; an earlier one of the same machine is replaced. BigFleetError if it cannot
-        be kept: then it must not begin.
+        """Add an eviction, replacing an earlier one of the same machine. Raises BigFleetError if it
+        cannot be written; then the eviction must not start.
         """
         ...
 
     def record_ended(self, machine_id: str) -> None:
-        """Forget it; harmless for a machine that has none. What cannot be written down now is
-        written with what comes next.
+        """Remove the machine's eviction, if any. If it cannot be written now, it is written with
+        the next record.
         """
         ...
 
 
 class RemovalStore(Protocol):
-    """The clusters that are being taken out of the fleet, so that a restart goes on with it."""
+    """The clusters being removed from the fleet, so that removal continues after a restart."""
 
     def load(self) -> Collection[str]:
-        """What was saved last. BigFleetError when it is damaged."""
+        """The clusters saved last. Raises BigFleetError if the record is damaged."""
         ...
 
     def save(self, clusters: Collection[str]) -> None:
-        """Durable before it returns. BigFleetError when it cannot be made so."""
+        """Save durably before returning; raises BigFleetError if that fails."""
         ...
 
 
 class DemandStore(Protocol):
-    """How many pods each cluster asked for, by which a collapse of its demand is told after a
-    restart. Losing it is no disaster: then its machines say how much it was at least.
+    """How many pods each cluster requested, to detect a collapse of its demand after a restart.
+    Losing it is safe: the cluster's machines give a lower bound.
     """
 
     def load(self) -> Mapping[str, int]:
-        """What was saved last; nothing when that is damaged. BigFleetError when it cannot be
+        """The numbers saved last; empty if they are damaged. Raises BigFleetError if they cannot be
         read.
         """
         ...
 
     def save(self, pods: Mapping[str, int]) -> None:
-        """Durable before it returns. BigFleetError when it cannot be made so."""
+        """Save durably before returning; raises BigFleetError if that fails."""
         ...

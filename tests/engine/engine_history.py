@@ -1,4 +1,4 @@
-"""Random worlds over several cycles: orders end or fail, pods come and go, operators answer."""
+"""Random histories over several cycles: operations finish or fail, pods come and go."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from bigfleet.engine.state.cycle_state import key_of
 from bigfleet.model.ceiling import Ceiling
 from bigfleet.model.machine import MachineState
 from bigfleet.model.need import Need, NeedKey, Size
-from tests.engine.engine_random import CLUSTERS, Case, pick, random_need, random_world
+from tests.engine.engine_random import CLUSTERS, Case, pick, random_need, unfolded_case
 from tests.engine.engine_rig import NOW
 
 S = MachineState
@@ -31,10 +31,10 @@ _ARRIVED = {S.CREATING: S.IDLE, S.CONFIGURING: S.CONFIGURED, S.DRAINING: S.IDLE,
 
 
 class RandomHistory:
-    """A world from cycle to cycle. `case` and `now` are what the next decision is made from.
+    """A random fleet over several cycles. `case` and `now` are the inputs of the next decision.
 
-    `changes` is the part of cycles in which the demand changes, in one of the `ways`; in the first
-    cycle it is as drawn.
+    `changes` is the fraction of cycles in which the demand changes in one of the `ways`; the first
+    cycle has the demand as drawn.
     """
 
     def __init__(
@@ -47,11 +47,11 @@ class RandomHistory:
     ) -> None:
         self._draw = np.random.default_rng(seed + 2**33)
         self._changes, self._ways, self._next_group = changes, ways, needs
-        fleet, self._asked = random_world(seed, machines, needs)
+        fleet, self._asked = unfolded_case(seed, machines, needs)
         self.case, self.now = Case(fleet, normalise(fleet, self._asked), CycleMemory()), NOW
 
     def after(self, decision: Decision, seconds: float = 10.0) -> None:
-        """Carry out what was decided, and let time pass."""
+        """Carry out the decision, and advance the clock."""
         fleet, demand, _ = self.case
         promised = self._promises(decision)
         fleet = self._ordered(fleet, demand, decision)
@@ -73,7 +73,7 @@ class RandomHistory:
         self.case = self.case._replace(demand=replace(self.case.demand, fell_seconds={}))
 
     def _promises(self, decision: Decision) -> list[NeedKey | None]:
-        """By row, the need that counts the machine, or for which it is bound."""
+        """By row, the need that claims the machine, or that it is bound for."""
         fleet, demand, _ = self.case
         bound = (S.CREATING, S.CONFIGURING, S.CONFIGURED)
         promises: list[NeedKey | None] = []
@@ -84,7 +84,7 @@ class RandomHistory:
         return promises
 
     def _ordered(self, fleet: Fleet, demand: Demand, decision: Decision) -> Fleet:
-        """Orders show as the states that they lead to; some are lost."""
+        """Start the operations of all actions; some actions are lost."""
         state, cluster = fleet.state.copy(), fleet.cluster.copy()
         destination, priority = fleet.destination.copy(), fleet.priority.copy()
         reclamation = fleet.reclamation_bucket.copy()
@@ -107,7 +107,7 @@ class RandomHistory:
         )  # fmt: skip
 
     def _arrived(self, fleet: Fleet) -> Fleet:
-        """Half of what is under way comes to its end; a machine fails now and then."""
+        """Finish half of the operations in progress; now and then a machine fails."""
         state, cluster = fleet.state.copy(), fleet.cluster.copy()
         destination, since = fleet.destination.copy(), fleet.unused_since_seconds.copy()
         cost = np.where(state == S.CONFIGURED, fleet.disruption_cost, np.nan)
@@ -132,7 +132,7 @@ class RandomHistory:
         )  # fmt: skip
 
     def _changed(self) -> Demand:
-        """A need goes, comes, or has more or fewer pods."""
+        """Remove, add, grow or shrink a need."""
         demand = self._asked
         way = pick(self._draw, self._ways)
         asked = list(zip(demand.cluster.tolist(), demand.needs, strict=True))

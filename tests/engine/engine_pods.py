@@ -1,4 +1,4 @@
-"""Pods of many sizes and conditions, and where a decision counts them."""
+"""Pods of many sizes and constraints, and where a decision places them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from bigfleet.model.need import (
     profile,
     sizes_of,
 )
-from tests.engine.engine_rig import AT_ONCE, Spec, action_names, checked, demand_of, fleet_of
+from tests.engine.engine_rig import NO_HOLD, Spec, action_names, checked, demand_of, fleet_of
 
 
 def pods(
@@ -36,7 +36,7 @@ def pods(
     group: str = "",
     priority: int = 0,
 ) -> Need:
-    """A need for lots of equal pods: how many, CPU and memory of each; all ask for `more`, too."""
+    """A need for batches of equal pods (count, CPU, memory), which all request `more`, too."""
     wanted = profile(
         requirements,
         spread,
@@ -55,16 +55,16 @@ def pods(
 
 
 def daemons(cpu: int, *requirements: Requirement, **more: int) -> NodeOverhead:
-    """What DaemonSets take of each machine that meets `requirements`."""
+    """What DaemonSets request on each machine that meets `requirements`."""
     return NodeOverhead(requirements, (), (), tuple(sorted({"cpu": cpu, **more}.items())))
 
 
 class Outcome(NamedTuple):
-    """A decision for cluster east in words: what is ordered; how many pods of which need each
-    machine has, by its name; and how many pods of which need have no place.
+    """A decision for cluster east as text: the actions; how many pods of which need each
+    machine holds, by its name; and how many pods of which need are unplaced.
     """
 
-    orders: list[str]
+    actions: list[str]
     places: dict[str, dict[int, int]]
     short: dict[int, int]
 
@@ -72,10 +72,10 @@ class Outcome(NamedTuple):
 def outcome(
     specs: Sequence[Spec],
     *needs: Need,
-    settings: EngineConfig = AT_ONCE,
+    settings: EngineConfig = NO_HOLD,
     overheads: Sequence[NodeOverhead] = (),
 ) -> Outcome:
-    """What cluster east's `needs` lead to."""
+    """The outcome of a decision on cluster east's `needs`."""
     fleet = fleet_of(specs)
     demand = demand_of(fleet, [("east", need) for need in needs])
     demand = replace(demand, overheads={fleet.clusters.index("east"): overheads})
@@ -85,7 +85,7 @@ def outcome(
 
 
 def places(specs: Sequence[Spec], decision: Decision) -> dict[str, dict[int, int]]:
-    """How many pods of which need each machine has, by its name."""
+    """How many pods of which need each machine holds, by its name."""
     found: dict[str, dict[int, int]] = {}
     columns = (column.tolist() for column in decision.placements)
     for row, need, _, number in zip(*columns, strict=True):

@@ -1,4 +1,4 @@
-"""Random small worlds, crowded enough that everything happens."""
+"""Small random fleets and demands, contended enough to exercise all features."""
 
 from __future__ import annotations
 
@@ -80,22 +80,22 @@ _BUSY = (0.04, 0.03, 0.08, 0.05, 0.72, 0.04, 0.02, 0.02)
 
 
 class Case(NamedTuple):
-    """What a decision is made from, the demand already in the shape in which it is served."""
+    """The inputs of a decision, the demand normalised."""
 
     fleet: Fleet
     demand: Demand
     cycle_memory: CycleMemory
 
 
-def whole_case(seed: int, machines: int = 40, needs: int = 8) -> Case:
-    """A world that is the same for the same numbers, with what a last decision may have left."""
+def case_with_memory(seed: int, machines: int = 40, needs: int = 8) -> Case:
+    """A random case with cycle memory; equal arguments give equal cases."""
     fleet, demand = random_case(seed, machines, needs)
     return Case(fleet, demand, random_cycle_memory(seed, fleet, demand))
 
 
 def random_case(seed: int, machines: int = 40, needs: int = 8) -> tuple[Fleet, Demand]:
-    """The same without what is remembered of needs and clusters."""
-    fleet, asked = random_world(seed, machines, needs)
+    """A random case without cycle memory."""
+    fleet, asked = unfolded_case(seed, machines, needs)
     demand, draw = normalise(fleet, asked), np.random.default_rng(seed + 2**40)
     incoming = np.isin(fleet.state, [int(s) for s in (*BOUND, MachineState.CREATING)])
     known = draw.random(len(fleet)) < np.where(incoming, 0.6, 0.1)
@@ -104,8 +104,8 @@ def random_case(seed: int, machines: int = 40, needs: int = 8) -> tuple[Fleet, D
     return fleet, demand
 
 
-def random_world(seed: int, machines: int = 40, needs: int = 8) -> tuple[Fleet, Demand]:
-    """The same, as it is before the first decision; its gangs are not yet folded."""
+def unfolded_case(seed: int, machines: int = 40, needs: int = 8) -> tuple[Fleet, Demand]:
+    """A random fleet and demand before the first decision; its gangs are not folded."""
     draw = np.random.default_rng(seed)
     fleet = random_fleet(draw, machines)
     return fleet, _random_demand(draw, [random_need(draw, at) for at in range(needs)])
@@ -174,7 +174,7 @@ def _some(draw: np.random.Generator, choices: Sequence[T], most: int) -> list[T]
 
 
 def random_fleet(draw: np.random.Generator, machines: int) -> Fleet:
-    """Machines in all states; nobody has been promised any yet."""
+    """Machines in all states, none of them claimed."""
     flavours = [_random_flavour(draw) for _ in range(int(draw.integers(1, 12)))]
     states = pick(draw, (_PLENTY, _BUSY))
     state = 1 + draw.choice(len(states), size=machines, p=states)
@@ -236,7 +236,7 @@ def _random_flavour(draw: np.random.Generator) -> Flavour:
 
 
 def random_need(draw: np.random.Generator, at: int) -> Need:
-    """One need with `at` in its group, so that none is asked for twice."""
+    """One need with `at` in its group, which makes it unique."""
     conditions = _some(draw, _CONDITIONS, 2) if draw.random() < 0.5 else []
     way = pick(draw, ("plain", "plain", "plain", "gang", "gang", "spread", "apart", "additional"))
     if way == "gang":
@@ -281,7 +281,7 @@ def _random_sizes(draw: np.random.Generator, few: bool) -> Iterator[tuple[Mappin
 
 
 def random_cycle_memory(seed: int, fleet: Fleet, demand: Demand) -> CycleMemory:
-    """Reservations and shortages of some needs, and of one that is gone; memories of clusters."""
+    """Reservations and shortfalls of some needs, one of them deleted; memory of clusters."""
     draw = np.random.default_rng(seed + 2**41)
     keys = [key_of(fleet, demand, index) for index in range(len(demand.needs))]
     keys.append(NeedKey("east", "gone", ""))

@@ -1,4 +1,4 @@
-"""Fleets and demands from readable specifications, and what carrying out a decision leaves."""
+"""Fleets and demands from readable specifications, and the fleet after a decision."""
 
 from __future__ import annotations
 
@@ -27,14 +27,15 @@ from bigfleet.model.need import (
 RACK, ZONE = "rack", "zone"
 NOW = 10_000.0
 SETTINGS = EngineConfig(reclaim_cap_fraction=0.3, reclaim_hold_seconds=0.0)
-# What may go goes at once, so that one decision shows it.
-AT_ONCE = EngineConfig(reclaim_hold_seconds=0.0)
+# So that one decision shows all reclaims, within the cap or without it.
+NO_HOLD = EngineConfig(reclaim_hold_seconds=0.0)
+UNLIMITED = EngineConfig(reclaim_cap_fraction=1.0, reclaim_hold_seconds=0.0)
 EVENLY_BY_ZONE = (Spread(ZONE, 1, True),)
 
 
 @dataclass(frozen=True)
 class Spec:
-    """One machine, in words."""
+    """One machine."""
 
     name: str
     state: MachineState = MachineState.IDLE
@@ -51,7 +52,7 @@ class Spec:
     last_penalty: int = penalty.ZERO
     idle_since: float = float("nan")
     destination: str = ""
-    ahead: bool = False
+    headroom: bool = False
     disruption_cost: float = float("nan")
 
 
@@ -61,13 +62,13 @@ def idle(name: str, **kwargs: object) -> Spec:
 
 
 def speculative(name: str, **kwargs: object) -> Spec:
-    """A machine that could be bought on demand."""
+    """A Speculative on-demand machine."""
     elastic = Spec(name, MachineState.SPECULATIVE, capacity_type=CapacityType.ON_DEMAND)
     return replace(elastic, **kwargs)  # type: ignore[arg-type]
 
 
 def configured(name: str, cluster: str = "east", **kwargs: object) -> Spec:
-    """A machine at work in `cluster`."""
+    """A Configured machine in `cluster`."""
     working = Spec(
         name, MachineState.CONFIGURED, cluster=cluster, idle_since=0.0, disruption_cost=0.0
     )
@@ -100,7 +101,7 @@ def fleet_of(specs: Sequence[Spec]) -> Fleet:
         interruption_bucket=np.full(len(specs), penalty.ZERO, np.uint8),
         reclamation_bucket=np.array([s.last_penalty for s in specs], np.uint8),
         unused_since_seconds=np.array([s.idle_since for s in specs], np.float64),
-        headroom=np.array([s.ahead for s in specs], np.bool_),
+        headroom=np.array([s.headroom for s in specs], np.bool_),
         disruption_cost=np.array([s.disruption_cost for s in specs], np.float64),
         tie_break=np.array([by_name.index(s.name) for s in specs], np.int64),
     )
@@ -173,8 +174,8 @@ def checked(
     now: float = NOW,
     cycle_memory: CycleMemory | None = None,
 ) -> Decision:
-    """A decision that breaks no invariant, or an assertion error that tells which it breaks."""
-    decision = decide(fleet, demand, cycle_memory or CycleMemory(), settings or AT_ONCE, now)
+    """A decision; an assertion fails for each invariant that it breaks."""
+    decision = decide(fleet, demand, cycle_memory or CycleMemory(), settings or NO_HOLD, now)
     assert [*violations(fleet, demand, decision)] == []
     return decision
 
@@ -185,7 +186,7 @@ def action_names(specs: Sequence[Spec], decision: Decision) -> list[str]:
 
 
 def decided(specs: Sequence[Spec], *needs: Need) -> list[str]:
-    """What cluster east's `needs` lead to."""
+    """The actions for cluster east's `needs`."""
     fleet = fleet_of(specs)
     demand = demand_of(fleet, [("east", need) for need in needs])
     return action_names(specs, checked(fleet, demand))
@@ -198,8 +199,8 @@ def comparable(decision: Decision) -> tuple[object, ...]:
     ]
     actions = [(a.type.value, a.row, a.need, a.grace_seconds) for a in decision.actions]
     claims = decision.claimed_by.tolist()
-    ahead = sorted(decision.headroom)
-    return actions, shortfalls, claims, ahead, decision.reclaims_capped, decision.cycle_memory
+    headroom = sorted(decision.headroom)
+    return actions, shortfalls, claims, headroom, decision.reclaims_capped, decision.cycle_memory
 
 
 IN_FLIGHT = {

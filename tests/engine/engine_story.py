@@ -1,4 +1,4 @@
-"""Several cycles in a row, told by what each one orders."""
+"""Several cycles in a row, and the actions of each."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _ARRIVED = {
 
 
 class Story:
-    """A fleet that lives under one demand; `decision` is the last one."""
+    """A fleet over several cycles with one demand; `decision` is the last one."""
 
     decision: Decision
 
@@ -49,15 +49,15 @@ class Story:
         self.cycle_memory, self.now = CycleMemory(), NOW
 
     def cycle(self, outcome: Mapping[ActionType, MachineState] | None = None) -> list[str]:
-        """Decide, order, and let a second pass; orders stay under way unless told otherwise."""
+        """Decide, start the actions, advance one second; operations stay in progress by default."""
         self.decision = checked(self.fleet, self.demand, self.settings, self.now, self.cycle_memory)
         done = IN_FLIGHT if outcome is None else outcome
         self.fleet = carried_out(self.fleet, self.demand, self.decision, done)
         self.cycle_memory, self.now = self.decision.cycle_memory, self.now + 1
         return action_names(self.specs, self.decision)
 
-    def lose_orders(self) -> list[str]:
-        """A cycle whose orders reach nobody; only its memory stays."""
+    def lose_actions(self) -> list[str]:
+        """Run a cycle whose actions are lost; only its memory stays."""
         self.decision = checked(self.fleet, self.demand, self.settings, self.now, self.cycle_memory)
         claims = self.decision.claimed_by
         self.fleet = replace(self.fleet, last_claimed_by=claims.copy())
@@ -65,7 +65,7 @@ class Story:
         return action_names(self.specs, self.decision)
 
     def arrive(self) -> None:
-        """All orders under way come to their end."""
+        """Finish all operations in progress."""
         state, cluster = self.fleet.state.copy(), self.fleet.cluster.copy()
         for before, after in _ARRIVED.items():
             rows = self.fleet.state == before
@@ -76,7 +76,7 @@ class Story:
         self.fleet = replace(self.fleet, state=state, cluster=cluster, unused_since_seconds=since)
 
     def settle(self, cycles: int = 20) -> list[str]:
-        """What is ordered until nothing is any more; each order ends before the next cycle."""
+        """Run cycles until there are no actions; each operation finishes before the next cycle."""
         orders: list[str] = []
         for _ in range(cycles):
             ordered = self.cycle()
@@ -87,5 +87,5 @@ class Story:
         raise AssertionError(f"no rest after {cycles} cycles: {orders}")
 
     def short(self) -> dict[int, dict[str, int]]:
-        """Which needs lack what after the last cycle."""
+        """The shortfalls of the last cycle by need."""
         return {s.need: dict(s.deficit) for s in self.decision.shortfalls}

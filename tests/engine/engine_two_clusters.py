@@ -1,4 +1,4 @@
-"""Two clusters of which one must have what the other uses."""
+"""Two clusters, one of which needs the machines of the other."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ CRITICAL = 1_000_000
 
 
 def critical(cpu: int, **kwargs: object) -> tuple[str, Need]:
-    """What cluster west must have."""
+    """A need of cluster west."""
     return "west", need_of(cpu, priority=CRITICAL, group="critical", **kwargs)  # type: ignore[arg-type]
 
 
 def batch(cpu: int, priority: int = 0, **kwargs: object) -> tuple[str, Need]:
-    """What cluster east does with its machines."""
+    """A need of cluster east."""
     group = f"batch-{priority}"
     return "east", need_of(cpu, priority=priority, group=group, **kwargs)  # type: ignore[arg-type]
 
@@ -39,5 +39,5 @@ def decided(
 def orders(
     specs: list[Spec], *needs: tuple[str, Need], settings: EngineConfig | None = None
 ) -> list[str]:
-    """What is ordered for `needs`, which are in order of priority."""
+    """The actions for `needs`, which are in order of priority."""
     return action_names(specs, decided(specs, *needs, settings=settings))

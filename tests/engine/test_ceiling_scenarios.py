@@ -31,7 +31,7 @@ from tests.engine.engine_rig import (
 def world(
     specs: Sequence[Spec], *needs: tuple[str, Need], **ceilings: Ceiling
 ) -> tuple[Fleet, Demand]:
-    """A fleet, and what is asked of it by clusters with these ceilings."""
+    """A fleet, and the demand of clusters with these ceilings."""
     fleet = fleet_of(specs)
     bounded = [
         (name, replace(need, priority_ceiling=ceilings.get(name, Ceiling()).priority))
@@ -48,7 +48,7 @@ def why(fleet: Fleet, demand: Demand, decision: Decision) -> tuple[Reason, str]:
 
 
 def test_machines_are_counted_in_every_state_in_which_they_are_on_their_way() -> None:
-    """One at work, one that joins, one that is made and one that drains for the cluster leave one
+    """One configured, one joining, one being created and one draining for the cluster leave one
     of five.
     """
     S = MachineState
@@ -66,7 +66,7 @@ def test_machines_are_counted_in_every_state_in_which_they_are_on_their_way() ->
     assert decision.held == {fleet.clusters.index("east"): ClusterUsage(5, 5_000_000)}
     reason, message = why(fleet, demand, decision)
     assert reason is Reason.CEILING_REACHED
-    assert message.endswith("by a ceiling of this cluster: it has 5 of at most 5 machines")
+    assert message.endswith("has reached its ceiling: it has 5 of at most 5 machines")
 
 
 def test_the_most_urgent_get_what_a_ceiling_leaves() -> None:
@@ -78,7 +78,7 @@ def test_the_most_urgent_get_what_a_ceiling_leaves() -> None:
     assert decision.at_ceiling == {1}
 
 
-def test_a_machine_that_is_too_dear_for_what_is_left_is_passed_over_for_a_cheaper_one() -> None:
+def test_a_machine_beyond_the_remaining_budget_is_skipped_for_a_cheaper_one() -> None:
     """Of $2 an hour: the one for $2.50 would hold all eight pods."""
     large, small = idle("large", cpu=8, price=2.5), idle("small", price=1.5)
     specs = [large, small, idle("tiny", price=0.5, cpu=2)]
@@ -95,8 +95,8 @@ def test_prices_add_up_without_the_errors_of_binary_fractions() -> None:
     assert len(checked(fleet, demand).actions) == 3
 
 
-def test_nobody_is_evicted_for_a_cluster_that_may_have_no_more() -> None:
-    """Of two victims it takes the one that it may have."""
+def test_a_cluster_at_its_ceiling_preempts_nothing_more() -> None:
+    """Of two victims it takes the one within its budget."""
     specs = [configured("has"), configured("v1", "west"), configured("v2", "west")]
     high, low = pods((12, 1), priority=9), pods((8, 1))
     for machines, taken in ((1, []), (2, ["Preempt v1"])):
@@ -104,7 +104,7 @@ def test_nobody_is_evicted_for_a_cluster_that_may_have_no_more() -> None:
         assert action_names(specs, checked(fleet, demand)) == taken
 
 
-def test_by_the_priority_of_its_ceiling_a_cluster_evicts_whom_that_outranks_and_no_more() -> None:
+def test_a_cluster_preempts_by_the_priority_of_its_ceiling() -> None:
     specs = [configured("v1", "west"), configured("v2", "west")]
     claims = pods((8, 1), priority=2_000_000_000)
     victims = [("west", pods((4, 1))), ("west", pods((4, 1), priority=50, group="[1]"))]
@@ -117,11 +117,11 @@ def test_by_the_priority_of_its_ceiling_a_cluster_evicts_whom_that_outranks_and_
     index = next(i for i, need in enumerate(demand.needs) if need.priority_ceiling == 40)
     reason, message = Explainer(fleet, demand, decision).reason_and_message(index)
     assert reason is Reason.CEILING_REACHED
-    assert "its priority 2000000000 counts as 40" in message
+    assert "its priority 2000000000 is limited to 40" in message
 
 
-def test_who_is_short_for_another_reason_is_not_told_of_the_ceiling() -> None:
-    """There is no machine that a higher one would give it."""
+def test_a_need_short_for_another_reason_does_not_report_the_ceiling() -> None:
+    """A higher ceiling would not help."""
     specs = [configured("has")]
     fleet, demand = world(specs, ("east", pods((8, 1))), east=Ceiling(machines=1))
     decision = checked(fleet, demand)
@@ -132,8 +132,8 @@ def test_who_is_short_for_another_reason_is_not_told_of_the_ceiling() -> None:
     assert why(fleet, demand, decision)[0] is Reason.PRIORITY_STARVED
 
 
-def test_whom_nobody_can_be_evicted_for_now_is_not_told_of_a_ceiling() -> None:
-    """The victim's cluster has not reported yet; its own priority counts in full."""
+def test_a_need_without_victims_now_does_not_report_the_ceiling() -> None:
+    """The victim's cluster has not reported yet; its own priority is not limited."""
     specs = [configured("v", "west")]
     high = ("east", pods((4, 1), priority=9))
     fleet, demand = world(specs, high, ("west", pods((4, 1))), east=Ceiling(priority=50))
@@ -165,8 +165,8 @@ def test_a_gang_that_its_ceiling_cuts_acquires_and_evicts_nothing(victims: bool)
     assert len(checked(fleet, demand).actions) == 1
 
 
-def test_a_gang_that_cannot_be_whole_gathers_nothing_beyond_what_its_ceiling_leaves() -> None:
-    """Without a ceiling it gathers what there is of the rack."""
+def test_an_incomplete_gang_acquires_nothing_beyond_its_ceiling() -> None:
+    """Without a ceiling it acquires the whole rack."""
     specs = [idle(name, labels={"rack": "r"}) for name in "ab"]
     gang = pods((12, 1), requirements=(same(),))
     for ceiling, gathered in ((Ceiling(), 2), (Ceiling(machines=1), 0)):
@@ -175,7 +175,7 @@ def test_a_gang_that_cannot_be_whole_gathers_nothing_beyond_what_its_ceiling_lea
 
 
 def test_what_comes_to_a_cluster_already_may_go_to_another_of_its_needs() -> None:
-    """It is no machine more: a need that outranks the one it drains for has it at any ceiling."""
+    """It is charged already: a need of higher priority may take it at any ceiling."""
     S = MachineState
     drains = configured("d", "west", state=S.DRAINING, destination="east", last_claimed_by=1)
     fleet, demand = world(
@@ -190,8 +190,8 @@ def test_what_comes_to_a_cluster_already_may_go_to_another_of_its_needs() -> Non
 
 
 @pytest.mark.parametrize("machines", [1, 2])
-def test_a_machine_ahead_of_gangs_is_beneath_the_ceiling_too(machines: int) -> None:
-    """It counts, and is not acquired beyond."""
+def test_headroom_counts_toward_the_ceiling(machines: int) -> None:
+    """None is acquired beyond the ceiling."""
     specs = [idle(name, labels={"rack": "r"}) for name in "abc"]
     gang = pods((4, 1), requirements=(same(),))
     fleet, asked = world(specs, ("east", gang), east=Ceiling(machines=machines))
@@ -203,7 +203,7 @@ def test_a_machine_ahead_of_gangs_is_beneath_the_ceiling_too(machines: int) -> N
 
 
 def test_a_gang_that_is_folded_keeps_the_priority_of_its_ceiling() -> None:
-    """It evicts nobody whom that does not outrank."""
+    """It preempts lower priorities than that only."""
     specs = [configured("v", "west", labels={"rack": "r"})]
     gang = pods((4, 1), requirements=(same(),), priority=9)
     fleet, asked = world(

@@ -34,7 +34,7 @@ def test_scarce_resources_come_after_plain_machines_and_infinite_cost_last() -> 
     "resource", ["cpu", "memory", "pods", "ephemeral-storage", "storage", "hugepages-2Mi"]
 )
 def test_what_every_machine_has_is_not_scarce(resource: str) -> None:
-    """Nor are huge pages; extended resources are, for those who do not ask for them."""
+    """Nor are huge pages; extended resources are, for needs that do not request them."""
     flavours = fleet_of([idle("m", more={resource: 1}), idle("g", more={"x/gpu": 1})]).flavours
     columns = FlavourColumns(flavours)
     asked = np.zeros(len(columns.resources), np.bool_)

@@ -1,4 +1,4 @@
-"""What holds for every decision, on random worlds."""
+"""Properties of every decision, on random fleets."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from bigfleet.engine.fit.normalise import is_folded, normalise
 from bigfleet.engine.snapshot import NONE, Demand, EngineConfig, Fleet
 from bigfleet.model.machine import MachineState
 from tests.engine.engine_history import RandomHistory
-from tests.engine.engine_random import Case, random_world, whole_case
+from tests.engine.engine_random import Case, case_with_memory, unfolded_case
 from tests.engine.engine_rig import DONE, IN_FLIGHT, NOW, SETTINGS, carried_out, checked
 from tests.engine.oracle.matching import room_of, suits
 
@@ -36,7 +36,7 @@ def decided(case: Case, settings: EngineConfig = SETTINGS, now: float = NOW) -> 
 
 
 def done(fleet: Fleet, demand: Demand, decision: Decision) -> Fleet:
-    """All orders carried out; machines remember whom they serve."""
+    """The case after all actions are carried out."""
     after = carried_out(fleet, demand, decision, DONE)
     served = np.array([*(need.profile.priority for need in demand.needs), 0], np.int32)
     counted = decision.claimed_by != NONE
@@ -45,15 +45,15 @@ def done(fleet: Fleet, demand: Demand, decision: Decision) -> Fleet:
 
 
 def plainly(actions: list[Action], order: list[int]) -> list[tuple[ActionType, int, int, int]]:
-    """Actions, with rows as they are called in `order`."""
+    """Actions with rows renamed by `order`."""
     return [(a.type, order[a.row], a.need, a.grace_seconds) for a in actions]
 
 
 @hypothesis_settings(max_examples=40)
 @given(SEEDS)
 def test_the_order_of_rows_and_flavours_does_not_matter(seed: int) -> None:
-    """A fleet listed in another order gets the same orders for the same machines."""
-    fleet, demand, cycle_memory = whole_case(seed)
+    """A fleet listed in another order gets the same actions for the same machines."""
+    fleet, demand, cycle_memory = case_with_memory(seed)
     draw = np.random.default_rng(seed)
     order, kinds = draw.permutation(len(fleet)), draw.permutation(len(fleet.flavours))
     columns = {
@@ -79,9 +79,9 @@ def test_the_order_of_rows_and_flavours_does_not_matter(seed: int) -> None:
 
 @hypothesis_settings(max_examples=40)
 @given(SEEDS)
-def test_kinds_of_machines_that_nobody_has_do_not_matter(seed: int) -> None:
+def test_flavours_without_machines_do_not_matter(seed: int) -> None:
     """A flavour without machines changes nothing."""
-    fleet, demand, cycle_memory = whole_case(seed)
+    fleet, demand, cycle_memory = case_with_memory(seed)
     draw = np.random.default_rng(seed)
     stay = fleet.flavour != draw.integers(len(fleet.flavours))
     few = fleet.of_rows(stay)
@@ -102,10 +102,10 @@ def test_kinds_of_machines_that_nobody_has_do_not_matter(seed: int) -> None:
 @hypothesis_settings(max_examples=25)
 @given(SEEDS)
 def test_a_served_fleet_comes_to_rest_and_stays_there(seed: int) -> None:
-    """With the demand unchanged and all orders done, a fleet soon gets no orders any more, and none
-    for as long as nothing changes. What was given back and bought again is held for longer.
+    """With an unchanged demand and all actions carried out, actions soon end, and there are none
+    as long as nothing changes. Machines reclaimed and acquired again are held for longer.
     """
-    fleet, asked = random_world(seed, 30, 6)
+    fleet, asked = unfolded_case(seed, 30, 6)
     demand, cycle_memory, quiet, now = normalise(fleet, asked), CycleMemory(), 0, NOW
     for _ in range(60):
         decision = decided(Case(fleet, demand, cycle_memory), EngineConfig(), now)
@@ -117,12 +117,12 @@ def test_a_served_fleet_comes_to_rest_and_stays_there(seed: int) -> None:
 
 
 def test_a_need_orders_once() -> None:
-    """While its orders are under way, a need orders nothing more. (Counted anew on other machines,
-    pods are falsely short now and then: in less than one of fifty of these tight worlds.)
+    """While its operations are in progress, a need orders nothing more. (Placed again elsewhere,
+    pods are wrongly short now and then: in less than one of fifty of these contended fleets.)
     """
     again = 0
     for seed in range(200):
-        fleet, asked = random_world(seed, 30, 1)
+        fleet, asked = unfolded_case(seed, 30, 1)
         demand = normalise(fleet, asked)
         kind = demand.needs[0].profile
         if not hard_spread(kind) and not kind.anti_affinity:
@@ -134,13 +134,13 @@ def test_a_need_orders_once() -> None:
 
 
 def test_hardly_ever_is_a_deficit_preempted_twice() -> None:
-    """While what was ordered is under way, nobody's pods are evicted for a need that was covered.
-    (A crowded count anew may be short of a few pods that the last one had places for: in less than
-    one of fifty of these worlds somebody is evicted for that.)
+    """While operations are in progress, no pods are evicted for a need that was covered.
+    (A contended repack may not fit a few pods that the last one placed: in less than
+    one of fifty of these fleets, pods are evicted for that.)
     """
     evicted: list[int] = []
     for seed in range(150):
-        case = whole_case(seed)
+        case = case_with_memory(seed)
         first = decided(case, _AT_LARGE)
         under_way = carried_out(case.fleet, case.demand, first, IN_FLIGHT)
         later = decided(Case(under_way, case.demand, first.cycle_memory), _AT_LARGE, NOW + 1)
@@ -153,7 +153,7 @@ def test_hardly_ever_is_a_deficit_preempted_twice() -> None:
 @hypothesis_settings(max_examples=30)
 @given(SEEDS)
 def test_while_demand_only_grows_nothing_is_given_back(seed: int) -> None:
-    """Ten cycles of growth: no machine is drained for nobody, but those that a gang has left."""
+    """Ten cycles of growth: no voluntary reclaims, but for machines that a gang has left."""
     history = RandomHistory(seed, changes=1.0, ways=("comes", "grows"))
     history.forget_falls()
     for _ in range(10):
@@ -170,8 +170,8 @@ def test_while_demand_only_grows_nothing_is_given_back(seed: int) -> None:
 @hypothesis_settings(max_examples=60)
 @given(SEEDS)
 def test_nothing_is_given_back_that_others_lack(seed: int) -> None:
-    """A machine that goes for nobody is of no use to any plain need of another cluster."""
-    fleet, demand, cycle_memory = whole_case(seed)
+    """A voluntarily reclaimed machine fits no short plain need of another cluster."""
+    fleet, demand, cycle_memory = case_with_memory(seed)
     decision = decided(Case(fleet, demand, cycle_memory))
     going = [a.row for a in decision.actions if a.type is ActionType.RECLAIM and a.need == NONE]
     gone = {r.need for r in cycle_memory.reservations if NOW - r.since_seconds >= 900}
@@ -200,9 +200,9 @@ def may_not_acquire(demand: Demand, cluster: int) -> bool:
 
 @hypothesis_settings(max_examples=60)
 @given(SEEDS)
-def test_nothing_free_stands_by_while_a_plain_need_lacks_it(seed: int) -> None:
+def test_no_free_machine_is_left_that_a_short_plain_need_could_use(seed: int) -> None:
     """No idle or speculative machine is left that could hold one of its pods."""
-    fleet, demand, cycle_memory = whole_case(seed)
+    fleet, demand, cycle_memory = case_with_memory(seed)
     decision = decided(Case(fleet, demand, cycle_memory))
     ordered = {action.row for action in decision.actions if action.type is not ActionType.DELETE}
     free = np.isin(fleet.state, (int(MachineState.IDLE), int(MachineState.SPECULATIVE)))
@@ -224,9 +224,9 @@ def test_nothing_free_stands_by_while_a_plain_need_lacks_it(seed: int) -> None:
 
 @hypothesis_settings(max_examples=60)
 @given(SEEDS)
-def test_gangs_are_whole_or_take_nothing(seed: int) -> None:
-    """All machines with a gang's pods share a domain; nobody is evicted for part of a gang."""
-    case = whole_case(seed)
+def test_gangs_are_complete_or_take_nothing(seed: int) -> None:
+    """All machines with a gang's pods share a domain; no pods are evicted for part of a gang."""
+    case = case_with_memory(seed)
     decision = decided(case)
     short = {s.need for s in decision.shortfalls if s.sizes}
     for index, need in enumerate(case.demand.needs):
@@ -243,12 +243,12 @@ _ROOT = Path(__file__).parents[2]
 _PROGRAM = """
 import os, sys
 os.sched_setaffinity(0, [*os.sched_getaffinity(0)][:int(sys.argv[1])])
-from tests.engine.engine_random import whole_case
+from tests.engine.engine_random import case_with_memory
 from tests.engine.engine_rig import SETTINGS
 from bigfleet.engine.decide import decide
 sizes = [(40, 8)] * 60 + [(300, 25)] * 2
 for seed, (machines, needs) in enumerate(sizes):
-    decision = decide(*whole_case(seed, machines, needs), SETTINGS, 10_000.0)
+    decision = decide(*case_with_memory(seed, machines, needs), SETTINGS, 10_000.0)
     placed = [column.tolist() for column in decision.placements]
     asked = {cluster: rows.tolist() for cluster, rows in decision.disruption_cost_queries.items()}
     parts = decision.actions, decision.shortfalls, placed, decision.cycle_memory, asked

@@ -1,4 +1,4 @@
-"""What a need counts and acquires, told by small fleets."""
+"""Placement and acquisition, by examples with small fleets."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ GPU = "nvidia.com/gpu"
 
 
 def test_idle_before_speculative() -> None:
-    """A machine we have is used before one is bought, even a cheaper one."""
+    """An idle machine is used before a speculative one, even a cheaper one."""
     assert decided([speculative("s", price=0.1), idle("i", price=9)], need_of(4)) == ["Bootstrap i"]
 
 
-def test_what_the_cluster_has_counts_first() -> None:
+def test_the_cluster_uses_its_own_machines_first() -> None:
     """A need that its own machines cover causes no action."""
     assert decided([configured("c"), idle("i")], need_of(4)) == []
 
 
 @pytest.mark.parametrize("state", [MachineState.CONFIGURING, MachineState.CREATING])
-def test_what_is_on_its_way_counts(state: MachineState) -> None:
+def test_a_machine_on_its_way_counts(state: MachineState) -> None:
     """A machine on its way to a need is not ordered twice."""
     cluster = "east" if state is MachineState.CONFIGURING else ""
     incoming = Spec("c", state, cluster=cluster, last_claimed_by=0)
@@ -48,8 +48,8 @@ def test_what_is_on_its_way_counts(state: MachineState) -> None:
 
 
 @pytest.mark.parametrize("state", [MachineState.DRAINING, MachineState.FAILED])
-def test_what_is_leaving_does_not_count(state: MachineState) -> None:
-    """Draining and failed machines serve nobody."""
+def test_a_machine_that_leaves_does_not_count(state: MachineState) -> None:
+    """Draining and failed machines serve no need."""
     assert decided([Spec("c", state, cluster="east"), idle("i")], need_of(4)) == ["Bootstrap i"]
 
 
@@ -67,7 +67,7 @@ def test_a_machine_that_is_being_created_serves_no_other_cluster() -> None:
 
 
 @pytest.mark.parametrize("state", [MachineState.CREATING, MachineState.DRAINING])
-def test_what_comes_to_a_cluster_counts_though_who_asked_is_gone(state: MachineState) -> None:
+def test_incoming_machines_count_though_the_requesting_need_is_gone(state: MachineState) -> None:
     """The machine is on its way to east; whichever pods are there now will use it."""
     incoming = Spec("c", state, cluster="west" if state is MachineState.DRAINING else "",
                   destination="east")  # fmt: skip
@@ -83,7 +83,7 @@ def test_machines_of_other_clusters_do_not_count() -> None:
 
 
 def test_earlier_needs_are_served_first() -> None:
-    """Demand order decides who gets the last machine; the other one's shortfall says how much."""
+    """Demand order decides which need gets the last machine; the other one reports a shortfall."""
     fleet = fleet_of([idle("i", cpu=4)])
     demand = demand_of(fleet, [("west", need_of(3)), ("east", need_of(5))])
     decision = checked(fleet, demand)
@@ -92,14 +92,14 @@ def test_earlier_needs_are_served_first() -> None:
 
 
 def test_gpu_machines_are_the_last_resort_for_plain_pods() -> None:
-    """A free GPU machine is left alone as long as a plain one can be bought."""
+    """A free GPU machine is not used as long as a plain one can be created."""
     specs = [idle("gpu", price=0, more={GPU: 8000}), speculative("plain", price=5)]
     assert decided(specs, need_of(4)) == ["Provision plain"]
     assert decided(specs, need_of(8)) == ["Provision plain", "Bootstrap gpu"]
 
 
 def test_gpu_pods_get_gpu_machines() -> None:
-    """Who asks for a scarce resource gets it in plain cost order."""
+    """For needs that request a scarce resource, cost decides."""
     specs = [idle("gpu", price=0, more={GPU: 8000}), idle("plain", price=5)]
     assert decided(specs, need_of(4, more={GPU: 1000})) == ["Bootstrap gpu"]
 
@@ -122,14 +122,14 @@ def test_spot_for_the_tolerant_and_on_demand_for_the_sensitive(bucket: int, choi
 
 
 def test_pinned_takes_what_may_be_interrupted_only_when_nothing_else_is_left() -> None:
-    """An infinite cost loses against any finite one, bought or idle."""
+    """An infinite cost loses against any finite one, idle or speculative."""
     specs = [idle("spot", price=0, probability=0.01), speculative("steady", price=100)]
     pinned = need_of(8, interruption=penalty.PINNED)
     assert decided(specs, pinned) == ["Provision steady", "Bootstrap spot"]
 
 
 def test_cost_is_weighed_by_use() -> None:
-    """One large machine is bought where many small ones would be dearer."""
+    """One large machine is created if many small ones would cost more."""
     small = [speculative(f"small-{n}", cpu=4, price=0.24) for n in range(16)]
     assert decided([*small, speculative("large", cpu=64, price=3.2)], need_of(64)) == [
         "Provision large"
@@ -140,20 +140,20 @@ def test_cost_is_weighed_by_use() -> None:
 
 
 def test_the_last_machine_fits() -> None:
-    """The rest goes to the cheapest machine that covers it alone, not to the best bargain."""
+    """The rest goes to the cheapest machine that holds all of it, not to the best rate."""
     large = [speculative(f"large-{n}", cpu=64, price=3.2) for n in range(2)]
     small = [speculative(f"small-{n}", cpu=4, price=0.24) for n in range(4)]
     assert decided([*large, *small], need_of(67)) == ["Provision large-0", "Provision small-0"]
 
 
 def test_of_equally_cheap_machines_the_smallest_sufficient_ends() -> None:
-    """A free giant stays free for who needs it."""
+    """A large machine stays free for needs that require it."""
     specs = [idle("a-giant", cpu=64, price=0), idle("b-dwarf", cpu=4, price=0)]
     assert decided(specs, need_of(3)) == ["Bootstrap b-dwarf"]
 
 
 def test_no_machine_is_acquired_that_a_later_one_makes_superfluous() -> None:
-    """The small first pick goes when the rest only fits on a machine that holds everything."""
+    """The small first choice is dropped if the rest needs a machine that holds everything."""
     specs = [idle("small", cpu=4, price=0.1), idle("big", cpu=64, price=9)]
     assert decided(specs, need_of(6)) == ["Bootstrap big"]
 
@@ -164,7 +164,7 @@ def test_idle_ties_go_to_the_more_valuable_past() -> None:
     assert decided(specs, need_of(8)) == ["Bootstrap b", "Bootstrap c"]
 
 
-def test_a_machine_counts_by_whole_units() -> None:
+def test_a_machine_holds_whole_pods_only() -> None:
     """Four cores hold one pod of three cores, not four thirds."""
     specs = [idle(f"i{n}", cpu=4) for n in range(3)]
     assert decided(specs, need_of(6, unit=3)) == ["Bootstrap i0", "Bootstrap i1"]
@@ -179,13 +179,13 @@ def test_a_machine_without_a_resource_holds_no_pod_that_asks_for_it() -> None:
     """Cores alone are of no use to pods of one core and three of memory."""
     specs = [idle("a", cpu=4), idle("b", cpu=4), idle("m", cpu=4, price=7, more={"memory": 10})]
     found = outcome(specs, pods((8, 1, 3)))
-    assert (found.orders, found.places, found.short) == (["Bootstrap m"], {"m": {0: 3}}, {0: 5})
+    assert (found.actions, found.places, found.short) == (["Bootstrap m"], {"m": {0: 3}}, {0: 5})
 
 
 def test_keep_order() -> None:
-    """Machines fill up in this order, so that the last ones are found superfluous: those that must
-    not go or of which nobody said what that would disturb; that which would disturb most; then
-    those that were counted last time; in service, being configured, being created, draining; the
+    """Machines fill up in this order, so that the last ones become surplus: those that must
+    stay or of unknown disruption cost; the most disruptive; then
+    those claimed in the last decision; in service, being configured, being created, draining; the
     cheaper; the more valuable.
     """
     specs = [
@@ -211,7 +211,7 @@ def test_keep_order() -> None:
 
 
 def test_requirements_are_met_by_every_machine() -> None:
-    """A machine with other labels is neither counted nor acquired."""
+    """A machine with other labels is neither used nor acquired."""
     in_a = Requirement(ZONE, Operator.IN, ("a",))
     specs = [configured("c", labels={ZONE: "b"}), idle("b", labels={ZONE: "b"}),
              idle("a", price=9, labels={ZONE: "a"})]  # fmt: skip
@@ -219,7 +219,7 @@ def test_requirements_are_met_by_every_machine() -> None:
 
 
 def test_soft_spread_decides_between_equals() -> None:
-    """The zone with fewer of the need's pods, also by what is counted there already; a price that
+    """The zone with fewer of the need's pods, those already placed included; a price that
     is lower comes first.
     """
     specs = [idle(f"{zone}{n}", labels={ZONE: zone}) for zone in "ab" for n in range(2)]
@@ -230,7 +230,7 @@ def test_soft_spread_decides_between_equals() -> None:
 
 
 def test_a_machine_is_chosen_for_all_of_the_cluster_that_wait() -> None:
-    """Two needs of two cores buy one machine of four that is dearer than one of two."""
+    """Two needs of two cores acquire one machine of four that costs more than one of two."""
     small = [speculative(f"small-{n}", cpu=2, price=1.0) for n in range(2)]
     specs = [*small, speculative("large", cpu=4, price=1.5)]
     assert decided(specs, need_of(2)) == ["Provision small-0"]
@@ -238,7 +238,7 @@ def test_a_machine_is_chosen_for_all_of_the_cluster_that_wait() -> None:
 
 
 def test_a_gang_that_fits_nowhere_leaves_others_their_turn() -> None:
-    """It counts what its pods run on, and what nobody else of its priority can use."""
+    """It keeps the machines that its pods run on, and those that no other need can use."""
     specs = [configured(f"a{n}", labels={"rack": "a"}, last_claimed_by=n) for n in range(2)]
     found = outcome(
         specs, pods((9, 4), requirements=(same(),)), pods((4, 1)), settings=EngineConfig()

@@ -1,4 +1,4 @@
-"""The engine decides what the plain, slow reading of its specification decides."""
+"""The engine decides as the oracle, a plain and slow implementation of its specification."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from bigfleet.engine.decision import Decision
 from bigfleet.engine.fit.normalise import normalise
 from bigfleet.engine.snapshot import EngineConfig
 from tests.engine.engine_history import RandomHistory
-from tests.engine.engine_random import Case, random_world, whole_case
+from tests.engine.engine_random import Case, case_with_memory, unfolded_case
 from tests.engine.engine_rig import NOW, SETTINGS, checked
 from tests.engine.oracle.decision import Oracle
 from tests.engine.oracle.matching import folded
@@ -53,7 +53,7 @@ def decide_like_the_oracle(
 
 
 def live_like_the_oracle(seed: int, cycles: int = 8) -> None:
-    """Several decisions in a row, each made from what the last one left."""
+    """Run several cycles, each from the state that the last one left."""
     history, settings = RandomHistory(seed), SETTINGS if seed % 2 else _PATIENT
     for _ in range(cycles):
         history.after(decide_like_the_oracle(history.case, settings, history.now))
@@ -61,21 +61,21 @@ def live_like_the_oracle(seed: int, cycles: int = 8) -> None:
 
 @hypothesis_settings(max_examples=150)
 @given(SEEDS, st.integers(0, 40), st.integers(0, 8))
-def test_random_worlds_are_decided_as_the_oracle_does(seed: int, machines: int, needs: int) -> None:
-    """Same actions in the same order, placements, shortfalls, claims, questions and memory."""
-    decide_like_the_oracle(whole_case(seed, machines, needs))
+def test_random_fleets_are_decided_as_the_oracle_does(seed: int, machines: int, needs: int) -> None:
+    """Same actions in the same order, placements, shortfalls, claims, queries and memory."""
+    decide_like_the_oracle(case_with_memory(seed, machines, needs))
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_crowded_worlds_are_decided_as_the_oracle_does(seed: int) -> None:
+def test_large_random_fleets_are_decided_as_the_oracle_does(seed: int) -> None:
     """200 machines and 20 needs."""
-    decide_like_the_oracle(whole_case(seed, 200, 20))
+    decide_like_the_oracle(case_with_memory(seed, 200, 20))
 
 
 @hypothesis_settings(max_examples=20)
 @given(SEEDS)
-def test_worlds_live_on_as_the_oracle_decides(seed: int) -> None:
-    """Eight cycles in which orders end, fail or are lost, and pods come and go."""
+def test_random_histories_are_decided_as_the_oracle_does(seed: int) -> None:
+    """Eight cycles in which operations finish, fail or are lost, and pods come and go."""
     live_like_the_oracle(seed)
 
 
@@ -83,7 +83,7 @@ def test_worlds_live_on_as_the_oracle_decides(seed: int) -> None:
 @given(SEEDS)
 def test_gangs_fold_as_the_oracle_folds_them(seed: int) -> None:
     """Gangs that fit on one machine become plain needs; all others stay as they are."""
-    fleet, demand = random_world(seed)
+    fleet, demand = unfolded_case(seed)
     plain, served = folded(fleet, demand), normalise(fleet, demand)
     assert [*served.needs] == [*plain.needs]
     assert served.cluster.tolist() == plain.cluster.tolist()
@@ -93,7 +93,7 @@ def test_the_oracle_sees_a_wrong_decision() -> None:
     """The comparison fails when the two decide from different settings."""
     differences = 0
     for seed in range(30):
-        case = whole_case(seed)
+        case = case_with_memory(seed)
         ours = checked(case.fleet, case.demand, SETTINGS, NOW, case.cycle_memory)
         other = Oracle(*case, replace(SETTINGS, reclaim_cap_fraction=0.0), NOW)
         differences += [a.row for a in ours.actions] != [row for _, row, _, _ in other.actions]
@@ -102,12 +102,12 @@ def test_the_oracle_sees_a_wrong_decision() -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(0)
-def test_many_worlds_live_on_as_the_oracle_decides() -> None:
-    """ORACLE_SEEDS worlds, one in eight of them for a life (make oracle)."""
+def test_many_random_histories_are_decided_as_the_oracle_does() -> None:
+    """ORACLE_SEEDS random fleets, one in eight of them over several cycles (make oracle)."""
     first = int(os.environ.get("ORACLE_FIRST_SEED", "0"))
     for seed in range(first, first + int(os.environ.get("ORACLE_SEEDS", "10000"))):
         try:
-            decide_like_the_oracle(whole_case(seed))
+            decide_like_the_oracle(case_with_memory(seed))
             if seed % 8 == 0:
                 live_like_the_oracle(seed)
         except AssertionError as error:

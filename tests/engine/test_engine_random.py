@@ -1,4 +1,4 @@
-"""Random worlds have everything in them that decisions have to cope with."""
+"""Random fleets exercise all features of decisions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from bigfleet.model import penalty
 from bigfleet.model.machine import MachineState
 from bigfleet.model.need import HOSTNAME_LABEL, Need
 from tests.engine.engine_history import RandomHistory
-from tests.engine.engine_random import GPU, Case, random_world, whole_case
+from tests.engine.engine_random import GPU, Case, case_with_memory, unfolded_case
 from tests.engine.engine_rig import NOW, SETTINGS, checked
 
 _CASES = 200
@@ -65,7 +65,7 @@ def _of_case(case: Case) -> set[str]:
         "held back": fleet.backed_off is not None and bool(fleet.backed_off.any()),
         "limited": any(flavour.limited for flavour in fleet.flavours),
         "impossible": any(s.impossible for s in decision.shortfalls),
-        "ahead": bool(decision.headroom),
+        "headroom": bool(decision.headroom),
         "reclaims kept back": decision.reclaims_capped > 0,
         "reservation": bool(decision.cycle_memory.reservations),
         "several clusters": len({*demand.cluster.tolist()}) > 1,
@@ -78,7 +78,7 @@ def _of_case(case: Case) -> set[str]:
 
 def test_random_cases_have_all_features() -> None:
     """Each occurs in at least one of 25 cases, most in far more."""
-    times = Counter(name for seed in range(_CASES) for name in _of_case(whole_case(seed)))
+    times = Counter(name for seed in range(_CASES) for name in _of_case(case_with_memory(seed)))
     assert {name: n for name, n in times.items() if n < _CASES // 25} == {}
     kinds = {f"state {state.name}" for state in MachineState}
     orders = {"Bootstrap", "Provision", "Preempt", "Reclaim", "Reclaim for nobody"}
@@ -87,15 +87,15 @@ def test_random_cases_have_all_features() -> None:
 
 
 @pytest.mark.parametrize("seed", [3, 4])
-def test_a_seed_always_gives_the_same_world(seed: int) -> None:
-    """Else no failure could be shown again."""
-    one, other = random_world(seed), random_world(seed)
+def test_a_seed_always_gives_the_same_random_fleet(seed: int) -> None:
+    """Otherwise failures could not be reproduced."""
+    one, other = unfolded_case(seed), unfolded_case(seed)
     assert one[0].state.tolist() == other[0].state.tolist()
     assert one[1].needs == other[1].needs
 
 
-def test_lives_have_all_orders_and_changes() -> None:
-    """All kinds of orders are carried out, and demand comes and goes."""
+def test_random_histories_have_all_actions_and_changes() -> None:
+    """All action types are carried out, and demand comes and goes."""
     kinds, sizes = set[ActionType](), set[int]()
     for seed in range(12):
         history = RandomHistory(seed)

@@ -1,4 +1,4 @@
-"""Defects of the engine that worlds drawn by the explorer have shown."""
+"""Defects of the engine found by the explorer's random fleets."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from tests.engine.engine_rig import RACK, configured, demand_of, fleet_of, idle,
 from tests.engine.engine_story import Story
 
 
-def test_the_machine_ahead_is_not_acquired_again_because_somebody_else_lacks_one() -> None:
-    """A pod of six CPU lacks a place, and the machine ahead of the gangs, still joining, is offered
-    to it first; as it is too small, it stays the machine ahead.
+def test_headroom_is_not_acquired_again_because_another_need_is_short() -> None:
+    """A pod of six CPU is unplaced, and the headroom for gangs, a machine still joining, is offered
+    to it first; as it is too small, it stays headroom.
     """
     specs = [
         *(idle(f"m{n}", labels={RACK: "a"}) for n in range(5)),
@@ -30,8 +30,8 @@ def test_the_machine_ahead_is_not_acquired_again_because_somebody_else_lacks_one
 
 
 @pytest.mark.parametrize(("cost", "taken"), [(0.0, ["Reclaim x"]), (math.inf, [])])
-def test_what_an_operator_refuses_to_give_back_is_no_excess(cost: float, taken: list[str]) -> None:
-    """Pods run there whatever is counted, maybe more important ones than those that want it."""
+def test_a_machine_that_its_operator_keeps_is_not_surplus(cost: float, taken: list[str]) -> None:
+    """Pods run there although none are placed, maybe of a higher priority."""
     specs = [configured("x", last_priority=10, disruption_cost=cost)]
     story = Story(specs, ("west", need_of(4, priority=50)), settings=EngineConfig())
     assert story.cycle() == taken

@@ -14,6 +14,7 @@ from bigfleet.model.need import Need
 from tests.engine.engine_rig import (
     NOW,
     RACK,
+    UNLIMITED,
     Spec,
     configured,
     demand_of,
@@ -36,15 +37,12 @@ def gang(cluster: str, machines: int, group: str = "gang", priority: int = 0) ->
     return cluster, need_of(4 * machines, same(), unit=2, group=group, priority=priority)
 
 
-AT_ONCE = EngineConfig(reclaim_cap_fraction=1.0, reclaim_hold_seconds=0.0)
-
-
 def plain(cluster: str, machines: int, priority: int = 0) -> tuple[str, Need]:
     """Pods that run anywhere."""
     return cluster, need_of(4 * machines, group="plain", priority=priority)
 
 
-def at_work(name: str, count: int, cluster: str = "east", **kwargs: object) -> list[Spec]:
+def in_service(name: str, count: int, cluster: str = "east", **kwargs: object) -> list[Spec]:
     """Machines of `cluster` in one rack."""
     return [configured(f"{name}{n}", cluster, labels={RACK: name}, **kwargs) for n in range(count)]
 
@@ -52,16 +50,16 @@ def at_work(name: str, count: int, cluster: str = "east", **kwargs: object) -> l
 # Whole or not at all
 
 
-def test_a_gang_evicts_nobody_in_vain() -> None:
-    """Two machines of a rack do not make a gang of three whole."""
-    story = Story(at_work("a", 2), gang("west", 3, priority=9), plain("east", 2))
+def test_a_gang_evicts_only_if_that_completes_it() -> None:
+    """Two machines of a rack do not complete a gang of three."""
+    story = Story(in_service("a", 2), gang("west", 3, priority=9), plain("east", 2))
     assert story.cycle() == []
     assert story.short() == {0: {"cpu": 12}}
 
 
-def test_a_gang_goes_where_evictions_make_it_whole() -> None:
+def test_a_gang_goes_where_evictions_complete_it() -> None:
     """The rack with more free machines would hold it only in part."""
-    specs = [*rack("a", 2), *rack("b", 1), *at_work("b-busy", 2)]
+    specs = [*rack("a", 2), *rack("b", 1), *in_service("b-busy", 2)]
     specs[3:] = [replace(spec, labels={RACK: "b"}) for spec in specs[3:]]
     story = Story(specs, gang("west", 3, priority=9), plain("east", 2))
     who_loses_looks_again = ["Bootstrap a0", "Bootstrap a1"]
@@ -74,8 +72,8 @@ def test_a_gang_goes_where_evictions_make_it_whole() -> None:
 
 
 def test_a_gang_prefers_the_rack_where_fewest_are_evicted() -> None:
-    """Both racks would make it whole."""
-    specs = [*rack("a", 1), *at_work("a-busy", 2), *rack("b", 2), *at_work("b-busy", 1)]
+    """Both racks would complete it."""
+    specs = [*rack("a", 1), *in_service("a-busy", 2), *rack("b", 2), *in_service("b-busy", 1)]
     specs = [replace(spec, labels={RACK: spec.name[0]}) for spec in specs]
     story = Story(specs, gang("west", 3, priority=9), plain("east", 3))
     assert story.cycle() == ["Bootstrap b0", "Bootstrap b1", "Bootstrap a0", "Preempt b-busy0"]
@@ -85,10 +83,10 @@ def test_a_gang_prefers_the_rack_where_fewest_are_evicted() -> None:
 
 
 def test_what_a_gang_waits_for_is_not_taken_by_equals() -> None:
-    """Its order for an idle machine got lost; an equal that is served earlier must not have it."""
+    """Its action was lost; an equal that is served earlier must not take the idle machine."""
     specs = [*rack("a", 3)]
     story = Story(specs, gang("west", 3))
-    story.lose_orders()
+    story.lose_actions()
     (reservation,) = story.cycle_memory.reservations
     assert (reservation.need.cluster, reservation.domain, reservation.since_seconds) == (
         "west", "a", NOW)  # fmt: skip
@@ -98,7 +96,7 @@ def test_what_a_gang_waits_for_is_not_taken_by_equals() -> None:
     assert [action.need for action in story.decision.actions] == [1, 1, 1]
 
 
-def test_a_reservation_ends_when_the_gang_is_whole() -> None:
+def test_a_reservation_ends_when_the_gang_is_complete() -> None:
     """Not when it is ordered, but when all of it is in service."""
     story = Story(rack("a", 3), gang("west", 3))
     story.cycle()
@@ -108,9 +106,9 @@ def test_a_reservation_ends_when_the_gang_is_whole() -> None:
     assert len(story.cycle_memory.reservations) == 0
 
 
-def test_a_gang_gathers_where_it_began_though_another_rack_looks_better_now() -> None:
-    """Its reserved rack still can hold all of it; half a move would hold two racks."""
-    specs = [*rack("a", 2), *at_work("busy", 1), *(replace(s, state=MachineState.FAILED)
+def test_a_gang_keeps_its_reserved_rack_though_another_one_is_better_now() -> None:
+    """Its reserved rack can still hold all of it; moving halfway would occupy two racks."""
+    specs = [*rack("a", 2), *in_service("busy", 1), *(replace(s, state=MachineState.FAILED)
              for s in rack("b", 3))]  # fmt: skip
     specs[2] = replace(specs[2], labels={RACK: "a"})
     story = Story(specs, gang("west", 3, priority=9), plain("east", 1))
@@ -123,33 +121,33 @@ def test_a_gang_gathers_where_it_began_though_another_rack_looks_better_now() ->
 
 
 def test_a_reserved_rack_outweighs_a_tighter_one() -> None:
-    """Though nothing of the gang is there yet: its orders got lost, the machines wait for it."""
+    """Though none of its pods are there yet: its actions were lost, the machines are reserved."""
     broken = [replace(spec, state=MachineState.FAILED) for spec in rack("a", 3)]
     story = Story([*broken, *rack("b", 4)], gang("west", 3))
-    assert story.lose_orders() == ["Bootstrap b0", "Bootstrap b1", "Bootstrap b2"]
+    assert story.lose_actions() == ["Bootstrap b0", "Bootstrap b1", "Bootstrap b2"]
     repaired = np.full(7, MachineState.IDLE, np.uint8)
     story.fleet = replace(story.fleet, state=repaired)
     assert story.cycle() == ["Bootstrap b0", "Bootstrap b1", "Bootstrap b2"]
 
 
 def test_an_expired_reservation_lets_others_have_their_turn() -> None:
-    """Machines that a gang could not make use of in time go to who can, then it may try again."""
+    """Others may use machines that a gang could not use in time; then it tries again."""
     story = Story(rack("a", 3), gang("west", 3), settings=EngineConfig(reservation_seconds=5))
     while story.now < NOW + 5:
-        assert len(story.lose_orders()) == 3
+        assert len(story.lose_actions()) == 3
     story.demand = demand_of(story.fleet, [gang("west", 3), plain("east", 1)])
     assert story.cycle() == ["Bootstrap a0"]
     assert [action.need for action in story.decision.actions] == [1]
 
 
 def test_two_gangs_that_wait_keep_a_rack_each() -> None:
-    """Whoever comes later neither gets what is kept for the first nor stays without a domain; an
+    """A later gang neither gets the first one's reserved machines nor stays without a domain; an
     equal plain need gets neither.
     """
     story = Story(
         [*rack("a", 3), *rack("b", 3)], gang("west", 3, "first"), gang("east", 3, "second")
     )
-    story.lose_orders()
+    story.lose_actions()
     reserved = {r.need.group: r.domain for r in story.cycle_memory.reservations}
     assert reserved == {"first": "a", "second": "b"}
     needs = [plain("north", 1), gang("west", 3, "first"), gang("east", 3, "second")]
@@ -163,9 +161,9 @@ def test_two_gangs_that_wait_keep_a_rack_each() -> None:
 # Two gangs in each other's way
 
 
-def test_a_gang_that_counts_on_anothers_machines_leaves_its_own_to_that_one() -> None:
-    """The first, whose machines wait idle, is whole on those that are being made for the second.
-    The idle ones are for the second then, or it would buy as many again, in another rack.
+def test_a_gang_placed_on_anothers_machines_leaves_its_own_to_that_one() -> None:
+    """The first, whose machines are idle, is complete on those being created for the second.
+    The idle ones then serve the second, or it would create as many again in another rack.
     """
     specs = [*rack("a", 8, speculative), *rack("b", 8, speculative)]
     story = Story(specs, gang("east", 3, "first"))
@@ -182,13 +180,13 @@ def test_a_gang_that_counts_on_anothers_machines_leaves_its_own_to_that_one() ->
     assert story.short() == {}
 
 
-def test_two_halves_of_a_rack_become_one_whole_gang() -> None:
-    """Two equal gangs hold half of it each, and neither could go elsewhere: the earlier one gets
-    all of it. Left alone, both would wait for ever.
+def test_two_halves_of_a_rack_become_one_complete_gang() -> None:
+    """Two equal gangs hold half of it each, and neither fits elsewhere: the earlier one gets
+    all of it. Otherwise both would deadlock.
     """
     specs = [
-        *at_work("a", 2, "west", last_claimed_by=0),
-        *at_work("b", 2, "east", last_claimed_by=1),
+        *in_service("a", 2, "west", last_claimed_by=0),
+        *in_service("b", 2, "east", last_claimed_by=1),
     ]
     specs = [replace(spec, labels={RACK: "r"}) for spec in specs]
     story = Story(specs, gang("west", 4, "first"), gang("east", 4, "second"))
@@ -201,8 +199,8 @@ def test_two_halves_of_a_rack_become_one_whole_gang() -> None:
 def test_priority_comes_before_arrival() -> None:
     """Then the later one gets it all."""
     specs = [
-        *at_work("a", 2, "west", last_claimed_by=1),
-        *at_work("b", 2, "east", last_claimed_by=0),
+        *in_service("a", 2, "west", last_claimed_by=1),
+        *in_service("b", 2, "east", last_claimed_by=0),
     ]
     specs = [replace(spec, labels={RACK: "r"}) for spec in specs]
     story = Story(specs, gang("east", 4, "late", priority=1), gang("west", 4, "early"))
@@ -212,9 +210,9 @@ def test_priority_comes_before_arrival() -> None:
     assert story.short() == {1: {"cpu": 16}}
 
 
-def test_an_impossible_gang_gives_way_to_a_possible_one() -> None:
-    """No rack will ever hold the first; what it gathered makes the second whole."""
-    specs = [*at_work("a", 2, "west", last_claimed_by=0), *rack("b", 1)]
+def test_an_impossible_gang_yields_to_a_possible_one() -> None:
+    """No rack can hold the first; its machines complete the second."""
+    specs = [*in_service("a", 2, "west", last_claimed_by=0), *rack("b", 1)]
     specs = [replace(spec, labels={RACK: "r"}) for spec in specs]
     story = Story(specs, gang("west", 9, "giant"), gang("east", 2, "small"))
     assert story.cycle() == ["Bootstrap b0", "Preempt a0", "Preempt a1"]
@@ -224,11 +222,11 @@ def test_an_impossible_gang_gives_way_to_a_possible_one() -> None:
     assert [*story.short()] == [0]
 
 
-def test_a_whole_gang_gives_way_to_no_equal() -> None:
+def test_a_complete_gang_yields_to_no_equal() -> None:
     """Nor does a plain need take an incomplete gang's machines."""
-    whole = Story(at_work("a", 2), gang("west", 2, "first"), gang("east", 2, "second"))
+    whole = Story(in_service("a", 2), gang("west", 2, "first"), gang("east", 2, "second"))
     assert whole.cycle() == []
-    broken = Story(at_work("a", 2), plain("west", 1), gang("east", 3))
+    broken = Story(in_service("a", 2), plain("west", 1), gang("east", 3))
     assert broken.cycle() == []
 
 
@@ -236,18 +234,18 @@ def test_a_whole_gang_gives_way_to_no_equal() -> None:
 
 
 def test_bound_gangs_stay_when_fresh_machines_appear() -> None:
-    """24 gangs in service and 24 idle machines in better racks: nobody moves, nothing goes back."""
-    bound = [spec for n in range(24) for spec in at_work(f"r{n:02}-", 2, last_claimed_by=n)]
+    """24 gangs in service and 24 idle machines in better racks: nothing moves or is deleted."""
+    bound = [spec for n in range(24) for spec in in_service(f"r{n:02}-", 2, last_claimed_by=n)]
     fresh = rack("a-fresh", 24, price=0.1)
     story = Story([*bound, *fresh], *(gang("east", 2, f"g{n:02}") for n in range(24)))
     assert story.cycle() == []
 
 
 def test_a_serving_domain_of_two_loses_to_an_idle_one_of_three_that_is_needed() -> None:
-    """Staying put is for domains that can hold the gang. Once it is whole, what it left behind goes
-    at once, or its bound pods would hold the others back. One that fits nowhere stays put.
+    """Only a domain that can hold the gang keeps it. Once it is complete, its former machines are
+    reclaimed without hold, or bound pods would hold the others back. One that fits nowhere stays.
     """
-    specs = [*at_work("a", 2, last_claimed_by=0, disruption_cost=float("nan")), *rack("b", 3)]
+    specs = [*in_service("a", 2, last_claimed_by=0, disruption_cost=float("nan")), *rack("b", 3)]
     story = Story(specs, gang("east", 3), settings=EngineConfig(reclaim_cap_fraction=1.0))
     assert story.cycle() == ["Bootstrap b0", "Bootstrap b1", "Bootstrap b2"]
     assert story.cycle() == []
@@ -261,7 +259,7 @@ def test_a_serving_domain_of_two_loses_to_an_idle_one_of_three_that_is_needed() 
 @pytest.mark.parametrize("serving", ["a", "b"])
 def test_a_serving_domain_that_suffices_wins_whatever_its_name_and_size(serving: str) -> None:
     """A fresh domain that scores tighter or sorts lower does not relocate a healthy gang."""
-    specs = [*at_work(serving, 3, last_claimed_by=0), *rack("0-tight", 2)]
+    specs = [*in_service(serving, 3, last_claimed_by=0), *rack("0-tight", 2)]
     story = Story(specs, gang("east", 2))
     assert story.cycle() == []
 
@@ -284,33 +282,33 @@ def test_thousands_of_small_gangs_fold_to_one_need_a_profile() -> None:
 
 
 def test_surplus_machines_of_a_gangs_domain_go_once_they_are_empty() -> None:
-    """Where its pods run the count cannot know: the machine that must not go is counted first."""
-    specs = at_work("a", 4, last_claimed_by=0)
+    """The simulation does not know where its pods run: the machine that must stay is used first."""
+    specs = in_service("a", 4, last_claimed_by=0)
     specs[2:] = [
         replace(specs[2], disruption_cost=float("inf")),
         replace(specs[3], last_claimed_by=NONE),
     ]
-    story = Story(specs, gang("east", 2), settings=AT_ONCE)
+    story = Story(specs, gang("east", 2), settings=UNLIMITED)
     assert story.settle() == ["Reclaim a1", "Reclaim a3"]
     assert story.short() == {}
 
 
 def test_a_gangs_pods_are_moved_within_their_domain_only() -> None:
-    """One of its machines goes where the other has room for all of its pods; a roomy machine
+    """One of its machines is reclaimed if the other holds all of its pods; a large machine
     elsewhere is no reason.
     """
-    here = at_work("a", 2, cpu=6, last_claimed_by=0)
+    here = in_service("a", 2, cpu=6, last_claimed_by=0)
     gang_of_8 = ("east", need_of(8, same(), unit=2))
-    elsewhere = at_work("b", 2, cpu=6, last_claimed_by=NONE, disruption_cost=float("nan"))
-    story = Story([*here, *elsewhere], gang_of_8, settings=AT_ONCE)
+    elsewhere = in_service("b", 2, cpu=6, last_claimed_by=NONE, disruption_cost=float("nan"))
+    story = Story([*here, *elsewhere], gang_of_8, settings=UNLIMITED)
     assert story.settle() == []
 
 
-def test_what_a_gang_left_behind_goes_at_once_although_another_gang_is_at_home_there() -> None:
-    """A gang of two grew to four, for which its rack has no room; where it is whole now, its bound
-    members hold back the others until they are evicted. No hold, no question.
+def test_machines_a_gang_left_are_reclaimed_although_another_gang_is_in_that_rack() -> None:
+    """A gang of two outgrew its rack; now that it is complete in another one, its bound
+    members hold back the others until they are evicted. So there is no hold and no query.
     """
-    settled = at_work("a", 4, last_claimed_by=0)
+    settled = in_service("a", 4, last_claimed_by=0)
     left = [
         replace(spec, name=f"a-old{n}", last_claimed_by=1, idle_since=NOW)
         for n, spec in enumerate(settled[:2])

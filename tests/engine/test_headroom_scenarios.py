@@ -9,6 +9,7 @@ from tests.engine.engine_rig import (
     DONE,
     NOW,
     RACK,
+    UNLIMITED,
     Spec,
     configured,
     demand_of,
@@ -22,7 +23,6 @@ from tests.engine.engine_story import Story
 
 Asked = tuple[str, Need]
 IN_A = {RACK: "a"}
-AT_ONCE = EngineConfig(reclaim_cap_fraction=1.0, reclaim_hold_seconds=0.0)
 
 
 def gangs(count: int, size: int = 2, cluster: str = "east", priority: int = 0) -> list[Asked]:
@@ -33,7 +33,7 @@ def gangs(count: int, size: int = 2, cluster: str = "east", priority: int = 0) -
     ]
 
 
-def story(specs: list[Spec], *needs: Asked, settings: EngineConfig = AT_ONCE) -> Story:
+def story(specs: list[Spec], *needs: Asked, settings: EngineConfig = UNLIMITED) -> Story:
     """A story under demand as it is served."""
     fleet = fleet_of(specs)
     folded = normalise(fleet, demand_of(fleet, needs))
@@ -57,15 +57,15 @@ def test_one_machine_more_than_small_gangs_need_is_acquired() -> None:
     assert [ongoing.cycle() for _ in range(3)] == [[]] * 3
 
 
-def test_it_may_be_bought() -> None:
-    """What is on its way is not bought twice."""
+def test_headroom_may_be_speculative() -> None:
+    """A machine on its way is not created twice."""
     free = [speculative(f"p{n}", labels=IN_A) for n in range(3)]
     ongoing = story([idle("m", labels=IN_A), *free], *gangs(2))
     assert ongoing.cycle() == ["Bootstrap m", "Provision p0"]
     assert [ongoing.cycle() for _ in range(3)] == [[]] * 3
 
 
-def test_of_surplus_machines_one_stays() -> None:
+def test_one_surplus_machine_stays_as_headroom() -> None:
     """It need not be acquired again."""
     ongoing = story(surplus(4), *gangs(1, size=4))
     assert ongoing.settle() == ["Reclaim s2", "Reclaim s3"]
@@ -83,31 +83,31 @@ def test_each_cluster_has_its_own() -> None:
     assert len(ongoing.cycle()) == 4
 
 
-def test_everybody_else_is_served_first() -> None:
-    """Also who comes later in order."""
+def test_all_other_needs_are_served_before_headroom() -> None:
+    """Also those later in order."""
     ongoing = story(idles(2), *gangs(1, priority=5), ("west", need_of(4)))
     assert ongoing.cycle() == ["Bootstrap m0", "Bootstrap m1"]
     assert ongoing.short() == {}
 
 
-def test_whoever_lacks_a_machine_may_use_the_one_ahead() -> None:
-    """It is there, after all; the gangs then have another one ahead, if there is one."""
-    ahead = configured("s1", labels=IN_A, ahead=True)
+def test_a_need_that_is_short_may_use_the_headroom() -> None:
+    """The gangs then get another one, if there is one."""
+    headroom = configured("s1", labels=IN_A, headroom=True)
     for more, orders in (([], []), (idles(1), ["Bootstrap m0"])):
-        ongoing = story([*surplus(1), ahead, *more], *gangs(1, size=4), ("east", need_of(4)))
+        ongoing = story([*surplus(1), headroom, *more], *gangs(1, size=4), ("east", need_of(4)))
         assert (ongoing.cycle(), ongoing.short()) == (orders, {})
 
 
-def test_where_there_is_none_nobody_is_evicted_and_nothing_is_short() -> None:
-    """Being ahead is no need."""
+def test_missing_headroom_evicts_no_pods_and_is_no_shortfall() -> None:
+    """Headroom is not demand."""
     batch = configured("batch", "west", labels=IN_A, last_claimed_by=1, last_priority=-5)
     ongoing = story([idle("m", labels=IN_A), batch], *gangs(1), ("west", need_of(4, priority=-5)))
     assert ongoing.cycle() == ["Bootstrap m"]
     assert ongoing.short() == {}
 
 
-def test_a_gang_that_is_short_has_nothing_ahead() -> None:
-    """A machine that does not serve it cannot be spared for it either."""
+def test_a_gang_that_is_short_has_no_headroom() -> None:
+    """A machine that cannot serve it is no headroom for it either."""
     small = [idle(f"m{n}", cpu=2, labels=IN_A) for n in range(2)]
     ongoing = story(small, *gangs(5))
     assert len(ongoing.cycle()) == 2
@@ -115,7 +115,7 @@ def test_a_gang_that_is_short_has_nothing_ahead() -> None:
     assert ongoing.short() == {0: {"cpu": 6}}
 
 
-def test_who_outranks_the_gangs_may_have_it() -> None:
+def test_a_higher_priority_may_take_the_headroom() -> None:
     """As it may have any surplus machine."""
     for priority, orders in ((0, []), (1, ["Reclaim s1"])):
         needs = [*gangs(1, size=4), ("west", need_of(4, priority=priority))]
@@ -126,12 +126,12 @@ def test_who_outranks_the_gangs_may_have_it() -> None:
         assert story(specs, *needs).cycle(DONE) == orders
 
 
-def test_with_the_gangs_gone_it_goes() -> None:
+def test_without_gangs_the_headroom_is_reclaimed() -> None:
     ongoing = story(surplus(2))
     assert ongoing.settle() == ["Reclaim s0", "Reclaim s1"]
 
 
-def test_a_gang_of_several_machines_has_none_ahead() -> None:
+def test_a_gang_of_several_machines_has_no_headroom() -> None:
     """Its machines are chosen together, and it waits for them as a whole."""
     ongoing = story(idles(4), *gangs(1, size=8))
     assert len(ongoing.cycle()) == 2

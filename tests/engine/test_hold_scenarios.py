@@ -1,4 +1,4 @@
-"""When a cluster gives machines back: what is asked first, for how long it holds on, and why."""
+"""Reclaims: disruption cost queries, the reclaim hold, and its backoff."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from tests.engine.engine_rig import (
     EVENLY_BY_ZONE,
     NOW,
     RACK,
+    UNLIMITED,
     ZONE,
     Spec,
     carried_out,
@@ -28,8 +29,6 @@ from tests.engine.engine_rig import (
     same,
 )
 from tests.engine.engine_story import Story
-
-ALL_AT_ONCE = EngineConfig(reclaim_cap_fraction=1.0, reclaim_hold_seconds=0.0)
 
 
 def unasked(name: str, *, price: float = 1.0) -> Spec:
@@ -51,8 +50,8 @@ def needs(story: Story, need: Need, *, fell: float | None = None) -> None:
 
 
 def test_a_machine_is_asked_about_before_it_goes() -> None:
-    """What runs there the count cannot know."""
-    story = Story([unasked("a"), unasked("b")], ("east", pods((4, 1))), settings=ALL_AT_ONCE)
+    """The simulation does not know what runs there."""
+    story = Story([unasked("a"), unasked("b")], ("east", pods((4, 1))), settings=UNLIMITED)
     assert story.cycle() == []
     assert [*story.decision.disruption_cost_queries] == [0]
     assert story.decision.disruption_cost_queries[0].tolist() == [
@@ -63,8 +62,8 @@ def test_a_machine_is_asked_about_before_it_goes() -> None:
     assert story.cycle() == ["Reclaim b"]
 
 
-def test_nobody_is_asked_while_the_others_could_not_take_the_pods() -> None:
-    """Full machines are not worth a question, nor is a cluster that cannot answer one."""
+def test_no_cost_is_queried_while_the_other_machines_cannot_take_the_pods() -> None:
+    """Full machines are not queried, nor is an unreachable cluster."""
     full = Story([unasked("a"), unasked("b")], ("east", pods((7, 1))))
     full.cycle()
     assert dict(full.decision.disruption_cost_queries) == {}
@@ -74,7 +73,7 @@ def test_nobody_is_asked_while_the_others_could_not_take_the_pods() -> None:
 
 
 def test_empty_machines_go_first_then_those_that_disturb_least() -> None:
-    """Whatever they cost, and whatever the count would rather keep."""
+    """Whatever they cost, and whichever the simulation prefers to keep."""
     specs = [
         configured("dear", price=9, disruption_cost=3.0),
         configured("disturbs", price=8, disruption_cost=1.0),
@@ -82,7 +81,7 @@ def test_empty_machines_go_first_then_those_that_disturb_least() -> None:
         configured("never", price=9, disruption_cost=math.inf),
         unasked("unknown", price=9),
     ]
-    story = Story(specs, settings=replace(ALL_AT_ONCE, reclaim_cap_fraction=0.01))
+    story = Story(specs, settings=replace(UNLIMITED, reclaim_cap_fraction=0.01))
     story.demand = replace(story.demand, fell_seconds={0: NOW})
     orders = []
     for _ in range(5):
@@ -93,16 +92,16 @@ def test_empty_machines_go_first_then_those_that_disturb_least() -> None:
 def test_a_machine_with_pods_stays_until_demand_falls() -> None:
     """Moving pods together costs evictions, which only a cluster that shrinks is worth."""
     specs = [configured("used", disruption_cost=1.0), configured("other", disruption_cost=math.inf)]
-    story = Story(specs, ("east", pods((4, 1))), settings=ALL_AT_ONCE)
+    story = Story(specs, ("east", pods((4, 1))), settings=UNLIMITED)
     assert story.cycle() == []
     needs(story, pods((4, 1)), fell=story.now)
     assert story.cycle() == ["Reclaim used"]
 
 
-def test_demand_that_fell_before_the_last_purchase_moves_no_pods() -> None:
-    """What was bought since says that the cluster grows."""
+def test_demand_that_fell_before_the_last_acquisition_moves_no_pods() -> None:
+    """Acquisitions since then show that the cluster grows."""
     specs = [configured("used", disruption_cost=1.0), configured("other", disruption_cost=math.inf)]
-    story = Story([*specs, idle("i", cpu=9)], ("east", pods((1, 9))), settings=ALL_AT_ONCE)
+    story = Story([*specs, idle("i", cpu=9)], ("east", pods((1, 9))), settings=UNLIMITED)
     needs(story, pods((1, 9)), fell=NOW - 1)
     assert story.cycle() == ["Bootstrap i"]
     assert story.cycle() == []
@@ -110,10 +109,10 @@ def test_demand_that_fell_before_the_last_purchase_moves_no_pods() -> None:
     assert story.cycle() == ["Reclaim used"]
 
 
-def test_what_is_bought_beside_machines_to_spare_holds_those_with_pods_for_one_hold_more() -> None:
+def test_acquiring_beside_surplus_machines_holds_those_with_pods_for_one_more_hold() -> None:
     """It is for a pod that they cannot hold, and no sign of growth; but that pod may still wait."""
     specs = [configured("used", disruption_cost=1.0), configured("other", disruption_cost=math.inf)]
-    held = replace(ALL_AT_ONCE, reclaim_hold_seconds=30.0)
+    held = replace(UNLIMITED, reclaim_hold_seconds=30.0)
     story = Story([*specs, idle("i", cpu=9)], settings=held)
     needs(story, pods((2, 1)), fell=NOW)
     assert story.cycle() == []
@@ -127,9 +126,9 @@ def test_what_is_bought_beside_machines_to_spare_holds_those_with_pods_for_one_h
     assert story.cycle() == ["Reclaim used"]
 
 
-def test_each_number_of_spare_machines_has_its_own_hold() -> None:
+def test_each_number_of_surplus_machines_has_its_own_hold() -> None:
     """Those that are found later do not wait for a hold that begins when the first ones go."""
-    held = replace(ALL_AT_ONCE, reclaim_hold_seconds=30.0)
+    held = replace(UNLIMITED, reclaim_hold_seconds=30.0)
     story = Story([configured("a"), configured("b")], ("east", pods((4, 1))), settings=held)
     assert story.cycle() == []
     story.now = NOW + 20
@@ -142,9 +141,9 @@ def test_each_number_of_spare_machines_has_its_own_hold() -> None:
     assert len(story.cycle()) == 1
 
 
-def test_of_spare_machines_that_become_fewer_only_those_left_have_been_held() -> None:
-    """Two were to spare, then for a moment only one."""
-    held = replace(ALL_AT_ONCE, reclaim_hold_seconds=30.0)
+def test_of_surplus_machines_that_become_fewer_only_the_rest_have_been_held() -> None:
+    """Two were surplus, then for a moment only one."""
+    held = replace(UNLIMITED, reclaim_hold_seconds=30.0)
     story = Story([configured("a"), configured("b")], settings=held)
     assert story.cycle() == []
     story.now = NOW + 10
@@ -158,8 +157,8 @@ def test_of_spare_machines_that_become_fewer_only_those_left_have_been_held() ->
 
 
 def test_an_empty_machine_stays_while_demand_has_just_grown() -> None:
-    """The pods that it was bought for are on their way to it."""
-    story = Story([configured("c")], settings=replace(ALL_AT_ONCE, reclaim_hold_seconds=30.0))
+    """The pods that it was created for are still pending."""
+    story = Story([configured("c")], settings=replace(UNLIMITED, reclaim_hold_seconds=30.0))
     story.demand = replace(story.demand, rose_seconds={0: NOW})
     for _ in range(30):
         assert story.cycle() == []
@@ -174,7 +173,7 @@ def test_the_margin_asks_for_no_machine_that_is_not_there() -> None:
     gpus = [configured(f"g{n}", cpu=8, more={"gpu": 1}) for n in range(10)]
     specs = [configured("a", cpu=100), configured("b", cpu=100), *gpus]
     plain, large = pods((50, 1), priority=1), pods((10, 8), more={"gpu": 1})
-    story = Story(specs, ("east", plain), ("east", large), settings=ALL_AT_ONCE)
+    story = Story(specs, ("east", plain), ("east", large), settings=UNLIMITED)
     assert story.cycle() == ["Reclaim b"]
 
 
@@ -182,14 +181,14 @@ def test_a_reserve_of_the_pods_must_fit_on_what_stays() -> None:
     """5 % more of each plain size: 20 pods need room for 21."""
     for cpu, orders in ((20, []), (21, ["Reclaim b"])):
         specs = [configured("a", cpu=cpu, last_claimed_by=0), configured("b", cpu=cpu)]
-        assert Story(specs, ("east", pods((20, 1))), settings=ALL_AT_ONCE).cycle() == orders
+        assert Story(specs, ("east", pods((20, 1))), settings=UNLIMITED).cycle() == orders
 
 
 # Holding on
 
 
-def test_who_buys_again_for_no_more_demand_holds_on_twice_as_long() -> None:
-    """A release by count goes to and fro, because kube-scheduler packs worse than a count can."""
+def test_acquiring_again_without_more_demand_doubles_the_hold() -> None:
+    """Reclaiming on the simulated count flaps, because kube-scheduler packs worse."""
     story = Story([configured("c"), idle("i")], settings=EngineConfig(idle_hold_seconds={}))
     story.cycle()
     story.now = NOW + 30
@@ -210,8 +209,8 @@ def test_who_buys_again_for_no_more_demand_holds_on_twice_as_long() -> None:
     assert story.cycle() == ["Reclaim c"]
 
 
-def test_who_buys_again_for_more_demand_holds_on_no_longer() -> None:
-    """A machine was given back as demand fell, and is bought again as demand grows."""
+def test_acquiring_again_for_more_demand_does_not_extend_the_hold() -> None:
+    """A machine was reclaimed as demand fell, and is acquired again as demand grows."""
     story = Story([configured("c"), idle("i")], settings=EngineConfig(idle_hold_seconds={}))
     story.cycle()
     story.now = NOW + 30
@@ -242,7 +241,7 @@ def test_the_longer_hold_ends_when_it_has_long_been_of_no_use() -> None:
     assert [m.hold_factor for m in story.cycle_memory.clusters] == [16]
 
 
-def test_who_buys_long_after_giving_back_holds_on_no_longer() -> None:
+def test_acquiring_long_after_a_reclaim_does_not_extend_the_hold() -> None:
     """Its demand has changed since."""
     memory = ClusterMemory("east", reclaimed_seconds=NOW - 600, factor_seconds=NOW)
     story = Story([idle("i")], ("east", pods((1, 1))))
@@ -255,10 +254,10 @@ def test_who_buys_long_after_giving_back_holds_on_no_longer() -> None:
 
 
 @pytest.mark.parametrize("seed", range(25))
-def test_while_demand_only_grows_nothing_is_given_back(seed: int) -> None:
-    """Whatever grows, and though each operator says of all its machines that they could go: who
-    loses a machine loses it to a need, and empty ones stay for what comes next. (What a gang left
-    in a domain that it has grown out of is no exception: it goes so that the gang is whole again.)
+def test_no_machine_is_reclaimed_while_demand_only_grows(seed: int) -> None:
+    """Although each operator reports that all its machines could be reclaimed: a cluster that
+    loses a machine loses it to a need, and empty ones stay for growth. (Machines that a gang left
+    in a domain that it has outgrown are reclaimed so that the gang is complete again.)
     """
     fleet, demand = random_case(seed)
     flavours = [replace(flavour, limited=False) for flavour in fleet.flavours]
@@ -300,7 +299,7 @@ def test_a_machine_that_must_stay_keeps_no_others() -> None:
     gang = pods((4, 1), requirements=(same(),))
     specs = [configured("gang", price=9, labels={RACK: "r"})]
     specs += [configured(name, labels={RACK: "s"}) for name in "abc"]
-    story = Story(specs, ("east", gang), settings=ALL_AT_ONCE)
+    story = Story(specs, ("east", gang), settings=UNLIMITED)
     assert story.cycle() == ["Reclaim a", "Reclaim b", "Reclaim c"]
 
 

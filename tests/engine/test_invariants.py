@@ -1,4 +1,4 @@
-"""The invariants see what they are there for."""
+"""The invariants detect the violations that they are for."""
 
 from __future__ import annotations
 
@@ -88,30 +88,30 @@ OVERHEAD = replace(PLAIN, overheads={0: (daemons(1),)})
 @pytest.mark.parametrize(
     ("demand", "decision", "violation"),
     [
-        (PLAIN, replace(SOUND, actions=[boots(0), boots(0)]), "row 0 gets 2 orders"),
+        (PLAIN, replace(SOUND, actions=[boots(0), boots(0)]), "row 0 has 2 actions"),
         (PLAIN, replace(SOUND, actions=[boots(0), Action(RECLAIM, 3, NONE)]),
-         "row 3 is DRAINING, Reclaim is not possible"),
+         "row 3 is DRAINING, Reclaim is not allowed"),
         (PLAIN, replace(SOUND, actions=[boots(0), Action(RECLAIM, 2, NONE)]),
-         "taken from a cluster that cannot be told"),
+         "taken from an unreachable cluster"),
         (replace(BOTH, unreachable=frozenset({1})), decision_of({2: 4}, evicts(2)),
-         "taken from a cluster that cannot be told"),
+         "taken from an unreachable cluster"),
         (PLAIN, replace(SOUND, actions=[boots(0), Action(DELETE, 0, NONE)]),
-         "gets Delete for need -1, but 0 counts it"),
-        (PLAIN, replace(SOUND, actions=[boots(0), boots(1)]), "for need 0, but -1 counts it"),
+         "is for need -1, but need 0 claims it"),
+        (PLAIN, replace(SOUND, actions=[boots(0), boots(1)]), "for need 0, but need -1 claims it"),
         (PLAIN, replace(SOUND, actions=[boots(0), Action(PREEMPT, 4, NONE)]),
-         "row 4 gets Preempt for nobody"),
+         "Preempt of row 4 has no requester"),
         (PLAIN, replace(SOUND, actions=[Action(DELETE, 1, NONE), boots(0)]), "not in the order"),
         (PLAIN, decision_of({4: 1}, evicts(4), short=3), "of its own cluster"),
-        (BOTH, decision_of({2: 4}), "none of which is drained"),
+        (BOTH, decision_of({2: 4}), "are used, but not drained"),
         (BOTH, replace(decision_of({2: 1}), actions=[Action(PREEMPT, 2, 1, 10)]),
          "which another cluster takes"),
-        (PLAIN, decision_of({0: 4}), "counts row 0, which is IDLE and not its supply"),
+        (PLAIN, decision_of({0: 4}), "uses row 0, which is IDLE and not its supply"),
         (asked(pods((4, 1)), ("west", pods((1, 1)))), replace(decision_of({3: 1, 0: 3}, boots(0)),
          claimed_by=np.array([0, NONE, NONE, 1, NONE, NONE], np.int32)),
-         "need 0 counts row 3, which is DRAINING and not its supply"),
-        (UNKNOWN_TOPOLOGY, SOUND, "counts row 0, which does not meet its conditions"),
-        (PLAIN, decision_of({0: 5}, boots(0)), "row 0 is asked for {'cpu': 5}"),
-        (OVERHEAD, SOUND, "row 0 is asked for {'cpu': 4}, which is more than it has"),
+         "need 0 uses row 3, which is DRAINING and not its supply"),
+        (UNKNOWN_TOPOLOGY, SOUND, "uses row 0, which does not match its profile"),
+        (PLAIN, decision_of({0: 5}, boots(0)), "row 0 is overcommitted: {'cpu': 5}"),
+        (OVERHEAD, SOUND, "row 0 is overcommitted: {'cpu': 4}"),
         (BOTH, replace(SOUND, placements=Placements(*(np.array(column) for column in (
             (0, 0), (0, 1), (0, 0), (3, 1))))), "row 0 has pods of two clusters"),
         (PLAIN, decision_of({0: 3}, boots(0)), "are accounted for"),
@@ -121,26 +121,26 @@ OVERHEAD = replace(PLAIN, overheads={0: (daemons(1),)})
             Shortfall(0, (ONE,), (), 1, 0.0)] * 2), "not one per need in the demand's order"),
         (PLAIN, replace(decision_of({0: 4}, boots(0), boots(1)), claimed_by=np.array(
             [0, 0, NONE, NONE, NONE, NONE], np.int32)),
-         "row 1 gets Bootstrap for need 0, and no pod"),
+         "Bootstrap of row 1 for need 0 places no pod"),
         (asked(pods(group="nothing"), reported=("east", "west")),
-         decision_of({}, Action(RECLAIM, 2, NONE)), "nobody was asked what runs there"),
+         decision_of({}, Action(RECLAIM, 2, NONE)), "its disruption cost is unknown"),
         (PLAIN, replace(decision_of({4: 1}, Action(RECLAIM, 4, NONE), short=3)),
-         "row 4 is reclaimed with pods counted on it"),
+         "row 4 is reclaimed with pods placed on it"),
         (GANG, decision_of({0: 2, 1: 2}, boots(0), boots(1)), "machines in 2 domains of rack"),
         (APART, decision_of({0: 1, 4: 1}, boots(0), short=2), "has two pods in one domain of zone"),
         (ALONE, decision_of({0: 2}, boots(0), short=2),
          "two pods in one domain of kubernetes.io/hostname"),
         (SPREAD, decision_of({4: 1, 5: 3}), "beyond max_skew of zone"),
         (replace(NEVER_PREEMPTS, reported=frozenset({0, 1})), decision_of({2: 4}, evicts(2)),
-         "need 0 must not preempt, and does"),
+         "need 0 preempts, but its preemptionPolicy is Never"),
         (replace(GANG, reported=frozenset({0, 1})), decision_of({2: 3}, evicts(2), short=1),
-         "its gang is not whole"),
+         "its gang stays incomplete"),
         (asked(pods((4, 1)), reported=("east", "west")), decision_of({2: 4}, evicts(2)),
-         "need 0 takes row 2, though row 0 is free"),
+         "need 0 preempts row 2, although row 0 is free"),
     ],
 )  # fmt: skip
 def test_each_breach_has_its_sentence(demand: Demand, decision: Decision, violation: str) -> None:
-    """A sound decision that was tampered with is found out."""
+    """A valid decision that was tampered with is detected."""
     assert any(violation in sentence for sentence in violations(FLEET, demand, decision))
 
 
@@ -157,7 +157,7 @@ def test_each_breach_has_its_sentence(demand: Demand, decision: Decision, violat
     ],
 )  # fmt: skip
 def test_a_sound_decision_breaks_nothing(demand: Demand, decision: Decision) -> None:
-    """Also one that the cap makes wait for another cluster's machine, one that spreads over the
-    only domain it may enter, and one that evicts because somebody else needs the free machine.
+    """Also one in which the cap holds back another cluster's machine, one that spreads over the
+    only domain it may enter, and one that evicts because another need uses the free machine.
     """
     assert [*violations(FLEET, demand, decision)] == []

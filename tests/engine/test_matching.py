@@ -19,7 +19,7 @@ AWAY = Requirement(ZONE, Operator.DOES_NOT_EXIST)
 
 
 def accepted(requirements: tuple[Requirement, ...], key: str, values: list[str]) -> list[str]:
-    """Of machines whose label `key` has these values ("" for none), those that qualify; asked of
+    """Of machines whose label `key` has these values ("" for none), those that qualify; matched for
     all flavours at once and of each machine, which must agree.
     """
     labels: list[dict[str, str]] = [{key: value} if value else {} for value in values]
@@ -59,14 +59,14 @@ def test_operators(requirements: tuple[Requirement, ...], qualify: list[str]) ->
         (Operator.LESS_THAN, "-3", []),
     ],
 )
-def test_gt_and_lt_compare_whole_numbers(operator: Operator, than: str, qualify: list[str]) -> None:
+def test_gt_and_lt_compare_integers_only(operator: Operator, than: str, qualify: list[str]) -> None:
     """As numbers, not as text; a value that is none, or is absent, never qualifies."""
     values = ["", "-3", "8", "9", "10", "096", "ten", "9.5", "1_0", "99999999999999999999"]
     assert accepted((Requirement("cores", operator, (than,)),), "cores", values) == qualify
 
 
 def test_every_machine_has_a_host_name_that_no_pod_can_know_beforehand() -> None:
-    """Whoever asks for one of its own names qualifies nowhere; to exclude some costs nothing."""
+    """A pod that requires a hostname fits nowhere; excluding hostnames changes nothing."""
     by_name = Requirement(HOSTNAME_LABEL, Operator.IN, ("node-7",))
     others = Requirement(HOSTNAME_LABEL, Operator.NOT_IN, ("node-7",))
     any_host = Requirement(HOSTNAME_LABEL, Operator.EXISTS)
@@ -127,8 +127,8 @@ def test_a_toleration_names_key_value_and_effect(toleration: Toleration, tolerat
     assert tolerates((toleration,), (DEDICATED,)) is tolerated
 
 
-def test_tainted_machines_are_for_those_who_tolerate_all_their_taints() -> None:
-    """Others neither count nor acquire them; a preference keeps nobody away."""
+def test_tainted_machines_are_for_pods_that_tolerate_all_their_taints() -> None:
+    """Others neither use nor acquire them; PreferNoSchedule does not filter."""
     evicting = Taint("maintenance", "", "NoExecute")
     specs = [
         idle("clean", price=9),

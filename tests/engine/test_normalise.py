@@ -56,8 +56,8 @@ def test_small_gangs_become_one_plain_need_of_whole_gangs() -> None:
     assert folded.profile.same_key is None
 
 
-def test_folded_gangs_take_as_many_machines_as_hold_them_whole() -> None:
-    """Five gangs of 2 need three machines of 4, not five, and one more is ahead."""
+def test_folded_gangs_take_as_many_machines_as_hold_whole_gangs() -> None:
+    """Five gangs of 2 need three machines of 4, not five, and one more as headroom."""
     specs = [idle(f"m{n}", labels=IN_RACK) for n in range(6)]
     fleet = fleet_of(specs)
     decision = checked(fleet, normalise(fleet, demand_of(fleet, gangs(5, 2))))
@@ -91,7 +91,7 @@ def test_machines_without_the_domain_label_are_no_room() -> None:
 
 
 def test_a_gang_stays_folded_while_its_machine_is_being_created() -> None:
-    """Unfolding for a moment would buy a second set of machines for it."""
+    """Unfolding for a moment would acquire a second set of machines for it."""
     specs = [
         speculative("big", cpu=8, labels=IN_RACK),
         *(speculative(f"small-{n}", cpu=2, labels=IN_RACK) for n in range(4)),
@@ -152,7 +152,7 @@ def test_a_machine_of_a_lower_priority_makes_a_gang_fold() -> None:
     ],
 )
 def test_what_is_or_will_be_free_makes_a_gang_fold(state: MachineState, proves: bool) -> None:
-    """One that failed or is given back does not."""
+    """One that failed or is being deleted does not."""
     cluster = "west" if state is MachineState.DRAINING else ""
     assert folds([Spec("m", state, cluster=cluster, labels=IN_RACK)], need_of(4, same())) is proves
 
@@ -166,7 +166,7 @@ def test_room_for_a_gang_is_what_daemon_sets_leave() -> None:
 
 
 def test_a_gang_whose_members_repel_each_other_does_not_fold() -> None:
-    """No machine holds two of them, though it has room; one alone has nobody to repel."""
+    """No machine takes two of them, though it has room; a single one repels no pod."""
     machine = [idle("m", cpu=9, labels=IN_RACK)]
     apart = {"requirements": (same(),), "anti_affinity": (HOSTNAME_LABEL,)}
     assert not folds(machine, pods((2, 1), **apart))  # type: ignore[arg-type]
@@ -180,7 +180,7 @@ def test_a_gang_that_asks_for_what_no_machine_has_does_not_fold() -> None:
 
 
 def test_a_folded_gang_keeps_all_its_other_conditions() -> None:
-    """Only the common domain is dropped, and with it the spread that it outranks. On one host
+    """Only the common domain is dropped, and with it the spread that it disables. On one host
     there is not even a label to look for.
     """
     tolerated, term = Toleration("batch", True, "", ""), (Requirement(ZONE, Operator.EXISTS),)
@@ -202,7 +202,7 @@ def test_demand_without_gangs_is_returned_as_it_is() -> None:
 
 
 def test_a_folded_need_stands_where_its_first_gang_stood() -> None:
-    """Folding does not change who is served first."""
+    """Folding does not change the order of service."""
     fleet = fleet_of([idle("m", labels=IN_RACK)])
     plain = ("east", need_of(7))
     first, second = gangs(2, 2)
@@ -217,7 +217,7 @@ def test_a_folded_need_stands_where_its_first_gang_stood() -> None:
 def test_every_gang_that_one_machine_holds_is_a_pod_of_the_folded_need(
     kinds: list[tuple[int, int]], machines: list[int]
 ) -> None:
-    """No gang is lost, doubled or cut: each is counted on one machine or short as a whole."""
+    """No gang is lost, duplicated or split: each is placed on one machine or entirely short."""
     fleet = fleet_of([idle(f"m{n}", cpu=cpu, labels=IN_RACK) for n, cpu in enumerate(machines)])
     needs = [gang for count, cpu in kinds for gang in gangs(count, cpu)]
     demand = normalise(fleet, demand_of(fleet, needs))

@@ -1,4 +1,4 @@
-"""How a cluster's needs share machines, told by small fleets."""
+"""How a cluster's needs share machines, by examples with small fleets."""
 
 from __future__ import annotations
 
@@ -39,16 +39,16 @@ SMALL = [configured(f"small{n}", cpu=8, price=1) for n in range(4)]
 HUGE = [speculative(f"huge{n}", cpu=64, price=10) for n in range(3)]
 
 
-def test_a_huge_pod_among_small_ones_buys_one_machine_and_moves_nobody() -> None:
+def test_a_huge_pod_among_small_ones_acquires_one_machine_and_moves_no_pods() -> None:
     """It is packed as what it is: the others neither grow with it nor leave where they are."""
     alone = outcome(SMALL, pods((28, 1)), settings=EngineConfig())
     both = outcome([*SMALL, *HUGE], pods((28, 1), (1, 50)), settings=EngineConfig())
-    assert both.orders == ["Provision huge0"]
+    assert both.actions == ["Provision huge0"]
     assert both.places.pop("huge0") == {0: 1}
     assert (both.places, both.short) == (alone.places, {})
 
 
-def test_an_impossible_pod_changes_nothing_for_the_others_and_is_told_as_such() -> None:
+def test_an_impossible_pod_changes_nothing_for_the_others_and_is_reported_as_such() -> None:
     """Neither for the other sizes of its need nor for others; no machine could ever hold it."""
     others = pods((28, 1), (1, 5)), pods((3, 2), group="b")
     specs = [*SMALL, idle("spare", cpu=8)]
@@ -58,7 +58,7 @@ def test_an_impossible_pod_changes_nothing_for_the_others_and_is_told_as_such() 
     demand = demand_of(fleet, [("east", need) for need in with_giant])
     decision = checked(fleet, demand, EngineConfig())
     assert (action_names(specs, decision), places(specs, decision)) == (
-        before.orders,
+        before.actions,
         before.places,
     )
     (shortfall,) = decision.shortfalls
@@ -78,14 +78,14 @@ def test_pods_of_one_host_that_no_machine_holds_together_are_impossible() -> Non
 def test_a_pod_too_large_beside_the_daemon_sets_is_impossible() -> None:
     """It would fit on an empty machine without them."""
     found = outcome([idle("i", cpu=4)], pods((1, 4)), overheads=[daemons(1)])
-    assert (found.orders, found.short) == ([], {0: 1})
+    assert (found.actions, found.short) == ([], {0: 1})
 
 
 def test_several_needs_share_one_machine() -> None:
     """Of one priority or of several, as kube-scheduler puts them there."""
     needs = pods((1, 3), priority=9), pods((2, 2)), pods((1, 1), group="b")
     found = outcome([idle(f"i{n}", cpu=8) for n in range(3)], *needs)
-    assert found.orders == ["Bootstrap i0"]
+    assert found.actions == ["Bootstrap i0"]
     assert found.places == {"i0": {0: 1, 1: 2, 2: 1}}
 
 
@@ -93,10 +93,10 @@ def test_what_fits_beside_others_costs_nothing() -> None:
     """A need that arrives finds the room that others have left on their machines."""
     specs = [configured("c", cpu=8, last_claimed_by=0), idle("i", cpu=8)]
     found = outcome(specs, pods((5, 1)), pods((3, 1), group="late"))
-    assert (found.orders, found.short) == ([], {})
+    assert (found.actions, found.short) == ([], {})
 
 
-def test_cpu_is_stranded_where_the_memory_is_gone() -> None:
+def test_cpu_is_unusable_where_the_memory_is_exhausted() -> None:
     """Eight cores are of no use beside a pod that takes all the memory."""
     roomy = {"memory": 8}
     specs = [configured("c", cpu=8, more=roomy), idle("i", cpu=8, price=2, more=roomy)]
@@ -141,22 +141,22 @@ def test_scarce_machines_are_filled_last() -> None:
     }
 
 
-def test_pods_gather_so_that_machines_become_superfluous() -> None:
+def test_pods_are_consolidated_so_that_machines_become_surplus() -> None:
     """Where half of the pods have gone, half of the machines hold none."""
     specs = [configured(f"c{n}", cpu=8, more={"memory": 8}) for n in range(4)]
     found = outcome(specs, pods((16, 1, 1)), settings=EngineConfig())
     assert len(found.places) == 2
 
 
-def test_where_gathering_strands_room_pods_are_spread() -> None:
-    """What gathering leaves of two machines' CPU and memory does not go together any more."""
+def test_where_consolidation_wastes_room_pods_are_balanced() -> None:
+    """Consolidation leaves CPU on one machine and memory on the other."""
     specs = [configured(f"c{n}", cpu=8, more={"memory": 8}) for n in range(2)]
     found = outcome(specs, pods((2, 4, 2), (1, 3, 3), (2, 2, 3)), settings=EngineConfig())
-    assert (found.orders, found.short) == ([], {})
+    assert (found.actions, found.short) == ([], {})
 
 
-def test_a_machine_that_was_acquired_serves_nobody_of_a_higher_priority() -> None:
-    """They had their turn before it was there; what they lacked then they lack still."""
+def test_an_acquired_machine_serves_no_higher_priority() -> None:
+    """They had their turn before it was acquired, and are still short."""
     specs = [idle("tainted-for-high", labels={ZONE: "b"}), configured("c", cpu=1)]
     high = pods((1, 3), requirements=(Requirement(ZONE, Operator.IN, ("a",)),), priority=9)
     found = outcome(specs, high, pods((3, 1)), settings=EngineConfig())
@@ -167,7 +167,7 @@ def test_a_machine_that_was_acquired_serves_nobody_of_a_higher_priority() -> Non
 def test_daemon_sets_leave_less_of_the_machines_that_they_match(
     labels: dict[str, str], room: int
 ) -> None:
-    """What is counted, and what is bought, is for the cluster's own pods."""
+    """Machines are used and acquired for the cluster's own pods only."""
     in_a = daemons(1, Requirement(ZONE, Operator.IN, ("a",)))
     specs = [configured("c", labels=labels), idle("i", labels=labels)]
     found = outcome(specs, pods((8, 1)), overheads=[in_a], settings=EngineConfig())
@@ -193,8 +193,8 @@ def test_daemon_sets_of_one_cluster_take_nothing_of_anothers_machines() -> None:
     assert decision.shortfalls == []
 
 
-def test_five_hundred_sizes_are_counted_without_loss_on_what_was_bought_for_them() -> None:
-    """What was acquired is not found too small in the next cycle: no order follows."""
+def test_five_hundred_sizes_fit_the_machines_acquired_for_them() -> None:
+    """The acquired machines suffice in the next cycle: there are no further actions."""
     draw = np.random.default_rng(5)
     kinds = [(16, 32), (16, 64), (16, 128), (4, 16)]
     specs = [
@@ -221,7 +221,7 @@ def test_five_hundred_sizes_are_counted_without_loss_on_what_was_bought_for_them
 
 
 def test_an_additional_pod_gets_a_machine_and_the_others_keep_theirs() -> None:
-    """Nothing that is there counts for it, and what is fetched for it counts for no one else."""
+    """No existing machine counts for it, and its new machine counts for no other need."""
     specs = [configured("c", cpu=8), idle("i", cpu=8)]
     fleet = fleet_of(specs)
     needs = [("east", pods((4, 1))), ("east", pods((1, 1), group=ADDITIONAL_GROUP))]
@@ -233,8 +233,8 @@ def test_an_additional_pod_gets_a_machine_and_the_others_keep_theirs() -> None:
     assert (action_names(specs, again), places(specs, again)) == ([], {"c": {0: 4}, "i": {1: 1}})
 
 
-def test_a_machine_that_was_fetched_for_additional_pods_stays_theirs() -> None:
-    """Also while others' pods are counted beside them: or they would ask for the next one."""
+def test_a_machine_acquired_for_additional_pods_stays_theirs() -> None:
+    """Also while other pods are placed beside them, or they would request the next one."""
     here = pods((1, 1), group=ADDITIONAL_GROUP)
     story = Story(
         [configured("c"), idle("i"), idle("more")], ("east", pods((4, 1))), ("east", here)

@@ -1,4 +1,4 @@
-"""Whoever waits for a first decision does not wait for a compiler."""
+"""The first decision does not wait for compilation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who loses a machine to whom, told by small fleets."""
+"""Preemption, by examples with small fleets."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.engine.engine_two_clusters import CRITICAL, batch, critical, decided,
 ONLY_IN_A = "west", need_of(4, Requirement(ZONE, Operator.IN, ("a",)), priority=CRITICAL)
 
 
-# Whose turn it is to lose
+# Order of victims
 
 
 def test_the_lowest_priority_loses_first() -> None:
@@ -55,8 +55,8 @@ def test_weights_can_put_penalties_before_priorities() -> None:
 
 
 def test_the_pinned_lose_last_of_all() -> None:
-    """Priority alone decides who gets machines, but pods that must not be interrupted wait at the
-    end of the queue of victims, whatever their priority.
+    """Priority alone decides which need gets machines, but pods that must not be interrupted are at
+    the end of the queue of victims, whatever their priority.
     """
     pinned = batch(4, 10, interruption=penalty.PINNED)
     specs = [configured("pinned", last_claimed_by=2), configured("mid", last_claimed_by=1)]
@@ -114,7 +114,7 @@ def test_machines_with_scarce_resources_are_evicted_last() -> None:
     assert orders(specs, *needs) == ["Preempt plain"]
 
 
-def test_nothing_is_taken_where_nobody_can_be_told() -> None:
+def test_nothing_is_taken_from_an_unreachable_cluster() -> None:
     """Neither from a cluster that has not reported nor from one whose operator is away."""
     specs = [configured("a"), configured("b", "north")]
     fleet = fleet_of(specs)
@@ -125,16 +125,16 @@ def test_nothing_is_taken_where_nobody_can_be_told() -> None:
     assert action_names(specs, checked(fleet, away)) == ["Preempt b"]
 
 
-# Who loses looks again
+# Victims are served again
 
 
-def test_who_loses_a_machine_takes_a_free_one() -> None:
+def test_a_need_that_loses_a_machine_takes_a_free_one() -> None:
     """In the same cycle, where there is one that the preemptor could not use."""
     specs = [configured("in-a", labels={ZONE: "a"}), idle("in-b", labels={ZONE: "b"})]
     assert orders(specs, ONLY_IN_A, batch(4)) == ["Bootstrap in-b", "Preempt in-a"]
 
 
-def test_who_loses_a_machine_takes_one_of_a_still_lower_priority() -> None:
+def test_a_need_that_loses_a_machine_takes_one_of_a_still_lower_priority() -> None:
     """Loss runs down the priorities in one cycle and ends there."""
     specs = [configured("x", labels={ZONE: "a"}), configured("y", "north", labels={ZONE: "b"})]
     lowest = "north", need_of(4, priority=-1)
@@ -146,7 +146,7 @@ def test_who_loses_a_machine_takes_one_of_a_still_lower_priority() -> None:
 
 
 def test_eviction_respects_the_skew() -> None:
-    """A third machine in the crowded zone would be taken in vain."""
+    """A third machine in the crowded zone would not help."""
     specs = [configured(f"a{n}", labels={ZONE: "a"}) for n in range(3)]
     specs.append(configured("b", "west", labels={ZONE: "b"}))
     found = decided(specs, critical(16, spread=EVENLY_BY_ZONE), batch(12))
@@ -155,8 +155,8 @@ def test_eviction_respects_the_skew() -> None:
 
 
 def test_small_gangs_share_what_they_take() -> None:
-    """A machine that may be evicted proves that a gang fits on one, so gangs fold; otherwise each
-    would evict a machine of its own.
+    """A machine that may be preempted shows that a gang fits on one, so gangs fold; otherwise each
+    would preempt a machine of its own.
     """
     specs = [configured(f"b{n}", cpu=16, labels={RACK: "r"}) for n in range(9)]
     gangs = [
@@ -168,7 +168,7 @@ def test_small_gangs_share_what_they_take() -> None:
 
 
 def test_what_a_taken_machine_has_left_serves_the_clusters_other_needs() -> None:
-    """Nobody is evicted for pods that fit beside those who took a machine."""
+    """No pods are evicted for pods that fit beside those of the preemptor."""
     specs = [configured("big", cpu=8, last_claimed_by=2), configured("small", last_claimed_by=2)]
     later = "west", need_of(3, unit=3, priority=CRITICAL, group="later")
     assert orders(specs, critical(5, unit=5), later, batch(12)) == ["Preempt big"]

@@ -1,4 +1,4 @@
-"""What comes before an eviction: machines that drain already, and excess."""
+"""Machines taken before an eviction: those that drain already, and surplus ones."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.engine.engine_two_clusters import CRITICAL, batch, critical, decided,
 
 
 def test_one_deficit_is_preempted_once_however_long_the_drain() -> None:
-    """A victim counts for whom it drains. Otherwise each cycle would evict one more machine."""
+    """A draining machine counts for its requester. Otherwise each cycle would drain one more."""
     story = Story([configured(f"b{n}") for n in range(8)], critical(4), batch(32))
     assert story.cycle() == ["Preempt b0"]
     assert [story.cycle() for _ in range(10)] == [[]] * 10
@@ -40,14 +40,14 @@ def test_a_second_victim_falls_only_for_a_second_deficit() -> None:
     assert story.cycle() == ["Preempt b1"]
 
 
-def test_what_drains_for_nobody_comes_before_new_victims() -> None:
-    """After a restart nobody remembers for whom a machine drains; it will be free all the same."""
+def test_machines_draining_without_a_requester_come_before_new_victims() -> None:
+    """After a restart the requester is unknown; the machine will be free all the same."""
     leaving = Spec("leaving", MachineState.DRAINING, cluster="east")
     assert orders([leaving, configured("b")], critical(4), batch(4)) == []
 
 
 def test_a_victim_comes_to_its_preemptor_and_not_to_an_equal_that_came_earlier() -> None:
-    """Or the preemptor would evict once more for the same deficit."""
+    """Otherwise the preemptor would evict once more for the same deficit."""
     earlier = "north", need_of(4, priority=CRITICAL, group="earlier")
     specs = [configured("b0"), configured("b1"), configured("n", "north")]
     story = Story(specs, earlier, critical(4), batch(8))
@@ -60,7 +60,7 @@ def test_a_victim_comes_to_its_preemptor_and_not_to_an_equal_that_came_earlier()
 
 
 def test_a_higher_priority_may_have_what_is_kept_for_a_lower_one() -> None:
-    """Being kept protects from equals only."""
+    """A reservation protects from equals only."""
     story = Story([configured("b")], ("west", need_of(4, priority=50)), batch(4))
     story.cycle()
     story.arrive()
@@ -75,9 +75,9 @@ def test_a_higher_priority_may_have_what_is_kept_for_a_lower_one() -> None:
 def test_what_drains_for_a_lower_priority_is_taken_over_before_anyone_is_evicted(
     urgency: int, orders: list[str]
 ) -> None:
-    """`m0` drains for priority 50 when a higher one comes. It takes `m0` over, and who serves 55
-    notices nothing. Only where it may demand a shorter grace than the pods on `m0` were given, does
-    it evict anew; then 55 takes `m0` over.
+    """`m0` drains for priority 50 when a higher one arrives. It takes `m0` over, and priority 55
+    is unaffected. Only if it may demand a shorter grace period than the pods on `m0` have, does
+    it evict again; then 55 takes `m0` over.
     """
     served, middle = batch(4, priority=55), ("west", need_of(4, priority=50))
     specs = [configured("m0", last_claimed_by=2), configured("m1", last_claimed_by=0)]
@@ -94,8 +94,8 @@ def test_what_drains_for_a_lower_priority_is_taken_over_before_anyone_is_evicted
     assert "Bootstrap m0" in story.cycle()
 
 
-def test_of_what_drains_for_lower_priorities_the_lowest_gives_way() -> None:
-    """Who loses it looks for another one, lower still."""
+def test_of_machines_draining_for_lower_priorities_the_lowest_yields() -> None:
+    """The need that loses it looks for another one of a still lower priority."""
     specs = [configured(f"m{n}") for n in range(3)]
     lower_priority, middle = ("west", need_of(4, priority=40)), ("west", need_of(4, priority=50))
     lowest = batch(12)
@@ -112,9 +112,9 @@ def test_of_what_drains_for_lower_priorities_the_lowest_gives_way() -> None:
 # Excess before eviction
 
 
-def test_excess_is_taken_before_anyone_is_evicted() -> None:
-    """Phase 1 knows what nobody counts; evicting `serving`, the better victim by its score, would
-    be for nothing.
+def test_surplus_is_taken_before_pods_are_evicted() -> None:
+    """Phase 1 knows unclaimed machines; evicting `serving`, the better victim by its score, would
+    be needless.
     """
     specs = [
         configured("excess", last_priority=500),
@@ -126,23 +126,23 @@ def test_excess_is_taken_before_anyone_is_evicted() -> None:
 
 
 @pytest.mark.parametrize(("priority", "taken"), [(50, ["Reclaim excess"]), (10, []), (5, [])])
-def test_within_its_hold_excess_is_protected_like_what_it_served(
+def test_within_its_hold_surplus_keeps_the_priority_that_it_served(
     priority: int, taken: list[str]
 ) -> None:
-    """Its own pods often come back at once; only who could have evicted them may take it."""
+    """Its pods often return soon; only a need that could have evicted them may take it."""
     excess, need = configured("excess", last_priority=10), need_of(4, priority=priority)
     assert orders([excess], ("west", need), settings=EngineConfig()) == taken
 
 
-def test_after_its_hold_excess_is_anybodys() -> None:
-    """It would be drained anyway; now it is known for whom."""
+def test_after_its_hold_any_need_may_take_a_surplus_machine() -> None:
+    """It would be drained anyway; now it has a requester."""
     decision = decided([configured("x", last_priority=10)], ("west", need_of(4, priority=5)))
     assert [(a.type, a.need) for a in decision.actions] == [(ActionType.RECLAIM, 0)]
     assert decision.claimed_by.tolist() == [0]
 
 
-def test_excess_kept_back_by_the_cap_is_waited_for() -> None:
-    """The cap costs a cycle, not somebody's pods."""
+def test_surplus_held_back_by_the_cap_is_waited_for() -> None:
+    """The cap costs a cycle, but no evictions."""
     specs = [configured("e0"), configured("e1"), configured("serving", last_claimed_by=1)]
     story = Story(specs, critical(8), batch(4))
     assert story.cycle() == ["Reclaim e0"]
@@ -152,7 +152,7 @@ def test_excess_kept_back_by_the_cap_is_waited_for() -> None:
     assert story.cycle() == ["Bootstrap e0", "Bootstrap e1"]
 
 
-def test_who_has_waited_too_long_for_a_drain_lets_others_have_their_turn() -> None:
+def test_a_need_that_waited_too_long_for_a_drain_passes_once() -> None:
     """For one cycle it acquires and takes nothing; what drains for it stays its own."""
     waiting = need_of(8, group="waiting")
     leaving = Spec("leaving", MachineState.DRAINING, cluster="east", last_claimed_by=0)
@@ -166,7 +166,7 @@ def test_who_has_waited_too_long_for_a_drain_lets_others_have_their_turn() -> No
     assert story.short() == {0: {"cpu": 4}}
 
 
-def test_who_must_not_preempt_takes_only_what_serves_nobody() -> None:
+def test_a_need_that_never_preempts_takes_unclaimed_machines_only() -> None:
     """preemptionPolicy Never: neither a lower priority's machine nor what drains for one."""
     never_preempting = "west", pods((12, 1), never_preempts=True, priority=CRITICAL)
     specs = [

@@ -1,4 +1,4 @@
-"""What is given back, and when nothing is left to do, told by small fleets."""
+"""Reclaims, deletes and convergence, by examples with small fleets."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from bigfleet.engine.snapshot import NONE, EngineConfig
 from bigfleet.model.machine import CapacityType, MachineState
 from bigfleet.model.need import ADDITIONAL_GROUP, Operator, Requirement
 from tests.engine.engine_rig import (
-    AT_ONCE,
     DONE,
     EVENLY_BY_ZONE,
     IN_FLIGHT,
+    NO_HOLD,
     NOW,
     RACK,
     Spec,
@@ -34,7 +34,7 @@ from tests.engine.engine_rig import (
 from tests.engine.engine_story import Story
 
 
-def test_the_dearest_excess_goes_first_and_within_the_cap() -> None:
+def test_the_most_expensive_surplus_is_reclaimed_first_and_within_the_cap() -> None:
     """Price, then the less valuable; the rest waits for later cycles."""
     specs = [
         configured("cheap", price=1),
@@ -56,7 +56,7 @@ def test_at_least_one_machine_of_each_cluster_goes_back() -> None:
 
 
 def test_a_cluster_that_has_not_reported_loses_nothing() -> None:
-    """Silence is not the absence of need."""
+    """A cluster that has not reported may still need its machines."""
     fleet = fleet_of([configured("e"), configured("w", "west")])
     decision = checked(fleet, demand_of(fleet, [], reported=["west"]))
     assert [a.row for a in decision.actions] == [1]
@@ -89,7 +89,7 @@ def test_a_wanted_machine_is_not_given_back() -> None:
 
 
 def test_failed_is_no_dead_end() -> None:
-    """An elastic machine that failed is given back; a fixed one waits for its repair."""
+    """A failed elastic machine is deleted; a fixed one waits for its repair."""
     specs = [
         Spec("spot", MachineState.FAILED, capacity_type=CapacityType.SPOT),
         Spec("metal", MachineState.FAILED, capacity_type=CapacityType.BARE_METAL),
@@ -108,7 +108,7 @@ def test_nothing_at_all_is_fine() -> None:
 
 @pytest.mark.parametrize("outcome", [IN_FLIGHT, DONE])
 def test_orders_given_once_are_not_given_again(outcome: dict[object, MachineState]) -> None:
-    """Under way or done, an order leaves nothing to repeat."""
+    """In progress or finished, an action is not repeated."""
     specs = [*zoned("abcabc"), *(speculative(f"s{n}", labels={RACK: "a"}) for n in range(4))]
     fleet = fleet_of(specs)
     needs = [need_of(12, spread=EVENLY_BY_ZONE), need_of(8, same(), unit=2), need_of(7)]
@@ -118,9 +118,9 @@ def test_orders_given_once_are_not_given_again(outcome: dict[object, MachineStat
     assert action_names(specs, checked(carried_out(fleet, demand, first, outcome), demand)) == []  # type: ignore[arg-type]
 
 
-def test_machines_go_only_after_the_cluster_had_them_to_spare_for_its_hold() -> None:
-    """What is surplus for a moment is not torn down: the next pods often want it. It is the number
-    that counts, since which machine is superfluous changes from one count to the next.
+def test_machines_are_reclaimed_only_after_they_were_surplus_for_the_hold() -> None:
+    """What is surplus for a moment is kept: the next pods often need it. It is the number
+    that counts, since which machine is surplus changes from one cycle to the next.
     """
     story = Story([configured(f"c{n}") for n in range(3)], ("east", need_of(8)))
     assert story.cycle() == []
@@ -131,7 +131,7 @@ def test_machines_go_only_after_the_cluster_had_them_to_spare_for_its_hold() -> 
 
 
 def test_a_surplus_that_ends_and_comes_back_is_held_anew() -> None:
-    """A need that comes and goes meanwhile used the machine."""
+    """A need that came and went meanwhile used the machine."""
     story = Story([configured("c")])
     story.cycle()
     story.now, story.demand = NOW + 20, demand_of(story.fleet, [("east", need_of(4))])
@@ -144,19 +144,19 @@ def test_a_surplus_that_ends_and_comes_back_is_held_anew() -> None:
 
 
 def test_an_empty_machine_that_an_additional_pod_waits_for_holds_back_no_other() -> None:
-    """It can never go while the pod waits; the machines behind it in order still can, also ones
+    """It must stay while the pod is pending; the machines behind it in order need not, also ones
     that are not empty.
     """
     here = need_of(1, Requirement(RACK, Operator.IN, ("a",)), group=ADDITIONAL_GROUP)
     fetched = configured("a-fetched", labels={RACK: "a"}, price=9, last_claimed_by=0)
-    story = Story([fetched, configured("b", disruption_cost=1.0)], ("east", here), settings=AT_ONCE)
+    story = Story([fetched, configured("b", disruption_cost=1.0)], ("east", here), settings=NO_HOLD)
     story.demand = replace(story.demand, fell_seconds={0: NOW})
     assert story.cycle() == ["Reclaim b"]
 
 
 def test_of_machines_that_disturb_as_little_those_go_on_which_nothing_is_counted() -> None:
-    """A gang that still has to bind needs its machines, though they are empty and dearer."""
+    """A gang that is not bound yet needs its machines, though they are empty and more expensive."""
     gang = need_of(8, same(), unit=2)
     here = [configured(f"a{n}", labels={RACK: "a"}, price=9, last_claimed_by=0) for n in range(2)]
-    story = Story([*here, configured("b", labels={RACK: "b"})], ("east", gang), settings=AT_ONCE)
+    story = Story([*here, configured("b", labels={RACK: "b"})], ("east", gang), settings=NO_HOLD)
     assert story.cycle() == ["Reclaim b"]

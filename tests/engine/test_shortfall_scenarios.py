@@ -1,4 +1,4 @@
-"""What is short, for how long and why, and how it is told."""
+"""Shortfalls: ages, reasons, explanations and reports."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_a_shortfall_ages_by_the_cycle_and_ends_with_its_cause() -> None:
     assert (story.short(), story.cycle_memory.shortfall_ages) == ({}, ())
 
 
-def test_clusters_age_apart_and_gangs_of_one_kind_are_told_together() -> None:
+def test_clusters_age_apart_and_gangs_of_one_profile_are_reported_together() -> None:
     """The same profile in two clusters is two rows; a row counts its needs, and is as old as the
     oldest of them."""
     needs = [("east", need_of(4)), ("west", need_of(4)), ("west", need_of(3, group="g"))]
@@ -60,7 +60,7 @@ def test_clusters_age_apart_and_gangs_of_one_kind_are_told_together() -> None:
     ]  # fmt: skip
 
 
-def test_the_most_urgent_hundred_are_told_and_the_old_ones_among_the_others_counted() -> None:
+def test_the_most_urgent_hundred_are_reported_and_other_old_ones_counted() -> None:
     """By priority, then by age; nothing that lasts is invisible."""
     story = Story([], *(("east", need_of(4, priority=-n)) for n in range(150)))
     for _ in range(5):
@@ -83,7 +83,7 @@ def test_a_row_says_all_that_others_need_to_help() -> None:
 
 
 def test_a_shortfall_tells_sizes_that_are_impossible_from_those_that_lack_a_place() -> None:
-    """The first wait for a machine to become free, the others for a fleet that has larger ones."""
+    """The former wait for a free machine, the latter for a fleet with larger machines."""
     story = Story([idle("i", cpu=4)], ("east", pods((1, 9), (2, 3), (1, 1))))
     assert story.cycle() == ["Bootstrap i"]
     (shortfall,) = story.decision.shortfalls
@@ -142,7 +142,7 @@ def test_every_shortfall_has_its_reason(
 
 
 def test_an_explanation_shows_what_matched_and_what_it_costs() -> None:
-    """Machines by state, each condition by itself, what is counted and ordered, what is free."""
+    """Machines by state, each condition by itself, what is placed and ordered, what is free."""
     specs = [
         configured("c", price=2, labels={ZONE: "z"}),
         idle("i", price=1, probability=0.5, labels={ZONE: "z"}),
@@ -163,7 +163,7 @@ def test_an_explanation_shows_what_matched_and_what_it_costs() -> None:
 
 
 def test_an_explanation_shows_what_lower_priorities_use_and_what_is_free() -> None:
-    """Counts of machines that would do, were it not for somebody."""
+    """Counts of machines that fit but serve other needs."""
     low = configured("low", "west", last_claimed_by=1, labels={ZONE: "a"})
     fleet = fleet_of([low, *zoned("bb")])
     wants = need_of(8, spread=EVENLY_BY_ZONE, priority=9)
@@ -185,7 +185,7 @@ def test_a_gang_is_shown_its_best_domains() -> None:
 
 
 def test_a_need_for_nothing_is_explained_in_no_words() -> None:
-    """It is legal, and lacks nothing."""
+    """It is valid, and never short."""
     fleet = fleet_of([idle("i")])
     demand = demand_of(fleet, [("east", replace(need_of(1), sizes=()))])
     found = Explainer(fleet, demand, checked(fleet, demand)).need(0)

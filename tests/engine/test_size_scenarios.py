@@ -1,4 +1,4 @@
-"""Needs with several sizes, told by example: what one size asks for must not mislead the others."""
+"""Needs with several sizes: the requests of one size must not affect the others."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from bigfleet.model.need import (
     sizes_of,
 )
 from tests.engine.engine_rig import (
-    AT_ONCE,
+    NO_HOLD,
     NOW,
     RACK,
     ZONE,
@@ -77,8 +77,8 @@ def test_a_gang_with_one_pod_a_machine_has_one_pod_of_all_sizes_together() -> No
 
 
 def test_a_machine_that_drains_for_the_cluster_helps_a_gang_once() -> None:
-    """It is counted already, so it is not to be taken, too: the gang is not whole, and
-    evicts nobody."""
+    """It is used already, so it must not be taken, too: the gang is incomplete, and
+    evicts no pods."""
     specs = [
         Spec("d", MachineState.DRAINING, cluster="west", destination="east", labels={RACK: "a"}),
         configured("c", labels={RACK: "a"}),
@@ -109,8 +109,8 @@ def test_small_pods_of_a_spread_make_room_for_large_ones() -> None:
 
 
 def test_an_impossible_size_does_not_make_scarce_machines_plain() -> None:
-    """Nobody has 64 GPUs; so the need's other pods leave the machine with one GPU to those who can
-    use it, though it is cheaper.
+    """No machine has 64 GPUs; so the need's other pods leave the machine with one GPU to pods
+    that can use it, though it is cheaper.
     """
     specs = [idle("gpu", price=0.1, more={GPU: 1}), idle("plain", price=1.0)]
     mixed = need(({"cpu": 1, GPU: 64}, 1), ({"cpu": 1}, 2))
@@ -143,5 +143,5 @@ def test_what_is_kept_for_a_need_is_not_deleted() -> None:
     fleet = fleet_of(specs)
     demand = demand_of(fleet, [("east", need(({"cpu": 2}, 1)))])
     cycle_memory = CycleMemory((Reservation(key_of(fleet, demand, 0), "", NOW - 10),))
-    assert action_names(specs, checked(fleet, demand, AT_ONCE, NOW, cycle_memory)) == []
+    assert action_names(specs, checked(fleet, demand, NO_HOLD, NOW, cycle_memory)) == []
     assert action_names(specs, checked(fleet, demand)) == ["Delete i"]

@@ -1,4 +1,4 @@
-"""Where gangs and spread needs get their machines, told by small fleets."""
+"""Topology of gangs and spread needs, by examples with small fleets."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_of_two_serving_racks_a_gang_keeps_its_own() -> None:
     assert decision.claimed_by.tolist() == [0, 1]
 
 
-def test_an_impossible_gang_gathers_in_the_most_covering_rack_and_rests() -> None:
+def test_an_impossible_gang_acquires_in_the_most_covering_rack_and_rests() -> None:
     """It takes what the best rack has, keeps it, and its shortfall stays flat."""
     specs = [
         configured("a0", labels={RACK: "a"}),
@@ -97,7 +97,7 @@ def test_an_impossible_gang_does_not_move_to_a_rack_that_covers_no_more() -> Non
     assert decided(specs, need_of(100, same())) == []
 
 
-def test_an_impossible_gang_stays_though_neighbours_gather_elsewhere() -> None:
+def test_an_impossible_gang_stays_though_neighbours_are_elsewhere() -> None:
     """At equal coverage its own machines hold it, not the number of its cluster's machines."""
     own = configured("z", cpu=8, labels={RACK: "z"}, last_claimed_by=0)
     others = [configured(f"a{n}", cpu=4, labels={RACK: "a"}, last_claimed_by=1) for n in range(2)]
@@ -116,12 +116,12 @@ def test_a_gang_cannot_have_what_an_earlier_one_took() -> None:
     assert decided(specs, *gangs) == [f"Bootstrap {name}" for name in ("a1", "a2", "b1", "b2")]
 
 
-def test_a_gang_gathers_where_nothing_is_kept_for_an_equal() -> None:
-    """The tightest rack waits for another gang, whose order got lost."""
+def test_a_gang_avoids_a_rack_reserved_for_an_equal() -> None:
+    """The tightest rack is reserved for another gang, whose action was lost."""
     specs = [*(racked(f"a{n}", "a") for n in range(2)), *(racked(f"b{n}", "b") for n in range(3))]
     waits, comes = need_of(8, same(), group="waits"), need_of(8, same(), group="comes")
     story = Story(specs, ("west", waits))
-    story.lose_orders()
+    story.lose_actions()
     story.demand = demand_of(story.fleet, [("east", comes), ("west", waits)])
     story.fleet = replace(story.fleet, last_claimed_by=np.array([1, 1, NONE, NONE, NONE], np.int32))
     assert story.cycle() == ["Bootstrap b0", "Bootstrap b1", "Bootstrap a0", "Bootstrap a1"]
@@ -131,7 +131,7 @@ def test_a_gang_gathers_where_nothing_is_kept_for_an_equal() -> None:
 
 
 def test_spread_keeps_the_skew() -> None:
-    """Dearer machines elsewhere come before a second one in the same zone."""
+    """More expensive machines elsewhere come before a second one in the same zone."""
     assert decided(zoned("aaabbc"), need_of(14, spread=EVENLY_BY_ZONE)) == [
         f"Bootstrap {name}" for name in ("a0", "b3", "c5", "a1", "b4")
     ]
@@ -147,7 +147,7 @@ def test_spread_would_rather_fall_short_than_lean() -> None:
     """A used-up zone where the cluster has a machine holds the others back at max_skew."""
     specs = [configured("b", labels={ZONE: "b"}), *zoned("aaaa")]
     found = outcome(specs, need_of(20, spread=EVENLY_BY_ZONE))
-    assert (found.orders, found.short) == (["Bootstrap a0", "Bootstrap a1"], {0: 11})
+    assert (found.actions, found.short) == (["Bootstrap a0", "Bootstrap a1"], {0: 11})
 
 
 def test_a_zone_too_small_for_its_part_is_not_entered() -> None:
@@ -155,7 +155,10 @@ def test_a_zone_too_small_for_its_part_is_not_entered() -> None:
     only where the cluster has machines do pods have to wait for a zone.
     """
     found = outcome(zoned("aaabbc"), need_of(16, spread=EVENLY_BY_ZONE))
-    assert (found.orders, found.short) == ([f"Bootstrap {n}" for n in ("a0", "b3", "a1", "b4")], {})
+    assert (found.actions, found.short) == (
+        [f"Bootstrap {n}" for n in ("a0", "b3", "a1", "b4")],
+        {},
+    )
 
 
 def test_a_neighbours_pods_do_not_count_for_the_skew() -> None:
@@ -166,20 +169,20 @@ def test_a_neighbours_pods_do_not_count_for_the_skew() -> None:
     assert found.places == {"a": {0: 4, 1: 2}, "b": {1: 2}}
 
 
-def test_soft_spread_binds_nobody() -> None:
+def test_soft_spread_limits_no_acquisition() -> None:
     """Only hard terms limit what is acquired."""
     soft = (Spread(ZONE, 1, False),)
     assert decided(zoned("aab"), need_of(8, spread=soft)) == ["Bootstrap a0", "Bootstrap a1"]
 
 
 def test_same_outranks_spread() -> None:
-    """Who wants one zone cannot be spread over zones."""
+    """A need that requires one zone cannot be spread over zones."""
     both = need_of(8, same(ZONE), spread=EVENLY_BY_ZONE)
     assert decided(zoned("aab"), both) == ["Bootstrap a0", "Bootstrap a1"]
 
 
-def test_spread_alternates_between_idle_and_bought() -> None:
-    """A purchase in the empty zone opens the idle zone again."""
+def test_spread_alternates_between_idle_and_speculative() -> None:
+    """A machine created in the empty zone raises the minimum for the idle zone."""
     bought = speculative("b", labels={ZONE: "b"})
     assert decided([*zoned("aa"), bought], need_of(12, spread=EVENLY_BY_ZONE)) == [
         "Bootstrap a0", "Provision b", "Bootstrap a1",
@@ -256,15 +259,15 @@ def test_three_pods_that_repel_each_other_by_host_get_three_machines() -> None:
     specs = [configured("c", cpu=8), *(idle(f"i{n}", cpu=8) for n in range(4))]
     apart = pods((3, 1), anti_affinity=(HOSTNAME_LABEL,))
     found = outcome(specs, apart, pods((2, 3), group="b"), settings=EngineConfig())
-    assert found.orders == ["Bootstrap i0", "Bootstrap i1"]
+    assert found.actions == ["Bootstrap i0", "Bootstrap i1"]
     assert [found.places[name][0] for name in ("c", "i0", "i1")] == [1, 1, 1]
     assert found.short == {}
 
 
 def test_pods_that_repel_each_other_by_zone_get_a_zone_each() -> None:
-    """And are short where zones run out, in which nothing is acquired in vain."""
+    """They are short if zones run out, and acquire no needless machines."""
     found = outcome(zoned("aabbb"), pods((4, 1), anti_affinity=(ZONE,)))
-    assert (found.orders, found.short) == (["Bootstrap a0", "Bootstrap b2"], {0: 2})
+    assert (found.actions, found.short) == (["Bootstrap a0", "Bootstrap b2"], {0: 2})
 
 
 def test_a_need_spreads_over_zones_and_hosts_at_once() -> None:

@@ -1,4 +1,4 @@
-"""A snapshot that cannot be is refused by name, and one that can be is always decided."""
+"""An inconsistent snapshot is rejected by name, and a consistent one is always decided."""
 
 from __future__ import annotations
 
@@ -91,15 +91,15 @@ def sized(pods: int, **amounts: int) -> Need:
         (with_column("reclamation_bucket", 1, 99), "row 1: reclamation_bucket: 99"),
         (with_column("destination", -2, 0), "row 0: destination: -2"),
         (with_column("destination", -1, 2), "row 1: destination: 2"),
-        (with_column("cluster", 0, -1), "row 1: state: 'CONFIGURED' belongs to no"),
-        (with_column("disruption_cost", 0, -0.5), "disruption_cost: -0.5 is less than nothing"),
+        (with_column("cluster", 0, -1), "row 1: state: 'CONFIGURED' requires a cluster"),
+        (with_column("disruption_cost", 0, -0.5), "disruption_cost: -0.5 is not >= 0"),
         (with_column("headroom", 1), "fleet: headroom: 1 entries for 2 machines"),
-        (with_column("tie_break", 4, 4), "tie_break: 4 names two machines"),
+        (with_column("tie_break", 4, 4), "tie_break: 4 is not unique"),
         (with_column("priority", 1), "fleet: priority: 1 entries for 2 machines"),
     ],
 )  # fmt: skip
 def test_an_impossible_fleet_is_refused_by_name(fleet: Fleet, message: str) -> None:
-    """Which flavour or row, what it says, and what would be right."""
+    """The flavour or row, the value, and what is valid."""
     with pytest.raises(InvalidInput) as refused:
         decide(fleet, DEMAND, CycleMemory(), EngineConfig(), NOW)
     assert message in str(refused.value)
@@ -110,12 +110,12 @@ def test_an_impossible_fleet_is_refused_by_name(fleet: Fleet, message: str) -> N
     [
         (with_need(sized(1, cpu=-1)), "size 0: cpu: -1"),
         (with_need(sized(1, cpu=MAX_UNITS_OF_A_SIZE + 1)), "size 0: cpu"),
-        (with_need(sized(1, cpu=0)), "size 0: {'cpu': 0} asks for nothing"),
-        (with_need(sized(1)), "size 0: {} asks for nothing"),
+        (with_need(sized(1, cpu=0)), "size 0: {'cpu': 0} requests nothing"),
+        (with_need(sized(1)), "size 0: {} requests nothing"),
         (with_need(sized(0, cpu=1)), "size 0: pods: 0 is not in 1.."),
         (with_need(sized(MAX_PODS_OF_A_SIZE + 1, cpu=1)), "size 0: pods: 2147483648"),
         (with_need(need_with(priority=2**31)), "priority: 2147483648 does not fit into 32 bits"),
-        (with_need(need_with(priority=-1)), "need 1: priority: 0 comes after -1"),
+        (with_need(need_with(priority=-1)), "need 1: priority: 0 follows -1"),
         (with_need(need_with(interruption_bucket=28)), "penalty bucket: 28"),
         (with_need(need_with(spread=(Spread("zone", 0, True),))), "max_skew: 0 is not >= 1"),
         (replace(DEMAND, cluster=np.array([0], np.int32)), "demand: cluster: 1 entries"),
@@ -123,7 +123,7 @@ def test_an_impossible_fleet_is_refused_by_name(fleet: Fleet, message: str) -> N
     ],
 )  # fmt: skip
 def test_an_impossible_demand_is_refused_by_name(demand: Demand, message: str) -> None:
-    """Which need, what it says, and what would be right."""
+    """The need, the value, and what is valid."""
     with pytest.raises(InvalidInput) as refused:
         decide(FLEET, demand, CycleMemory(), EngineConfig(), NOW)
     assert message in str(refused.value)
@@ -131,13 +131,13 @@ def test_an_impossible_demand_is_refused_by_name(demand: Demand, message: str) -
 
 @pytest.mark.parametrize("now", [math.nan, math.inf])
 def test_a_clock_that_shows_no_time_is_refused(now: float) -> None:
-    """Every hold would be over, or none."""
+    """All holds would be over, or none."""
     with pytest.raises(InvalidInput, match="now_seconds"):
         decide(FLEET, DEMAND, CycleMemory(), EngineConfig(), now)
 
 
 def test_a_sum_beyond_64_bits_is_refused() -> None:
-    """A silent wrap would make a full domain look empty."""
+    """An integer overflow would make a full domain look empty."""
     huge = with_flavour(allocatable={"memory": MAX_MACHINE_UNITS})
     rows = 2**20
     columns = {
@@ -146,7 +146,7 @@ def test_a_sum_beyond_64_bits_is_refused() -> None:
         if name not in ("flavours", "clusters", "tie_break", "backed_off")
     }
     fleet = Fleet(huge.flavours, huge.clusters, tie_break=np.arange(rows), **columns)
-    with pytest.raises(InvalidInput, match="too much to be summed over 1048576 machines"):
+    with pytest.raises(InvalidInput, match="overflows when summed over 1048576 machines"):
         decide(fleet, DEMAND, CycleMemory(), EngineConfig(), NOW)
 
 
@@ -181,7 +181,7 @@ def test_senseless_settings_are_refused(name: str, value: object) -> None:
 
 @pytest.mark.parametrize("weight", [math.nan, math.inf, -1.0])
 def test_senseless_weights_are_refused(weight: float) -> None:
-    """A NaN would make every order of victims as good as any other."""
+    """With a NaN the order of victims would be arbitrary."""
     with pytest.raises(InvalidInput, match="victim weight drain"):
         VictimWeights(drain=weight)
 
@@ -226,7 +226,7 @@ def test_damaged_rows_are_refused_or_harmless(
 def test_damaged_needs_are_refused_or_harmless(
     seed: int, aggregate: dict[str, int], min_unit: dict[str, int], priority: int
 ) -> None:
-    """Amounts up to 2^62, units larger than the whole, nothing at all: refused or decided."""
+    """Amounts up to 2^62, units larger than the total, nothing at all: rejected or decided."""
     fleet, demand = random_case(seed, 20, 3)
     kind = profile((), (), priority, 1, 1)
     needs = sorted([*demand.needs, Need(kind, sizes_of_aggregate(aggregate, min_unit))],

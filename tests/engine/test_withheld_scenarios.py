@@ -1,5 +1,5 @@
-"""What a decision must leave alone for now: machines that failed, clusters that use none, and what
-is left of a machine whose Node takes no more pods.
+"""Machines that a decision must not use: backed off, of suspended clusters, and the free capacity
+of machines whose Nodes take no new pods.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from tests.engine.engine_rig import (
 def world(
     specs: Sequence[Spec], *needs: tuple[str, Need], backed_off: Sequence[str] = ()
 ) -> tuple[Fleet, Demand]:
-    """A fleet of which the machines called so are held back, and what is asked of it."""
+    """A fleet in which the named machines are backed off, and its demand."""
     fleet = fleet_of(specs)
     flags = np.array([spec.name in backed_off for spec in specs], np.bool_)
     return replace(fleet, backed_off=flags), demand_of(fleet, needs)
@@ -49,14 +49,14 @@ def reason(fleet: Fleet, demand: Demand, decision: Decision) -> Reason:
 
 
 def test_a_machine_that_is_backed_off_is_not_acquired() -> None:
-    """The next best is, although it is dearer."""
+    """The next best is, although it costs more."""
     specs = [speculative("sold-out", price=1), speculative("dear", price=9)]
     fleet, demand = world(specs, ("east", pods((4, 1))), backed_off=["sold-out"])
     assert action_names(specs, checked(fleet, demand)) == ["Provision dear"]
 
 
-def test_who_could_have_only_what_is_backed_off_waits_for_it() -> None:
-    """Nobody says that no machine could ever serve it."""
+def test_a_need_that_fits_backed_off_machines_only_waits_for_them() -> None:
+    """The reason is not that no machine could ever serve it."""
     specs = [speculative("sold-out")]
     fleet, demand = world(specs, ("east", pods((4, 1))), backed_off=["sold-out"])
     decision = checked(fleet, demand)
@@ -73,8 +73,8 @@ def test_an_idle_machine_that_is_backed_off_is_still_given_back() -> None:
     assert action_names([old], checked(fleet, demand)) == ["Delete broken"]
 
 
-def test_for_a_suspended_cluster_nothing_is_acquired_and_nobody_evicted() -> None:
-    """It keeps what it has; another cluster gets the machine that it would not use."""
+def test_for_a_suspended_cluster_nothing_is_acquired_or_preempted() -> None:
+    """It keeps its machines; another cluster gets the one that it would not use."""
     specs = [configured("has"), configured("victim", "west"), idle("free")]
     high, low = pods((8, 1), priority=9), pods((8, 1))
     fleet, demand = world(specs, ("east", high), ("west", low))

@@ -44,7 +44,7 @@ def test_transfer_between_clusters_passes_through_idle() -> None:
 
 
 def test_failed_is_not_a_dead_end() -> None:
-    """A failed machine can be given back or recover."""
+    """A failed machine can be deleted or recover."""
     after = {TRANSITIONS[k] for k in TRANSITIONS if k[0] is MachineState.FAILED}
     assert after == {MachineState.DELETING, MachineState.IDLE}
 
@@ -56,8 +56,8 @@ def test_every_state_can_be_reached_and_left() -> None:
 
 
 def test_illegal_move_names_machine_state_and_event() -> None:
-    """One error says which machine, in which state, and what was asked of it."""
-    with pytest.raises(IllegalTransition, match="machine m-1 is IDLE: an order to drain it"):
+    """One error names the machine, its state, and what was requested."""
+    with pytest.raises(IllegalTransition, match='m-1 is IDLE, which does not allow "drain req'):
         next_state("m-1", MachineState.IDLE, MachineEvent.DRAIN)
 
 
@@ -90,7 +90,7 @@ def test_impossible_machines_are_named(broken: Machine) -> None:
 def test_whatever_a_provider_says_is_sound_or_named(
     price: float, probability: float, amount: int
 ) -> None:
-    """Any number at all: without a sentence about it, it is one that can be reckoned with."""
+    """Any number: without a message it is a valid one."""
     reported = replace(IDLE, price_per_hour=price, interruption_probability=probability,
                    allocatable={"x": amount})  # fmt: skip
     sound = 0 <= price < math.inf and 0 <= probability <= 1 and 0 <= amount <= MAX_MACHINE_UNITS

@@ -44,6 +44,6 @@ def test_impossible_amounts_are_refused(bad: float) -> None:
 
 @pytest.mark.parametrize("bad", [0, 28, -3])
 def test_unknown_buckets_are_refused(bad: int) -> None:
-    """A bucket number that the contract does not have is somebody's mistake."""
+    """A bucket number that the contract does not have is rejected."""
     with pytest.raises(InvalidInput):
         penalty.dollars(bad)

@@ -1,4 +1,4 @@
-"""Quantities become int64 once, and rounding never claims that something fits when it does not."""
+"""Quantities become int64 once, and rounding never makes something appear to fit that does not."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_known_quantities(resource: str, quantity: str, units: int) -> None:
 
 
 def test_requests_round_up_and_capacity_rounds_down() -> None:
-    """One byte asked for takes a whole KiB; one byte short of a KiB offers none."""
+    """A request of one byte takes a whole KiB; one byte less than a KiB of capacity is none."""
     assert resources.parse_requests({"memory": "1"}) == {"memory": 1}
     assert resources.parse_capacity({"memory": "1023"}) == {"memory": 0}
 

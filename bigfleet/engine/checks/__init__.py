@@ -1,1 +1,1 @@
-"""What a snapshot must be like, and what holds of every decision."""
+"""Validation of snapshots, and invariants of decisions."""

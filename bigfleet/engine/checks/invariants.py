@@ -1,6 +1,6 @@
-"""What every decision must hold, in sentences.
+"""Invariants of every decision.
 
-Only the predicates on one machine are shared with the code that decides.
+Only the predicates on a single machine are shared with the code that decides.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import numpy as np
 
 from bigfleet.engine.decision import Action, ActionType, Decision
 from bigfleet.engine.fit.matching import accepts, accepts_machine, hard_spread, tolerates
-from bigfleet.engine.snapshot import NONE, Demand, Fleet
+from bigfleet.engine.snapshot import ACQUIRABLE, NONE, Demand, Fleet
 from bigfleet.model.machine import TRANSITIONS, MachineEvent, MachineState
 from bigfleet.model.need import HOSTNAME_LABEL, Size, sizes_of
 
@@ -26,11 +26,10 @@ EVENT_OF: Mapping[ActionType, MachineEvent] = {
 _ORDER = [*EVENT_OF]
 _ACQUIRING = (ActionType.BOOTSTRAP, ActionType.PROVISION)
 _DRAINING = (ActionType.PREEMPT, ActionType.RECLAIM)
-_FREE = (MachineState.IDLE, MachineState.SPECULATIVE)
 
 
 def violations(fleet: Fleet, demand: Demand, decision: Decision) -> Iterator[str]:
-    """One sentence for each way in which `decision` is wrong for `fleet` and `demand`."""
+    """One message for each invariant that `decision` breaks."""
     yield from _impossible_actions(fleet, demand, decision)
     yield from _wrong_order(decision)
     yield from _false_supply(fleet, demand, decision)
@@ -46,32 +45,32 @@ def violations(fleet: Fleet, demand: Demand, decision: Decision) -> Iterator[str
 def _impossible_actions(fleet: Fleet, demand: Demand, decision: Decision) -> Iterator[str]:
     for row, times in Counter(action.row for action in decision.actions).items():
         if times > 1:
-            yield f"row {row} gets {times} orders in one cycle"
+            yield f"row {row} has {times} actions"
     for action in decision.actions:
         state = MachineState(int(fleet.state[action.row]))
         if (state, EVENT_OF[action.type]) not in TRANSITIONS:
-            yield f"row {action.row} is {state.name}, {action.type.value} is not possible there"
+            yield f"row {action.row} is {state.name}, {action.type.value} is not allowed"
         yield from _wrong_owner(fleet, demand, decision, action)
 
 
 def _wrong_owner(fleet: Fleet, demand: Demand, decision: Decision, action: Action) -> Iterator[str]:
     holder, cluster = int(decision.claimed_by[action.row]), int(fleet.cluster[action.row])
     if action.need != holder:
-        what = f"gets {action.type.value} for need {action.need}"
-        yield f"row {action.row} {what}, but {holder} counts it"
+        what = f"{action.type.value} of row {action.row} is for need {action.need}"
+        yield f"{what}, but need {holder} claims it"
     if action.need == NONE and action.type in (*_ACQUIRING, ActionType.PREEMPT):
-        yield f"row {action.row} gets {action.type.value} for nobody"
+        yield f"{action.type.value} of row {action.row} has no requester"
     if action.type in _DRAINING:
-        if cluster not in demand.reported - demand.unreachable:
-            yield f"row {action.row} is taken from a cluster that cannot be told"
+        if cluster not in demand.reachable:
+            yield f"row {action.row} is taken from an unreachable cluster"
         if action.need != NONE and cluster == demand.cluster[action.need]:
             yield f"row {action.row} is drained for need {action.need} of its own cluster"
 
 
 def _wrong_order(decision: Decision) -> Iterator[str]:
     def place(action: Action) -> tuple[int, bool, int]:
-        kind = 0 if action.type in _ACQUIRING else _ORDER.index(action.type)
-        return kind, action.need == NONE, action.need
+        phase = 0 if action.type in _ACQUIRING else _ORDER.index(action.type)
+        return phase, action.need == NONE, action.need
 
     places = [place(action) for action in decision.actions]
     if places != sorted(places):
@@ -79,7 +78,7 @@ def _wrong_order(decision: Decision) -> Iterator[str]:
 
 
 def _false_supply(fleet: Fleet, demand: Demand, decision: Decision) -> Iterator[str]:
-    """Pods are counted only on machines that are their cluster's, or come to it."""
+    """Pods are placed only on machines that are supply for their cluster."""
     ordered = {action.row: action.need for action in decision.actions}
     unordered: set[int] = set()
     for row, need in _pairs(decision):
@@ -90,16 +89,14 @@ def _false_supply(fleet: Fleet, demand: Demand, decision: Decision) -> Iterator[
             if orderer == NONE:
                 unordered.add(row)
             elif demand.cluster[orderer] != cluster:
-                yield f"need {need} counts row {row}, which another cluster takes"
-        elif not _may_count(fleet, demand, row, cluster, ordered.get(row, NONE), decision):
-            yield f"need {need} counts row {row}, which is {state.name} and not its supply"
+                yield f"need {need} uses row {row}, which another cluster takes"
+        elif not _is_supply(fleet, demand, row, cluster, ordered.get(row, NONE), decision):
+            yield f"need {need} uses row {row}, which is {state.name} and not its supply"
         if not accepts_machine(demand.needs[need].profile, fleet.flavours[fleet.flavour[row]]):
-            yield f"need {need} counts row {row}, which does not meet its conditions"
+            yield f"need {need} uses row {row}, which does not match its profile"
+    # The cap may make a machine of another cluster wait for its reclaim.
     if len(unordered) > decision.reclaims_capped:
-        yield (
-            f"{len(unordered)} machines of other clusters are counted, none of which is drained "
-            "for it"
-        )
+        yield f"{len(unordered)} machines of other clusters are used, but not drained"
 
 
 def _pairs(decision: Decision) -> list[tuple[int, int]]:
@@ -113,20 +110,20 @@ def _pairs(decision: Decision) -> list[tuple[int, int]]:
     )
 
 
-def _may_count(
+def _is_supply(
     fleet: Fleet, demand: Demand, row: int, cluster: int, orderer: int, decision: Decision
 ) -> bool:
     state = fleet.state[row]
     if state == MachineState.DRAINING:
         holder = int(decision.claimed_by[row])
         return _home(fleet, demand, row) == cluster or bool(demand.cluster[holder] == cluster)
-    if state not in _FREE:
+    if state not in ACQUIRABLE:
         return _home(fleet, demand, row) == cluster
     return orderer != NONE and bool(demand.cluster[orderer] == cluster)
 
 
 def _home(fleet: Fleet, demand: Demand, row: int) -> int:
-    """The cluster that a machine is supply for before anything is decided, or NONE."""
+    """The cluster that a machine is supply for before the decision, or NONE."""
     state, last_claimed_by = fleet.state[row], int(fleet.last_claimed_by[row])
     if state in (MachineState.CONFIGURED, MachineState.CONFIGURING):
         return int(fleet.cluster[row])
@@ -140,7 +137,7 @@ def _home(fleet: Fleet, demand: Demand, row: int) -> int:
 
 
 def _overfull(fleet: Fleet, demand: Demand, decision: Decision) -> Iterator[str]:
-    """No machine has more pods than it has room for."""
+    """The pods on a machine fit, and are of one cluster."""
     used: defaultdict[int, Counter[str]] = defaultdict(Counter)
     cluster: dict[int, int] = {}
     pods = decision.placements
@@ -153,11 +150,11 @@ def _overfull(fleet: Fleet, demand: Demand, decision: Decision) -> Iterator[str]
         room = capacity(fleet, demand, row, cluster[row])
         over = {name: n for name, n in amounts.items() if n > room.get(name, 0)}
         if over:
-            yield f"row {row} is asked for {over}, which is more than it has"
+            yield f"row {row} is overcommitted: {over}"
 
 
 def capacity(fleet: Fleet, demand: Demand, row: int, cluster: int) -> dict[str, int]:
-    """What one machine has for a cluster's pods, once its DaemonSets have theirs."""
+    """Allocatable of one machine for a cluster's pods, less its DaemonSets' overhead."""
     flavour = fleet.flavours[fleet.flavour[row]]
     room = dict(flavour.allocatable)
     for overhead in () if flavour.limited else demand.overheads.get(cluster, ()):
@@ -173,7 +170,7 @@ def capacity(fleet: Fleet, demand: Demand, row: int, cluster: int) -> dict[str, 
 
 
 def _wrong_totals(demand: Demand, decision: Decision) -> Iterator[str]:
-    """Every pod either has a place or is short."""
+    """Every pod is either placed or reported as short."""
     placed = placed_sizes(demand, decision)
     if [s.need for s in decision.shortfalls] != sorted({s.need for s in decision.shortfalls}):
         yield "shortfalls are not one per need in the demand's order"
@@ -182,11 +179,11 @@ def _wrong_totals(demand: Demand, decision: Decision) -> Iterator[str]:
     for index, need in enumerate(demand.needs):
         together = sizes_of((dict(s.amounts), s.pods) for s in placed.get(index, ()))
         if together != sizes_of((dict(s.amounts), s.pods) for s in need.sizes):
-            yield f"need {index} asks for {need.sizes}, of which {together} are accounted for"
+            yield f"need {index} requests {need.sizes}, of which {together} are accounted for"
 
 
 def placed_sizes(demand: Demand, decision: Decision) -> dict[int, list[Size]]:
-    """By need, how many pods of each size have a place."""
+    """By need, how many pods of each size are placed."""
     placed: dict[int, list[Size]] = {}
     pods = decision.placements
     for _, need, size, number in zip(*(column.tolist() for column in pods), strict=True):
@@ -195,25 +192,25 @@ def placed_sizes(demand: Demand, decision: Decision) -> dict[int, list[Size]]:
 
 
 def _unused_orders(decision: Decision) -> Iterator[str]:
-    """Nothing is acquired or evicted without a pod to put there, or to be ahead of gangs."""
+    """Every machine that is acquired or preempted gets a pod, or is headroom."""
     used = {*decision.placements.row.tolist(), *decision.headroom}
     for action in decision.actions:
         if action.type in (*_ACQUIRING, ActionType.PREEMPT) and action.row not in used:
-            yield f"row {action.row} gets {action.type.value} for need {action.need}, and no pod"
+            yield f"{action.type.value} of row {action.row} for need {action.need} places no pod"
 
 
 def _unconfirmed_reclaims(fleet: Fleet, decision: Decision) -> Iterator[str]:
-    """A machine that nobody waits for goes only if its operator said what that costs, or if it
-    served a gang that is whole elsewhere.
+    """A reclaim without a requester has a known disruption cost, or the machine served a gang that
+    is complete elsewhere.
     """
     counted = {*decision.placements.row.tolist()}
     for action in decision.actions:
         if action.type is ActionType.RECLAIM and action.need == NONE:
             known = bool(np.isfinite(fleet.disruption_cost[action.row]))
             if not known and fleet.last_claimed_by[action.row] == NONE:
-                yield f"row {action.row} is reclaimed, and nobody was asked what runs there"
+                yield f"row {action.row} is reclaimed, but its disruption cost is unknown"
             if action.row in counted:
-                yield f"row {action.row} is reclaimed with pods counted on it"
+                yield f"row {action.row} is reclaimed with pods placed on it"
 
 
 def _misplaced(fleet: Fleet, demand: Demand, decision: Decision, index: int) -> Iterator[str]:
@@ -228,7 +225,7 @@ def _misplaced(fleet: Fleet, demand: Demand, decision: Decision, index: int) -> 
         if any(number > 1 for number in _domains(fleet, rows, numbers, key).values()):
             yield f"need {index} has two pods in one domain of {key}"
     may_have_lost_pods = index in {shortfall.need for shortfall in decision.shortfalls}
-    # An additional need's pods have others elsewhere, which are not its own.
+    # The pods of an additional need spread together with those of another need.
     if not may_have_lost_pods and not demand.needs[index].is_additional:
         yield from _beyond_skew(fleet, demand, decision, index)
 
@@ -240,8 +237,8 @@ def _beyond_skew(fleet: Fleet, demand: Demand, decision: Decision, index: int) -
     before = [row for row in rows if _home(fleet, demand, row) == cluster]
     for term in hard_spread(demand.needs[index].profile):
         count = _domains(fleet, rows, numbers, term.topology_key)
-        # A domain that the cluster enters now may lag behind those that its pods fill already.
-        # Domains without any pod of the need are not seen here; they only make it stricter.
+        # A domain that is new to the cluster may lag behind. Domains without pods of the need are
+        # not seen here; with them, the minimum would be 0.
         kept = [count[d] for d in _domains(fleet, before, [0] * len(before), term.topology_key)]
         if term.min_domains == 1 and kept and max(kept) - min(kept) > term.max_skew:
             yield f"need {index} is placed beyond max_skew of {term.topology_key}"
@@ -263,10 +260,10 @@ def _needless_evictions(
     if not evicted:
         return
     if profile.never_preempts:
-        yield f"need {index} must not preempt, and does"
+        yield f"need {index} preempts, but its preemptionPolicy is Never"
     short = {shortfall.need for shortfall in decision.shortfalls if shortfall.sizes}
     if profile.same_key is not None and index in short:
-        yield f"need {index} takes machines, but its gang is not whole"
+        yield f"need {index} preempts, but its gang stays incomplete"
     if profile.same_key is None and not hard_spread(profile) and not profile.anti_affinity:
         yield from _avoidable_evictions(fleet, demand, decision, index, evicted)
 
@@ -274,18 +271,17 @@ def _needless_evictions(
 def _avoidable_evictions(
     fleet: Fleet, demand: Demand, decision: Decision, index: int, evicted: Sequence[int]
 ) -> Iterator[str]:
-    """Machines that a plain need could have had instead of those that it takes, and that no later
-    need could use.
+    """Free machines that a plain need could use instead of those that it preempts, and that no
+    later need could use.
     """
     profile = demand.needs[index].profile
     unpromised = (fleet.last_claimed_by == NONE) | (fleet.last_claimed_by == index)
-    free = np.isin(fleet.state, [int(state) for state in _FREE])
-    free &= (decision.claimed_by == NONE) & unpromised
+    free = fleet.acquirable & (decision.claimed_by == NONE) & unpromised
     free &= True if fleet.backed_off is None else ~fleet.backed_off
     cluster = int(demand.cluster[index])
     for row in np.flatnonzero(free).tolist():
         flavour = fleet.flavours[fleet.flavour[row]]
-        # A later need may have had a use for it until it was its turn to take others.
+        # A later need may have used it until its own turn to preempt.
         if any(accepts_machine(need.profile, flavour) for need in demand.needs[index + 1 :]):
             continue
         for victim in evicted:
@@ -293,4 +289,4 @@ def _avoidable_evictions(
             mine = capacity(fleet, demand, row, cluster)
             enough = all(mine.get(name, 0) >= amount for name, amount in theirs.items())
             if enough and accepts_machine(profile, flavour):
-                yield f"need {index} takes row {victim}, though row {row} is free"
+                yield f"need {index} preempts row {victim}, although row {row} is free"

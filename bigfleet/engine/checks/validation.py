@@ -1,8 +1,8 @@
-"""A last look at a snapshot before anything is decided on it.
+"""Validation of a snapshot before a decision.
 
-Records from outside are checked one by one where they come in, and a bad one is refused there
-alone. What is refused here is a fault in what put the snapshot together: deciding on it would at
-best be nonsense, and a NaN or a sum beyond 64 bits would make that nonsense silent.
+Records from outside are validated one by one where they come in, and only bad ones are rejected.
+What is rejected here is a bug in the code that built the snapshot: a decision on it would be wrong,
+and with a NaN or an integer overflow silently so.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from bigfleet.model.resources import MAX_MACHINE_UNITS
 
 _MAX_SUM = 2**62
 _PRIORITIES = range(-(2**31), 2**31)
-_BUCKETS = range(penalty.PINNED + 1)  # 0: unknown, which only a machine's may be
-# A folded gang is one size: the sum of all its pods.
+_BUCKETS = range(penalty.PINNED + 1)  # 0 is unknown, allowed for machines only
+# A folded gang is one size, the sum of all its pods.
 MAX_UNITS_OF_A_SIZE = 2**61
 _COLUMNS = (
     "state",
@@ -41,9 +41,9 @@ _COLUMNS = (
 
 
 def validate(fleet: Fleet, demand: Demand, now_seconds: float) -> None:
-    """InvalidInput that names the flavour, row or need, the value, and what would be right."""
+    """Raise InvalidInput that names the flavour, row or need, the value, and what is valid."""
     if not math.isfinite(now_seconds):
-        raise InvalidInput("now_seconds", now_seconds, "is not a point in time")
+        raise InvalidInput("now_seconds", now_seconds, "is not finite")
     for number, flavour in enumerate(fleet.flavours):
         _check_flavour(f"flavour {number}", flavour)
     _check_rows(fleet, len(demand.needs))
@@ -82,18 +82,18 @@ def _check_rows(fleet: Fleet, needs: int) -> None:
     negative = np.flatnonzero(fleet.disruption_cost < 0)
     if len(negative):
         value = float(fleet.disruption_cost[negative[0]])
-        raise InvalidInput(f"row {negative[0]}: disruption_cost", value, "is less than nothing")
+        raise InvalidInput(f"row {negative[0]}: disruption_cost", value, "is not >= 0")
     ordered = np.sort(fleet.tie_break)
     twice = ordered[1:][ordered[1:] == ordered[:-1]]
     if len(twice):
-        raise InvalidInput("fleet: tie_break", int(twice[0]), "names two machines")
+        raise InvalidInput("fleet: tie_break", int(twice[0]), "is not unique")
 
 
 def _check_bound(fleet: Fleet) -> None:
     unbound = np.flatnonzero(np.isin(fleet.state, [*BOUND]) & (fleet.cluster == NONE))
     if len(unbound):
         state = MachineState(int(fleet.state[unbound[0]]))
-        raise InvalidInput(f"row {unbound[0]}: state", state.name, "belongs to no cluster")
+        raise InvalidInput(f"row {unbound[0]}: state", state.name, "requires a cluster")
 
 
 def _check_range(name: str, column: NDArray[np.integer], start: int, stop: int) -> None:
@@ -107,7 +107,7 @@ def _check_sums(fleet: Fleet) -> None:
     for number, flavour in enumerate(fleet.flavours):
         largest = max(flavour.allocatable.values(), default=0)
         if largest * len(fleet) > _MAX_SUM:
-            hint = f"is too much to be summed over {len(fleet)} machines"
+            hint = f"overflows when summed over {len(fleet)} machines"
             raise InvalidInput(f"flavour {number}: allocatable", largest, hint)
 
 
@@ -120,7 +120,7 @@ def _check_demand(fleet: Fleet, demand: Demand) -> None:
     for number, need in enumerate(demand.needs):
         _check_need(f"need {number} ({need.profile.fingerprint})", need)
         if need.priority > last:
-            hint = f"comes after {last}; needs are served by priority, the highest first"
+            hint = f"follows {last}; needs must be sorted by descending priority"
             raise InvalidInput(f"need {number}: priority", need.priority, hint)
         last = need.priority
 
@@ -128,7 +128,7 @@ def _check_demand(fleet: Fleet, demand: Demand) -> None:
 def _check_size(name: str, size: Size) -> None:
     _check_amounts(name, dict(size.amounts), MAX_UNITS_OF_A_SIZE)
     if not any(amount for _, amount in size.amounts):
-        raise InvalidInput(name, dict(size.amounts), "asks for nothing")
+        raise InvalidInput(name, dict(size.amounts), "requests nothing")
     if not 0 < size.pods <= MAX_PODS_OF_A_SIZE:
         raise InvalidInput(f"{name}: pods", size.pods, f"is not in 1..{MAX_PODS_OF_A_SIZE}")
 

@@ -1,1 +1,1 @@
-"""Why a need is short, and the rows of a shortfall report."""
+"""Explanations of shortfalls, and shortfall reports."""

@@ -1,7 +1,4 @@
-"""Why a need has what it has: read from a decision and what it was made from, on request.
-
-Nothing here decides anything, so nothing here has to be fast.
-"""
+"""Explains on request why a need has what it has, from a decision and its inputs."""
 
 from __future__ import annotations
 
@@ -16,7 +13,6 @@ from bigfleet.engine.decision import ActionType, Decision
 from bigfleet.engine.fit.capacity import Capacities
 from bigfleet.engine.fit.matching import Matcher
 from bigfleet.engine.fit.pod_classes import PodClasses
-from bigfleet.engine.placement.acquire import ACQUIRABLE
 from bigfleet.engine.snapshot import NONE, Demand, Flags, Fleet, Ints, Longs, Rows
 from bigfleet.engine.state.ceiling_budgets import describe_usage
 from bigfleet.model import resources
@@ -30,33 +26,34 @@ class Reason(Enum):
     """Why a need is short; the names are those of the wire."""
 
     NO_MATCHING_SUPPLY = "no machine of the fleet could ever serve it"
-    TOPOLOGY_UNSATISFIABLE = "there are machines, but not where its topology wants them"
-    PREEMPTION_EXHAUSTED = "it takes machines from lower priorities, and they are not enough"
-    OFFERINGS_UNAVAILABLE = "what could serve it has just failed; it is tried again after a while"
-    CEILING_REACHED = "its cluster may have no more of the fleet"
-    CLUSTER_SUSPENDED = "nothing is acquired for a cluster whose operator takes no machines now"
-    PRIORITY_STARVED = "what could serve it serves needs of at least its priority, or is out of use"
+    TOPOLOGY_UNSATISFIABLE = "there are machines, but not where its topology requires them"
+    PREEMPTION_EXHAUSTED = "it preempts machines of lower priorities, which are not enough"
+    OFFERINGS_UNAVAILABLE = "the machines that fit have just failed; they are retried later"
+    CEILING_REACHED = "the cluster has reached its ceiling"
+    CLUSTER_SUSPENDED = "nothing is acquired while the cluster's operator accepts no machines"
+    PRIORITY_STARVED = "all machines that fit serve the same or higher priority, or are unavailable"
 
 
 @dataclass(frozen=True)
 class PlacedMachine:
-    """A machine that has pods of the need, or was ordered for it: what it costs the need in dollars
-    per hour, how many of its pods it has and what they ask for, and what is ordered for it in this
-    cycle, if anything. Other needs' pods may be there, too.
-    """
+    """A machine that holds pods of the need, perhaps beside others, or was ordered for it."""
 
     row: int
     state: MachineState
+    #: effective dollars an hour
     cost: float
+    #: how many pods of the need
     pods: int
+    #: what these request, by resource name
     holds: Mapping[str, int]
+    #: the action on it in this cycle
     ordered: ActionType | None
 
 
 @dataclass(frozen=True)
 class DomainCoverage:
-    """How much of a gang its machines in one domain and the free ones there hold, per mille of
-    its scarcest resource.
+    """How much of a gang fits on its machines and the free ones in one domain, per mille of its
+    scarcest resource.
     """
 
     domain: str
@@ -65,33 +62,34 @@ class DomainCoverage:
 
 @dataclass(frozen=True)
 class Explanation:
-    """One need of a decision.
-
-    `matching` and `usable` count machines by state: those that meet its conditions on a single
-    machine, and of these those that hold its smallest possible pod when they are empty.
-    `by_requirement` counts the machines that meet each requirement alone. `free` are usable ones
-    that nobody counts, `lower_priority` those that serve lower priorities. `domains` are a gang's
-    best. `short` and `impossible` are the sizes without a place. `reason` is None, and its
-    `message` are empty, while nothing is lacking.
-    """
+    """How one need was served."""
 
     need: int
+    #: machines that meet the per-machine conditions, by state
     matching: Mapping[MachineState, int]
+    #: of these, machines that hold its smallest possible pod when empty, by state
     usable: Mapping[MachineState, int]
+    #: machines that meet each requirement alone
     by_requirement: Mapping[str, int]
+    #: usable machines that are unclaimed
     free: int
+    #: usable machines that serve lower priorities
     lower_priority: int
     counted: Sequence[PlacedMachine]
+    #: unplaced pods that some machine could hold
     short: Sequence[Size]
+    #: pods that no machine can hold
     impossible: Sequence[Size]
     age_cycles: int
+    #: a gang's best domains
     domains: Sequence[DomainCoverage]
+    #: None if the need is not short; then `message` is empty
     reason: Reason | None
     message: str
 
     @property
     def deficit(self) -> Mapping[str, int]:
-        """What its pods without a place ask for, by resource name."""
+        """The total requests of its unplaced pods, by resource name."""
         return total_of((*self.short, *self.impossible))
 
 
@@ -113,7 +111,7 @@ class Explainer:
         self._priority: Ints = np.array([*(need.priority for need in demand.needs), 0], np.int64)
 
     def need(self, index: int) -> Explanation:
-        """Need number `index` of the demand."""
+        """Explain need number `index`."""
         shortfall = self._short.get(index)
         usable = np.flatnonzero(self._usable(index)[self._fleet.flavour])
         free = self._free(usable)
@@ -140,7 +138,7 @@ class Explainer:
         return self._reason(index, usable, self._free(usable))
 
     def reason_and_message(self, index: int) -> tuple[Reason, str]:
-        """Why need `index` is short, also for people: of a ceiling also which one."""
+        """Why need `index` is short, and the message for users, which names the ceiling if any."""
         reason = self.reason(index)
         return reason, self._message(index, reason)
 
@@ -152,11 +150,11 @@ class Explainer:
             *describe_usage(self._demand.ceilings.get(cluster), self._decision.held.get(cluster))
         ]
         if need.priority < need.profile.priority:
-            messages.append(f"its priority {need.profile.priority} counts as {need.priority}")
-        return f"{reason.value}, by a ceiling of this cluster: {'; '.join(messages)}"
+            messages.append(f"its priority {need.profile.priority} is limited to {need.priority}")
+        return f"{reason.value}: {'; '.join(messages)}"
 
     def _usable(self, index: int) -> Flags:
-        """Flavours that the need accepts and that hold one of its pods."""
+        """The flavours [F] that the need accepts and that hold one of its pods."""
         usable = np.zeros(len(self._columns), np.bool_)
         capacity = self._capacity_for(index)
         for pod_class in range(*self._bounds(index)):
@@ -167,24 +165,24 @@ class Explainer:
         return usable & self._classes.of_need[index].accepted
 
     def obstacle(self, index: int, size: Size) -> str:
-        """Why no machine could ever hold a pod of that size of need `index`."""
+        """Why no machine can hold a pod of this size of need `index`."""
         accepted = self._classes.of_need[index].accepted
         if not accepted.any():
             unmet = [text for text, count in self._by_requirement(index).items() if not count]
             wanted = f": none has {' and '.join(unmet)}" if unmet else ""
-            return f"no machine of the fleet meets its conditions{wanted}"
+            return f"no machine of the fleet matches its constraints{wanted}"
         column_of, capacity = self._columns.column_of, self._capacity_for(index)[accepted]
         for name, amount in size.amounts:
             most = int(capacity[:, column_of[name]].max()) if name in column_of else 0
             if amount > most:
                 asked, offered = (resources.text(name, each) for each in (amount, most))
-                there = f"has more than {offered} for it" if most else "has any"
-                return f"it asks for {name} {asked}, and no machine that it accepts {there}"
+                there = f"has more than {offered} allocatable" if most else "has any"
+                return f"it requests {name} {asked}, but no machine that matches {there}"
         all_of = ", ".join(f"{n} {a}" for n, a in resources.texts(dict(size.amounts)).items())
-        return f"no machine that it accepts has all of {all_of} for it"
+        return f"no machine that matches has {all_of} allocatable together"
 
     def accepts(self, index: int) -> Flags:
-        """The flavours on which pods of need `index` may run, whatever their size."""
+        """The flavours [F] that need `index` accepts, whatever the size of its pods."""
         return self._classes.of_need[index].accepted
 
     def _bounds(self, index: int) -> tuple[int, int]:
@@ -207,7 +205,7 @@ class Explainer:
         return counts
 
     def _free(self, usable: Rows) -> Rows:
-        acquirable = np.isin(self._fleet.state[usable], [int(state) for state in ACQUIRABLE])
+        acquirable = self._fleet.acquirable[usable]
         if self._fleet.backed_off is not None:
             acquirable &= ~self._fleet.backed_off[usable]
         free: Rows = usable[acquirable & (self._decision.claimed_by[usable] == NONE)]
@@ -220,12 +218,13 @@ class Explainer:
         return lower_priority
 
     def _at_ceiling(self, index: int, usable: Rows, free: Rows) -> bool:
-        """Whether there are machines that it lacks because of a ceiling."""
+        """Whether the need is short because of its cluster's ceiling."""
         need, holder = self._demand.needs[index], self._decision.claimed_by[usable]
         if index in self._decision.at_ceiling and (
             len(free) or len(self._lower_priority(index, usable))
         ):
             return True
+        # Machines that it could preempt if the ceiling did not limit its priority.
         claimed = self._priority[holder] < need.profile.priority
         out_of_reach = (holder != NONE) & claimed & (self._priority[holder] >= need.priority)
         others = self._demand.cluster[holder] != self._demand.cluster[index]
@@ -273,7 +272,7 @@ class Explainer:
         return sorted(found, key=lambda each: (-each.per_mille, each.domain))[:_MAX_DOMAINS]
 
     def _per_mille(self, index: int, flavours: Ints) -> int:
-        """In Python's numbers, because the products do not fit into 64 bits."""
+        # In Python integers, because the products do not fit into 64 bits.
         column_of, capacity = self._columns.column_of, self._capacity_for(index)[flavours]
         want = self._demand.needs[index].aggregate
         have = {n: sum(capacity[:, column_of[n]].tolist()) if n in column_of else 0 for n in want}

@@ -1,4 +1,4 @@
-"""The shortfalls that are passed on: the most urgent ones with reasons, the others as a number."""
+"""Shortfall report of a cycle: the most urgent shortfalls with reasons, the others counted."""
 
 from __future__ import annotations
 
@@ -12,46 +12,45 @@ from bigfleet.model import resources
 from bigfleet.model.need import Need, Profile
 
 MAX_ROWS = 100
-# Shortfalls as old as this pass by themselves: machines are being made, pods come and go.
+# Younger shortfalls often resolve themselves: machines are being created, pods come and go.
 ESCALATE_AFTER_CYCLES = 5
 
 
 @dataclass(frozen=True)
 class ShortfallGroup:
-    """The `needs` of one cluster and profile that are short: a plain one, or so many gangs, served
-    by this `priority`.
-
-    `count` is how many pods (whole gangs, where each fits on one machine) they lack together. Age,
-    reason and its words are those of the one that has been short for longest. `escalates` asks for
-    help from outside the shard; a need whose machines must share a domain, or be beyond those that
-    are there, never does, since no other shard has machines in it.
+    """The needs of one cluster and profile that are short. Age, reason and message are those of the
+    one that has been short longest.
     """
 
     cluster: str
     profile: Profile
     priority: int
+    #: how many needs: one, or several gangs
     needs: int
+    #: how many pods are unplaced; whole gangs if each fits on one machine
     count: int
     deficit: Mapping[str, int]
     age_cycles: int
     since_seconds: float
     reason: Reason
     message: str
+    #: other shards should help: never for gangs and additional needs, because no other shard has
+    #: machines in their domain
     escalates: bool
 
 
 @dataclass(frozen=True)
 class ShortfallReport:
-    """At most MOST_ROWS rows, by priority, then age; `unreported` counts the others that are as
-    old as those that escalate.
-    """
+    """The shortfalls of a cycle."""
 
+    #: by priority, then age; at most MAX_ROWS
     rows: Sequence[ShortfallGroup]
+    #: how many others are old enough to escalate
     unreported: int
 
 
 def report(fleet: Fleet, demand: Demand, decision: Decision) -> ShortfallReport:
-    """What a decision left short."""
+    """The shortfalls of a decision."""
     by_profile: dict[tuple[int, str], list[Shortfall]] = {}
     for short in decision.shortfalls:
         key = int(demand.cluster[short.need]), demand.needs[short.need].profile.fingerprint

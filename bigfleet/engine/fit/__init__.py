@@ -1,1 +1,1 @@
-"""Which pods fit which machines: flavours, capacity, cost, equivalence classes of pods."""
+"""How pods fit machines: node affinity, capacity, cost, equivalence classes of pods."""

@@ -1,4 +1,4 @@
-"""What a machine of each flavour has for a cluster's pods, once its DaemonSets have theirs."""
+"""Allocatable of each flavour for a cluster's pods, less its DaemonSets' overhead."""
 
 from __future__ import annotations
 
@@ -14,14 +14,16 @@ from bigfleet.model.need import NodeOverhead
 
 
 class Shapes(NamedTuple):
-    """Distinct capacities `rows` [S, R], and which of them each flavour has."""
+    """The S distinct rows of a capacity matrix."""
 
+    #: [S, R] int64
     rows: Longs
+    #: [F] int32, row of each flavour
     of_flavour: Ints
 
 
 class Capacities:
-    """Clusters with equal DaemonSets share one matrix."""
+    """Capacity matrices of clusters; those with equal DaemonSets share one."""
 
     def __init__(self, columns: FlavourColumns, matcher: Matcher, demand: Demand) -> None:
         self._columns, self._matcher = columns, matcher
@@ -37,15 +39,15 @@ class Capacities:
             self._numbers[cluster] = known[key]
 
     def number(self, cluster: int) -> int:
-        """Clusters with the same number have the same matrix."""
+        """The number of a cluster's matrix."""
         return self._numbers.get(cluster, 0)
 
     def matrix(self, number: int) -> Longs:
-        """What a machine of each flavour has left for pods [F, R]; never below zero."""
+        """Allocatable of each flavour for pods [F, R]; never negative."""
         return self._matrices[number]
 
     def shapes(self, number: int) -> Shapes:
-        """The distinct rows of that matrix."""
+        """The distinct rows of a matrix."""
         if number not in self._shapes:
             matrix = self._matrices[number]
             rows, of_flavour = np.unique(matrix, axis=0, return_inverse=True)
@@ -60,6 +62,7 @@ class Capacities:
         left = self._columns.allocatable.copy()
         for overhead in overheads:
             matching = self._matcher.meeting(overhead.requirements, overhead.alternatives)
+            # Allocatable of a limited flavour is what its pods request, DaemonSets left out.
             matching &= self._matcher.tolerating(overhead.tolerations) & ~self._columns.limited
             for name, amount in overhead.amounts:
                 if name in self._columns.column_of:

@@ -1,4 +1,4 @@
-"""Which flavours a profile accepts: node-affinity and toleration semantics over label columns."""
+"""Matching of profiles to flavours: node affinity and tolerations over label columns."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from bigfleet.model.need import (
     Toleration,
 )
 
-# Preferences and effects unknown to Kubernetes keep no pod away.
+# PreferNoSchedule and unknown effects do not filter Nodes.
 _REPELLING = ("NoSchedule", "NoExecute")
-# Every machine has a host name, and no pod can know it beforehand.
+# Every machine has a hostname, which no pod can name in advance.
 _ANY_HOSTNAME = "\0"
 
 
 def matches(requirement: Requirement, value: str | None) -> bool:
     """Whether a machine whose label `requirement.key` is `value` (None: absent) qualifies.
 
-    As in Kubernetes, NotIn accepts an absent key. Same accepts any value, but needs one: which
-    value it is to be is a question about all machines of the need together.
+    As in Kubernetes, NotIn accepts an absent key. Same accepts any value, but requires one: that
+    all machines of the need have the same one is checked elsewhere.
     """
     operator, values = requirement.operator, requirement.values
     if operator is Operator.IN:
@@ -48,28 +48,28 @@ def matches(requirement: Requirement, value: str | None) -> bool:
 
 
 def hard_spread(profile: Profile) -> tuple[Spread, ...]:
-    """The spread terms that bind: hard ones, and none where Same wants a single domain."""
+    """The hard spread terms; none if the profile requires a single domain (Same)."""
     if profile.same_key is not None:
         return ()
     return tuple(term for term in profile.spread if term.hard)
 
 
 def placement_requirements(profile: Profile) -> Term:
-    """All that every machine's labels must meet. A machine outside the domains of a hard spread
-    term takes no pod of that term, so the term's key must be there.
+    """The requirements on each machine: the profile's, and the keys of its topology terms, because
+    kube-scheduler filters Nodes without them.
     """
     keys = (*(term.topology_key for term in hard_spread(profile)), *profile.anti_affinity)
     return (*profile.requirements, *(Requirement(key, Operator.EXISTS) for key in keys))
 
 
 def tolerates(tolerations: Sequence[Toleration], taints: Iterable[Taint]) -> bool:
-    """Whether none of `taints` keeps a pod with these tolerations away."""
+    """Whether a pod with these tolerations tolerates all of `taints`."""
     repelling = (taint for taint in taints if taint.effect in _REPELLING)
     return all(any(each.tolerates(taint) for each in tolerations) for taint in repelling)
 
 
 def accepts(requirements: Iterable[Requirement], labels: Mapping[str, str]) -> bool:
-    """Whether one machine's labels meet all `requirements`."""
+    """Whether a machine's labels meet all `requirements`."""
     return all(
         matches(r, _ANY_HOSTNAME if r.key == HOSTNAME_LABEL else labels.get(r.key))
         for r in requirements
@@ -77,7 +77,7 @@ def accepts(requirements: Iterable[Requirement], labels: Mapping[str, str]) -> b
 
 
 def accepts_machine(profile: Profile, flavour: Flavour) -> bool:
-    """Whether a machine of `flavour` meets all conditions of `profile` on a single machine."""
+    """Whether a machine of `flavour` meets all per-machine conditions of `profile`."""
     labels, alternatives = flavour.labels, profile.alternatives
     return (
         accepts(placement_requirements(profile), labels)
@@ -87,7 +87,7 @@ def accepts_machine(profile: Profile, flavour: Flavour) -> bool:
 
 
 class Matcher:
-    """Remembers, for one decision, which flavours meet what."""
+    """Matches requirements and tolerations to flavours, cached for one decision."""
 
     def __init__(self, flavours: Sequence[Flavour], columns: FlavourColumns) -> None:
         self._columns = columns
@@ -97,12 +97,12 @@ class Matcher:
         self._by_tolerations: dict[tuple[Toleration, ...], Flags] = {}
 
     def accepting(self, profile: Profile) -> Flags:
-        """One flag per flavour: it meets all conditions of `profile` on a single machine."""
+        """Which flavours [F] meet all per-machine conditions of `profile`."""
         accepted = self.meeting(placement_requirements(profile), profile.alternatives)
         return accepted & self.tolerating(profile.tolerations)
 
     def meeting(self, requirements: Term, alternatives: Sequence[Term] = ()) -> Flags:
-        """One flag per flavour: it meets all of `requirements`, and one of any `alternatives`."""
+        """Which flavours [F] meet all `requirements`, and one of the `alternatives` if any."""
         met = np.ones(len(self._columns), np.bool_)
         for requirement in requirements:
             met &= self._matched(requirement)
@@ -111,7 +111,7 @@ class Matcher:
         return met
 
     def tolerating(self, tolerations: tuple[Toleration, ...]) -> Flags:
-        """One flag per flavour: its taints keep no pod with these tolerations away."""
+        """Which flavours [F] have only taints that these tolerations tolerate."""
         if tolerations not in self._by_tolerations:
             verdicts = np.ones(len(self._taints), np.bool_)
             if self._tainted:

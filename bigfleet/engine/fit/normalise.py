@@ -1,10 +1,10 @@
-"""Demand in the shape in which it is served.
+"""Normalisation of the demand: gangs that fit on one machine become plain needs.
 
-A gang that fits on one machine needs no common domain: any machine with room puts it together. So
-such gangs fold: all gangs of one cluster and profile become one plain need whose pods are whole
-gangs, of as many sizes as there are. A gang that fits on no machine keeps its Same requirement.
+A gang that fits on one machine needs no topology domain: any machine with room holds all of it. So
+the small gangs of one cluster and profile fold into one plain need, each of whose pods is a whole
+gang. A gang that fits on no machine keeps its Same requirement.
 
-Whether a gang folds depends on the machines there are now, and is decided anew each cycle.
+Whether a gang folds depends on the current machines, and is decided in each cycle.
 """
 
 from __future__ import annotations
@@ -31,8 +31,7 @@ from bigfleet.model.need import (
     total_of,
 )
 
-# One that is being created was free when it was chosen, and one that drains was chosen or will be
-# free: their gangs must not unfold meanwhile.
+# Machines that are created or drained were chosen or will be free: gangs must not unfold meanwhile.
 _UNCLAIMED_STATES = (
     MachineState.IDLE,
     MachineState.SPECULATIVE,
@@ -43,24 +42,22 @@ _UNCLAIMED_STATES = (
 
 @dataclass(frozen=True)
 class FoldedDemand:
-    """`demand` in the shape in which it is served, and for each need that was asked for the index
-    of the one that serves it.
-    """
+    """A demand with small gangs folded."""
 
     demand: Demand
+    #: by need of the original demand: index of the need that includes it
     served_by: Sequence[int]
 
 
 def normalise(fleet: Fleet, demand: Demand) -> Demand:
-    """`demand` in the shape in which it is served."""
+    """`demand` with small gangs folded."""
     return fold(fleet, demand).demand
 
 
 def fold(fleet: Fleet, demand: Demand) -> FoldedDemand:
-    """`demand` with every gang folded that some one serving machine could hold.
+    """`demand` with each gang folded that a single machine could hold.
 
-    A need that serves several stands where the first of them stood. Where there is nothing to fold,
-    the very same Demand is returned.
+    A folded need takes the position of its first gang. Without gangs, returns the same Demand.
     """
     if all(need.profile.same_key is None for need in demand.needs):
         return FoldedDemand(demand, range(len(demand.needs)))
@@ -100,7 +97,7 @@ def gang_topology_key(need: Need) -> str | None:
 
 
 class _GangFolder:
-    """Which gangs some machine could hold."""
+    """Decides which gangs fold."""
 
     def __init__(self, fleet: Fleet, demand: Demand) -> None:
         self._fleet = fleet
@@ -115,9 +112,7 @@ class _GangFolder:
         self._accepting: dict[str, Flags] = {}
 
     def folded(self, gang: Need) -> Need:
-        """One gang as a pod of a plain need. Its machines must still have the label that its pods
-        look for.
-        """
+        """A gang as a plain need with one pod; its machine must still have the topology label."""
         gang_profile = gang.profile
         if gang_profile.fingerprint not in self._profiles:
             self._profiles[gang_profile.fingerprint] = _without_same(gang_profile)
@@ -126,7 +121,7 @@ class _GangFolder:
         return Need(self._profiles[gang_profile.fingerprint], sizes, group, gang.priority_ceiling)
 
     def fits(self, need: Need, cluster: int) -> bool:
-        """Whether it is a gang, and some machine that may serve it could hold all of it."""
+        """Whether the need is a gang that a single machine which may serve it could hold."""
         anti_affine = HOSTNAME_LABEL in need.profile.anti_affinity and need.pods > 1
         if need.profile.same_key is None or anti_affine:
             return False
@@ -153,7 +148,7 @@ class _GangFolder:
         return bool(candidates.any())
 
     def _serving_flavours(self, cluster: int) -> Flags:
-        """Flavours of the cluster's own machines, and of those that are anybody's."""
+        """Flavours [F] of the cluster's own machines and of unclaimed ones."""
         if cluster not in self._serving:
             fleet = self._fleet
             bound = _in(fleet.state, (MachineState.CONFIGURED, MachineState.CONFIGURING))
@@ -162,10 +157,10 @@ class _GangFolder:
         return self._serving[cluster]
 
     def _lowest_priorities(self) -> Longs:
-        """By flavour, the lowest priority that a machine at work serves: a higher one may take it.
-
-        Without this, a hundred small gangs would evict the pods of a hundred machines.
+        """By flavour [F], the lowest priority that a CONFIGURED machine serves: a higher one may
+        preempt it.
         """
+        # Without these machines, a hundred small gangs would stay unfolded, and each preempt one.
         fleet = self._fleet
         lowest = np.full(len(self._columns), np.iinfo(np.int64).max)
         working = fleet.state == MachineState.CONFIGURED
@@ -179,10 +174,8 @@ class _GangFolder:
 
 
 def _without_same(gang_profile: Profile) -> Profile:
-    """The same profile for machines each of which holds a whole gang.
-
-    Every machine has a host name, though none that could be known beforehand.
-    """
+    """The profile of a folded gang: Same becomes Exists."""
+    # Every machine has a hostname, so that key needs no requirement.
     requirements = [
         Requirement(r.key, Operator.EXISTS) if r.operator is Operator.SAME else r
         for r in gang_profile.requirements
@@ -190,7 +183,7 @@ def _without_same(gang_profile: Profile) -> Profile:
     ]
     return profile(
         requirements,
-        (),  # Same outranked it, and still does
+        (),  # Same disables spread, and still does
         gang_profile.priority,
         gang_profile.interruption_bucket,
         gang_profile.reclamation_bucket,

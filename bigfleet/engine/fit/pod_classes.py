@@ -1,4 +1,4 @@
-"""The demand as columns: one row per distinct pod size of each need."""
+"""Demand as columns: one equivalence class for each pod size of each need."""
 
 from __future__ import annotations
 
@@ -21,39 +21,40 @@ from bigfleet.model.need import HOSTNAME_LABEL, Need, Profile, Spread
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FlavourFit:
-    """What needs with one profile that ask for the same resources make of F flavours.
+    """How F flavours fit the needs with one profile and the same requested resources."""
 
-    `number` is its row in `PodClasses.accepted`. `accepted` [F]: the flavour meets the profile's
-    conditions on a single machine. `costs` [F] are effective costs in dollars per hour, `tier` [F]
-    says how late the flavour comes into question. `terms` are the hard spread terms, `preferred`
-    the soft ones.
-    """
-
+    #: row of `PodClasses.accepted`
     number: int
     profile: Profile
+    #: [F] bool, the flavour meets the profile's per-machine conditions
     accepted: Flags
+    #: [F] float64, effective dollars an hour
     costs: Floats
+    #: [F] int32, candidate tier, the lowest first
     tier: Ints
+    #: hard spread terms
     terms: tuple[Spread, ...]
+    #: soft spread terms
     preferred: tuple[Spread, ...]
 
     @property
     def is_constrained(self) -> bool:
-        """Whether where one pod may go depends on where the need's other pods are."""
+        """Whether the placement of one pod depends on that of the need's other pods."""
         return bool(self.terms or self.profile.anti_affinity)
 
 
 class _Accepting(NamedTuple):
-    """The number of a profile, and which flavours it accepts."""
+    """The number of a profile, and the flavours [F] that it accepts."""
 
     number: int
     accepted: Flags
 
 
 class NeedType(IntEnum):
-    """How a need is served: its pods wherever there is room; those that depend on each other, by
-    what they ask of each other; gangs within one domain; and what was asked for in addition to
-    everything else, on machines of its own.
+    """How a need is placed.
+
+    PLAIN pods go wherever there is room. CONSTRAINED pods have hard spread or anti-affinity. A GANG
+    shares one domain. ADDITIONAL pods go only to machines acquired for them.
     """
 
     PLAIN = 0
@@ -63,7 +64,7 @@ class NeedType(IntEnum):
 
 
 def need_type_of(need: Need, flavour_fit: FlavourFit) -> NeedType:
-    """How `need` is served."""
+    """How `need` is placed."""
     if need.is_additional:
         return NeedType.ADDITIONAL
     if flavour_fit.profile.same_key is not None:
@@ -72,16 +73,8 @@ def need_type_of(need: Need, flavour_fit: FlavourFit) -> NeedType:
 
 
 class PodClasses:
-    """C classes of equal pods: N needs' sizes, the needs in the demand's order and each need's
-    sizes in descending order of their share.
-
-    `need_type` [N] says how each need is served. `start` [N + 1] delimits each need's classes.
-    `sizes` [C, R] and `dominant_share` [C] say what one pod asks for, and the largest part of any
-    resource of the fleet's largest machine that this is. `count` [C] is how many pods there are;
-    `impossible` [C] marks sizes that no machine of the fleet which the need accepts could ever
-    hold: they are set apart and never packed. A machine takes `most` [C] pods of a class's need.
-    `flavour_fit` holds for each class the row of its need in `accepted` [A, F] and `scarce` [A, F]
-    (the flavour has a scarce resource that the need does not ask for).
+    """C equivalence classes of pods, of N needs in the demand's order and each need's sizes by
+    descending dominant share.
     """
 
     def __init__(
@@ -92,28 +85,39 @@ class PodClasses:
         capacities: Capacities,
         present: Rows,
     ) -> None:
-        """`present` are the flavours of which the fleet has any machine."""
+        """`present` are the flavours that some machine of the fleet has."""
         self._flavours, self._matcher, self._costs = columns, matcher, Costs(columns)
         self._capacities, self._present = capacities, present
         self._profiles: dict[str, _Accepting] = {}
         self._largest = np.max(columns.allocatable[present], axis=0, initial=0)
         needs = demand.needs
+        #: [N + 1] int64, delimits each need's classes
         self.start: Longs = np.zeros(len(needs) + 1, np.int64)
         np.cumsum([len(need.sizes) for need in needs], out=self.start[1:])
+        #: [C] int32, index of the need
         self.need: Ints = np.repeat(np.arange(len(needs), dtype=np.int32), np.diff(self.start))
+        #: [C, R] int64, requests of one pod
         self.sizes, unknown = self._amounts(needs)
+        #: [C] int64, number of pods
         self.count: Longs = np.array([size.pods for need in needs for size in need.sizes], np.int64)
         apart = [HOSTNAME_LABEL in need.profile.anti_affinity for need in needs]
+        #: [C] int64, how many pods of the class's need one machine takes
         self.most: Longs = np.where(np.array(apart, np.bool_)[self.need], 1, NO_LIMIT)
+        #: [C] float64, the largest share of any resource of the fleet's largest machine
         self.dominant_share = self._dominant_shares()
         self._order_by_share(unknown, demand)
+        #: [N]
         self.of_need: Sequence[FlavourFit] = self._flavour_fits(needs)
+        #: [N] uint8, NeedType
         self.need_type: Bytes = np.array([*map(need_type_of, needs, self.of_need)], np.uint8)
+        #: [C] int32, row of `accepted` and `scarce`
         self.flavour_fit: Ints = np.array([each.number for each in self.of_need], np.int32)[
             self.need
         ]
         known = {each.number: each for each in self.of_need}
+        #: [A, F] bool, the need accepts the flavour
         self.accepted: Flags = np.zeros((len(known), len(columns)), np.bool_)
+        #: [A, F] bool, the flavour has a scarce resource that the need does not request
         self.scarce: Flags = np.zeros((len(known), len(columns)), np.bool_)
         for each in known.values():
             self.accepted[each.number] = each.accepted
@@ -121,7 +125,7 @@ class PodClasses:
 
     @cached_property
     def columns(self) -> ClassColumns:
-        """What kernels read."""
+        """The columns that kernels read."""
         return ClassColumns(
             self.need, self.sizes, self.most, self.flavour_fit, self.accepted, self.scarce
         )
@@ -132,16 +136,18 @@ class PodClasses:
 
     def _order_by_share(self, unknown: Flags, demand: Demand) -> None:
         order = np.lexsort((np.arange(len(self.need)), -self.dominant_share, self.need))
+        #: [C] intp, position of the class in the order of the needs' sizes
         self.original: Rows = order
         self.sizes, self.count, self.dominant_share = (
             self.sizes[order],
             self.count[order],
             self.dominant_share[order],
         )
+        #: [C] bool, no machine that the need accepts can hold the pod; never packed
         self.impossible = self._impossible(unknown[order], demand)
 
     def _flavour_fits(self, needs: Sequence[Need]) -> list[FlavourFit]:
-        """Of all needs. What an impossible size asks for, its need is not served with."""
+        # A GPU requested by an impossible size must not make GPU machines candidates for the rest.
         asked = np.zeros((len(needs), self.sizes.shape[1]), np.bool_)
         classes, resources = np.nonzero(self.sizes * ~self.impossible[:, None])
         asked[self.need[classes], resources] = True
@@ -173,7 +179,9 @@ class PodClasses:
         )
 
     def _amounts(self, needs: Sequence[Need]) -> tuple[Longs, Flags]:
-        """What a pod of each class asks for; and which ask for what no flavour has."""
+        """The requests of each class [C, R], and which classes [C] request a resource that no
+        flavour has.
+        """
         column_of, rows, places, amounts = self._flavours.column_of, [], [], []
         unknown = np.zeros(len(self.need), np.bool_)
         at = 0
@@ -200,11 +208,12 @@ class PodClasses:
         numbers = [self._capacities.number(cluster) for cluster in demand.cluster.tolist()]
         number_of = np.array(numbers, np.int64)[self.need]
         impossible = unknown.copy()
-        # A gang that must be on one host, and that no machine holds as a whole, was not folded.
+        # A gang that must share one host and was not folded fits on no machine.
         hosts = [need.profile.same_key == HOSTNAME_LABEL for need in demand.needs]
         impossible |= np.array(hosts, np.bool_)[self.need]
         profiles = [self._accepting(need.profile) for need in demand.needs]
         profile = np.array([each.number for each in profiles], np.int64)[self.need]
+        # Classes with equal capacity matrix and profile are tested together.
         for classes in _equal(number_of * len(self._profiles) + profile):
             first = classes[0]
             accepted = profiles[int(self.need[first])].accepted
@@ -213,7 +222,7 @@ class PodClasses:
         return impossible
 
     def _held(self, number: int, accepted: Flags, classes: Rows) -> Flags:
-        """Which of `classes` fit on some machine that they accept."""
+        """Which of `classes` fit on an empty machine of some `accepted` flavour."""
         shapes = self._capacities.shapes(number)
         flavours = self._present[accepted[self._present]]
         held = np.zeros(len(classes), np.bool_)

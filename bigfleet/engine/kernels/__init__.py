@@ -1,1 +1,1 @@
-"""The inner loops, compiled by numba: packing, selection, topology."""
+"""Inner loops of a decision, compiled by numba: packing, selection, topology."""

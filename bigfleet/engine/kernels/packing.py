@@ -1,11 +1,10 @@
-"""Kernels: which machines hold how many pods of which size.
+"""Kernels that pack pods onto machines.
 
-A class goes to the machine whose CPU and memory it leaves used in the best proportion: of what one
-of them is used up, the other is stranded. While there is room, that is the proportion in which the
-cluster's pods ask for them, and machines that hold nothing yet come a little later, so that pods
-gather on few machines. Where that way some pods find no place, the caller packs again for equal
-parts, onto all machines alike, which strands least. Deviations are counted in steps of 1/256, so
-that rounding noise decides nothing.
+A pod goes to the machine on which it leaves CPU and memory utilization best balanced: once either
+is exhausted, the rest of the other is unusable. The first pass balances in the ratio of the
+cluster's requests and prefers machines that hold pods, so that pods are consolidated. If some pods
+stay unplaced, the caller packs again for equal utilization without that preference, which wastes
+least. Scores are rounded to steps of 1/256, so that floating-point noise never breaks a tie.
 """
 
 from __future__ import annotations
@@ -18,31 +17,33 @@ from bigfleet.engine.snapshot import Flags, Floats, Ints, Longs
 from bigfleet.jit import kernel
 
 _STEPS = 256
-# Worse than any deviation: a GPU machine for a pod that asks for none.
+# Outweighs any imbalance: a GPU machine for a pod that requests no GPU.
 _SCARCE_STEPS = 1 << 12
-# A class of very many pods is placed in lots, so that its cost does not grow with their number.
+# Large classes are placed in batches, so that the cost does not grow with the number of pods.
 _MAX_BATCHES = 256
 NO_LIMIT = int(np.iinfo(np.int64).max)
 
 
 class Machines(NamedTuple):
-    """M machines of one cluster: what they have for pods in all and what is left [M, R], CPU and
-    memory in the first columns; their flavours; the highest priority that may use each
-    (`max_priority`); whether each holds any pods; and the need that the last decision counted it
-    for.
-    """
+    """M machines of one cluster."""
 
+    #: [M, R] int64, allocatable for pods; CPU and memory are the first columns
     capacity: Longs
+    #: [M, R] int64, what is left of `capacity`
     free: Longs
+    #: [M] int32, index of the flavour
     flavour: Ints
+    #: [M] int64, the highest priority that may use the machine
     max_priority: Longs
+    #: [M] bool, the machine holds pods
     has_pods: Flags
+    #: [M] int32, the need that claimed the machine in the last decision, or NONE
     last_claimed_by: Ints
 
 
 class ScoringStrategy(NamedTuple):
-    """How machines are chosen: the parts of CPU and memory in use are compared times these factors,
-    and a machine that holds nothing yet deviates by so much more.
+    """Weights of a machine's imbalance: |CPU utilization x `cpu` - memory utilization x `memory`|,
+    plus `empty_penalty` for a machine without pods.
     """
 
     cpu: float
@@ -51,12 +52,12 @@ class ScoringStrategy(NamedTuple):
 
 
 BALANCED = ScoringStrategy(1.0, 1.0, 0.0)
-# What gathering may strand: so large a part of a machine's CPU or memory.
+# The fraction of a machine's CPU or memory that consolidation may leave unusable.
 _EMPTY_PENALTY = 0.1
 
 
 def consolidating(cpu: float, memory: float) -> ScoringStrategy:
-    """Gather the pods of a cluster that asks for such parts of its machines' CPU and memory."""
+    """The strategy for a cluster that requests these fractions of its machines' CPU and memory."""
     most = max(cpu, memory)
     return (
         ScoringStrategy(memory / most, cpu / most, _EMPTY_PENALTY)
@@ -66,30 +67,36 @@ def consolidating(cpu: float, memory: float) -> ScoringStrategy:
 
 
 class ClassColumns(NamedTuple):
-    """C classes of equal pods: their need, what one pod asks for [C, R], how many pods of their
-    need a machine takes, and the row in `accepted` and `scarce` [A, F] that says which flavours
-    their need accepts and which of these have scarce resources that it does not ask for.
-    """
+    """C equivalence classes of pods."""
 
+    #: [C] int32, index of the need
     need: Ints
+    #: [C, R] int64, requests of one pod
     sizes: Longs
+    #: [C] int64, how many pods of the class's need one machine takes
     most: Longs
+    #: [C] int32, row of `accepted` and `scarce`
     flavour_fit: Ints
+    #: [A, F] bool, the need accepts the flavour
     accepted: Flags
+    #: [A, F] bool, the flavour has a scarce resource that the need does not request
     scarce: Flags
 
 
 class PlacementLog(NamedTuple):
-    """Entries, each so many pods of a class on a machine; more room than entries."""
+    """Append-only log of placements, allocated beyond its length."""
 
+    #: [L] int32, index among the cluster's machines
     machine: Ints
+    #: [L] int32, index of the class
     pod_class: Ints
+    #: [L] int64, how many pods; 0 for a placement that was undone
     pods: Longs
 
 
 @kernel
 def fitting(free: Longs, size: Longs) -> int:
-    """How many pods of `size` [R] go into `free` [R]."""
+    """How many pods of `size` [R] fit into `free` [R]."""
     most = NO_LIMIT
     for at in range(size.shape[0]):
         if size[at] > 0:
@@ -99,7 +106,7 @@ def fitting(free: Longs, size: Longs) -> int:
 
 @kernel
 def take(free: Longs, size: Longs, pods: int) -> None:
-    """Take what `pods` of `size` ask for from `free`; a negative number gives it back."""
+    """Subtract the requests of `pods` of `size` from `free`."""
     for at in range(size.shape[0]):
         free[at] -= pods * size[at]
 
@@ -108,14 +115,11 @@ def take(free: Longs, size: Longs, pods: int) -> None:
 def rank(
     machines: Machines, classes: ClassColumns, at: int, pod_class: int, strategy: ScoringStrategy
 ) -> int:
-    """How late machine `at` comes for one more pod of a class, the least first.
-
-    By the proportion of what is then in use. Machines that the last decision counted for the same
-    need are as good as those that hold pods already, and come first among equals.
-    """
+    """The score of machine `at` for one more pod of a class; the lowest is best."""
     capacity, free, size = machines.capacity[at], machines.free[at], classes.sizes[pod_class]
     cpu = 1 - (free[0] - size[0]) / capacity[0] if capacity[0] > 0 else 0.0
     memory = 1 - (free[1] - size[1]) / capacity[1] if capacity[1] > 0 else 0.0
+    # The need's own machines count as machines with pods, and win ties: pods stay where they are.
     own = machines.last_claimed_by[at] == classes.need[pod_class]
     extra = 0.0 if own or machines.has_pods[at] else strategy.empty_penalty
     deviation = abs(cpu * strategy.cpu - memory * strategy.memory)
@@ -129,7 +133,8 @@ def rank(
 def has_room(
     machines: Machines, classes: ClassColumns, at: int, pod_class: int, priority: int
 ) -> bool:
-    """Whether machine `at`, which the class accepts, may take its pods and has room for one."""
+    """Whether machine `at`, which the class accepts, may take a pod of `priority` and has room."""
+    # Acquired for a lower priority after this one had its turn, or removed.
     if machines.max_priority[at] < priority:
         return False
     for resource in range(classes.sizes.shape[1]):
@@ -153,7 +158,7 @@ def _push(heap: Longs, length: int, key: int) -> int:
 
 @kernel
 def _pop(heap: Longs, length: int) -> int:
-    """Remove the least key, which is at the front; the new length."""
+    """Remove the smallest key, which is at the front; returns the new length."""
     length -= 1
     key = heap[length]
     at = 0
@@ -183,9 +188,8 @@ def _pack_class(
     heap: Longs,
     got: Longs,
 ) -> None:
-    """Place what is left of one class on machines `accepting` it; `got` [M] says how many pods each
-    machine has got.
-    """
+    """Place the pods left of one class on the machines `accepting` it; adds them to `got` [M]."""
+    # A heap of (score, machine) in one integer: only the machine that took pods is scored again.
     number, waiting = machines.flavour.shape[0], 0
     for at in accepting:
         if has_room(machines, classes, at, pod_class, priority):
@@ -207,6 +211,7 @@ def _pack_class(
             if room == 0 or left[pod_class] == 0:
                 break
             key = rank(machines, classes, at, pod_class, strategy) * number + at
+            # Stay on this machine for as long as no other one scores better.
             if waiting > 0 and heap[0] < key:
                 waiting = _push(heap, waiting, key)
                 break
@@ -214,7 +219,9 @@ def _pack_class(
 
 @kernel
 def append_placements(log: PlacementLog, length: int, pod_class: int, got: Longs) -> int:
-    """Write what machines have `got` of a class into the log, and reset it; the new length."""
+    """Append the pods that machines `got` of a class to the log, and reset `got`; returns the new
+    length.
+    """
     for at in range(got.shape[0]):
         if got[at] > 0:
             log.machine[length], log.pod_class[length], log.pods[length] = at, pod_class, got[at]
@@ -236,11 +243,11 @@ def pack(
     log: PlacementLog,
     length: int,
 ) -> int:
-    """Place what is `left` [C] of the classes `order`, one class after the other.
+    """Place the pods `left` [C] of the classes `order`, one class after the other.
 
-    Of candidacy a, `accepting[ends[a]:ends[a + 1]]` are the machines that it accepts. Only those
-    that are open from `priority` take part. Machines, `left` and the log change; the
-    log's new length is returned. It must have `log_capacity`.
+    `accepting[ends[a]:ends[a + 1]]` are the machines that row a of `classes.accepted` accepts; only
+    those that pods of `priority` may use take part. Updates the machines, `left` and the log, which
+    must have `log_capacity` to spare; returns the log's new length.
     """
     heap = np.empty(machines.flavour.shape[0] + 1, np.int64)
     got = np.zeros(machines.flavour.shape[0], np.int64)
@@ -255,7 +262,7 @@ def pack(
 
 @kernel
 def log_capacity(left: Longs, order: Longs, machines: int) -> int:
-    """The most entries that placing the classes `order` may add."""
+    """The upper bound of entries that placing the classes `order` adds."""
     room = 0
     for pod_class in order:
         room += min(left[pod_class], machines)
@@ -264,11 +271,12 @@ def log_capacity(left: Longs, order: Longs, machines: int) -> int:
 
 @kernel
 def pods_allowed(classes: ClassColumns, pending: Longs, pods: Longs, pod_class: int) -> int:
-    """How many more pods of a class a machine may take that has `pods` [P] of the classes `pending`
-    [P], whatever room it has: the limit is on all pods of one need.
+    """How many more pods of a class a machine with `pods` [P] of the classes `pending` [P] may
+    take, its free capacity aside.
     """
     most = classes.most[pod_class]
     if most < NO_LIMIT:
+        # Anti-affinity binds all sizes of a need together.
         for place in range(pending.shape[0]):
             if classes.need[pending[place]] == classes.need[pod_class]:
                 most -= pods[place]
@@ -279,9 +287,9 @@ def pods_allowed(classes: ClassColumns, pending: Longs, pods: Longs, pod_class: 
 def fill(
     free: Longs, flavour: int, classes: ClassColumns, left: Longs, pending: Longs, pods: Longs
 ) -> None:
-    """How many pods of each `pending` class [P] one machine of `flavour` takes, in that order.
+    """Fill one machine of `flavour` with the `pending` classes [P], in that order.
 
-    `pods` [P] is written; `free` [R] changes.
+    Writes to `pods` [P] how many of each it takes, and updates `free` [R].
     """
     pods[:] = 0
     for place in range(pending.shape[0]):
@@ -300,7 +308,7 @@ def fill(
 
 @kernel
 def worth(pods: Longs, weights: Floats) -> float:
-    """The sum of what `pods` [P] are worth by their `weights` [P]."""
+    """The sum of `pods` [P] times their `weights` [P]."""
     total = 0.0
     for place in range(pods.shape[0]):
         total += pods[place] * weights[place]

@@ -1,8 +1,8 @@
-"""Kernels: which machines to acquire for pods that found no place.
+"""Kernels that select machines to acquire for unplaced pods.
 
-A machine is judged by its cost per useful unit when it is filled: with the need's own pods, largest
-first, then with other pending pods of its cluster. Among those within a tolerance of the best, the
-one that serves most is taken; then the cheapest, then the one in the domain with fewest pods, then
+A machine is rated by its cost per unit of pods that it would hold: the need's own pods, largest
+first, then other pending pods of the cluster. Among machines within a tolerance of the best rate,
+the one that holds most wins; then the cheapest, then the one in the domain with fewest pods, then
 the smallest.
 """
 
@@ -15,87 +15,103 @@ import numpy as np
 from bigfleet.engine.columns import PODS_COLUMN
 from bigfleet.engine.kernels.packing import ClassColumns, fill, fitting, pods_allowed, take, worth
 from bigfleet.engine.snapshot import NONE, Flags, Floats, Ints, Longs
-from bigfleet.engine.state.ceiling_budgets import MACHINES, MICROS, WITHHELD
 from bigfleet.jit import kernel
 
+# The columns of a cluster's remaining budget: machines, micro-dollars an hour, and whether the
+# ceiling withheld a machine.
+MACHINES, MICROS, WITHHELD = range(3)
+NO_CEILING = 2**62
 _SLOT_WORTH = 1e-3
 
 
 class CandidatePool(NamedTuple):
-    """Machines that a need may acquire or take, in G groups of equal ones.
+    """Machines that a need may acquire or preempt, in G groups of interchangeable ones.
 
-    `rows[starts[g]:starts[g + 1]]` are those of group g, in the order in which they are taken;
-    before `first[g]` none is to be had any more. Those of one group have equal `capacity` [G, R],
-    `costs` and `tier` [G], and stand in one `domain` [G]: a row of `codes` [D, K], which has the
-    codes of K labels.
+    `rows[starts[g]:starts[g + 1]]` are the machines of group g, in the order in which they are
+    used.
     """
 
+    #: [n] int64, rows of the fleet, by group
     rows: Longs
+    #: [G + 1] int64
     starts: Longs
+    #: [G] int64, places in `rows` before which no machine of the group is left
     first: Longs
+    #: [G, R] int64, allocatable for pods
     capacity: Longs
+    #: [G] float64, effective dollars an hour
     costs: Floats
+    #: [G] int32, candidate tier, the lowest first
     tier: Ints
+    #: [G] int32, row of `codes`
     domain: Ints
+    #: [D, K] int32, the codes of K labels
     codes: Ints
 
 
 class FleetAvailability(NamedTuple):
-    """What is known of the fleet's machines: flavour, whether each is taken already, and for which
-    need it is kept, with the priorities of all needs; to which cluster each belongs
-    (`supply_clusters`), the `cluster` that chooses, the `prices` of flavours, and the `budget` that
-    is left to the cluster, which changes.
-    """
+    """Which machines of the fleet are free, as seen by one cluster."""
 
+    #: [n] int32, index of the flavour
     flavour: Ints
+    #: [n] bool, ordered in this decision, or backed off
     unavailable: Flags
+    #: [n] int32, the need that the machine is reserved for, or NONE
     reserved_for: Ints
+    #: [N] int64, priorities of the needs
     priorities: Longs
+    #: [n] int32, the cluster that the machine is supply for, or NONE
     supply_clusters: Ints
+    #: the cluster that selects
     cluster: int
+    #: [F] int64, micro-dollars an hour
     prices: Longs
+    #: [3] int64, by MACHINES, MICROS and WITHHELD; updated
     budget: Longs
 
 
 class PendingPods(NamedTuple):
-    """Classes [P] that lack places, of which the first `own` are those of the need that acquires,
-    in descending order of size; what a pod of each is worth; how many of the need's pods each
-    domain of the offer has; and how many `more` [P] pods of each are to be expected. These are no
-    reason to take a machine, only to take a larger one.
-    """
+    """The P classes with unplaced pods that machines are selected for."""
 
+    #: [P] int64; the selecting need's classes come first, largest first
     classes: Longs
+    #: how many of `classes` are the need's
     own: int
+    #: [P] float64, value of one pod
     weights: Floats
+    #: [D] int64, the need's pods in each domain of the pool; updated
     domain_pods: Longs
+    #: [P] int64, pods expected beyond the pending ones: a reason for a larger machine, not for
+    #: another one
     more: Longs
 
 
 class SelectionBuffer(NamedTuple):
-    """Room for B machines: their rows, groups, what they have free [B, R] after `pods` [B, P] of
-    each pending class.
-    """
+    """B selected machines."""
 
+    #: [B] int64, rows of the fleet
     rows: Longs
+    #: [B] int64, group of the pool
     group: Longs
+    #: [B, R] int64, what is left after `pods`
     free: Longs
+    #: [B, P] int64, pods of each pending class
     pods: Longs
 
 
 def weights_of(sizes: Longs, left: Longs) -> Floats:
-    """What a pod of each class is worth: its parts of all that is asked for of each resource. Pod
-    slots are hardly ever what a machine is bought for.
-    """
+    """The value of one pod of each class: its shares of the total requests, over all resources."""
     total = (sizes * left[:, None].astype(np.float64)).sum(axis=0)
     asked = total > 0
     parts = sizes[:, asked] / total[asked]
+    # Pod slots are rarely why a machine is acquired.
     parts[:, asked[:PODS_COLUMN].sum() : asked[: PODS_COLUMN + 1].sum()] *= _SLOT_WORTH
     weights: Floats = parts.sum(axis=1)
     return weights
 
 
 def selection_buffer(machines: int, sizes: Longs, classes: int) -> SelectionBuffer:
-    """Room for so many machines and pending classes."""
+    """An empty buffer for this many machines and pending classes."""
     return SelectionBuffer(
         rows=np.empty(machines, np.int64),
         group=np.empty(machines, np.int64),
@@ -106,7 +122,8 @@ def selection_buffer(machines: int, sizes: Longs, classes: int) -> SelectionBuff
 
 @kernel
 def _is_allowed(availability: FleetAvailability, row: int) -> bool:
-    """Whether the cluster's ceiling leaves room for the machine; what it has does not count."""
+    """Whether the cluster's ceiling allows the machine; records when it does not."""
+    # The cluster's own machines are charged already.
     if availability.supply_clusters[row] == availability.cluster:
         return True
     price, left = availability.prices[availability.flavour[row]], availability.budget
@@ -124,36 +141,51 @@ def _charge(availability: FleetAvailability, row: int) -> None:
 
 
 @kernel
-def may_have(availability: FleetAvailability, row: int, need: int) -> bool:
-    """Whether the need may have the machine: it is not taken, nor kept for somebody else of at
-    least its priority, nor withheld by a ceiling.
+def is_free(availability: FleetAvailability, row: int, need: int) -> bool:
+    """Whether the machine is available and not reserved for another need of at least the same
+    priority.
     """
-    reserving_need = availability.reserved_for[row]
     if availability.unavailable[row]:
         return False
-    if (
-        reserving_need not in (NONE, need)
-        and availability.priorities[reserving_need] >= availability.priorities[need]
-    ):
-        return False
-    return _is_allowed(availability, row)
+    reserving_need = availability.reserved_for[row]
+    if reserving_need in (NONE, need):
+        return True
+    return bool(availability.priorities[reserving_need] < availability.priorities[need])
+
+
+@kernel
+def count_free(
+    pool: CandidatePool, eligible: Flags, availability: FleetAvailability, need: int
+) -> Longs:
+    """For each group [G], how many machines are free for the need; 0 if it is not eligible."""
+    free = np.zeros(eligible.shape[0], np.int64)
+    for group in range(eligible.shape[0]):
+        if eligible[group]:
+            for place in range(pool.starts[group], pool.starts[group + 1]):
+                if is_free(availability, pool.rows[place], need):
+                    free[group] += 1
+    return free
 
 
 @kernel
 def _heads(
     pool: CandidatePool, eligible: Flags, availability: FleetAvailability, need: int
 ) -> Longs:
-    """For each group the place in `rows` of the first machine that the need may have, else -1."""
+    """For each group [G], the place in `rows` of the first machine that the need may acquire, or
+    -1.
+    """
     groups = pool.starts.shape[0] - 1
     heads = np.full(groups, -1)
     for group in range(groups):
         stop = pool.starts[group + 1]
         if not eligible[group]:
             continue
+        # Used machines stay used for this selection: do not walk past them again.
         while pool.first[group] < stop and availability.unavailable[pool.rows[pool.first[group]]]:
             pool.first[group] += 1
         for place in range(pool.first[group], stop):
-            if may_have(availability, pool.rows[place], need):
+            row = pool.rows[place]
+            if is_free(availability, row, need) and _is_allowed(availability, row):
                 heads[group] = place
                 break
     return heads
@@ -163,7 +195,7 @@ def _heads(
 def _leading_class(
     pool: CandidatePool, heads: Longs, classes: ClassColumns, left: Longs, pending: PendingPods
 ) -> int:
-    """The need's first class that some machine could hold; -1 for none."""
+    """The need's largest pending class that some candidate could hold; -1 for none."""
     for place in range(pending.own):
         pod_class = pending.classes[place]
         if left[pod_class] > 0:
@@ -186,7 +218,8 @@ def _choose(
     pending: PendingPods,
     tolerance: float,
 ) -> int:
-    """The group whose first machine to take next; -1 for none."""
+    """The group to take the next machine from; -1 for none."""
+    # Only machines that hold the largest pending pod compete, or small ones would always win.
     lead = _leading_class(pool, heads, classes, left, pending)
     if lead < 0:
         return -1
@@ -194,6 +227,7 @@ def _choose(
     use, rate = np.zeros(groups), np.full(groups, np.inf)
     pods = np.zeros(pending.classes.shape[0], np.int64)
     lowest = np.inf
+    # Rate machines as if the expected pods were pending, too.
     left[pending.classes] += pending.more
     for group in range(groups):
         if heads[group] >= 0 and fitting(pool.capacity[group], classes.sizes[lead]) > 0:
@@ -238,8 +272,8 @@ def select_machines(
     tolerance: float,
     buffer: SelectionBuffer,
 ) -> int:
-    """Take machines of the `eligible` groups until the need's classes have places or none holds any
-    of them, at most as many as `buffer` has room for. Returns how many; `left` changes.
+    """Select machines of the `eligible` groups until the need's pods are placed, no candidate holds
+    any of them, or `buffer` is full. Returns how many; updates `left`.
     """
     count = 0
     while count < buffer.rows.shape[0]:
@@ -271,8 +305,8 @@ def _relocate(
     buffer: SelectionBuffer,
     dropped: Flags,
 ) -> bool:
-    """Move all pods of one machine to the others, first fit; whether that can be done. If not,
-    nothing has changed.
+    """Move all pods of one machine to the others, first fit; False, and nothing is moved, if they
+    do not fit.
     """
     free, pods = buffer.free.copy(), buffer.pods.copy()
     for place in range(pending.shape[0]):
@@ -304,10 +338,10 @@ def redundant(
     pending: Longs,
     buffer: SelectionBuffer,
 ) -> Flags:
-    """Which of the machines the others make useless, looked at in `order`.
+    """Which of the machines are redundant, tried in `order`: their pods fit on the others.
 
-    A late, large machine can make an early, small one useless; keeping it would only have it given
-    back as soon as it is there.
+    A large machine selected late can make a small one selected early redundant; it would be
+    reclaimed as soon as it joins.
     """
     dropped = np.zeros(buffer.rows.shape[0], np.bool_)
     for one in order:

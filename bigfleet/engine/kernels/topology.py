@@ -1,4 +1,4 @@
-"""Kernels for pods that depend on each other: hard spread, and at most one pod a domain."""
+"""Kernels for hard topology spread and pod anti-affinity."""
 
 from __future__ import annotations
 
@@ -22,24 +22,26 @@ from bigfleet.jit import kernel
 class TopologyTerms(NamedTuple):
     """T terms of one need over M machines in D domains.
 
-    `domain` [T, M] is the number of each machine's domain, `pods` [T, D] how many of the need's
-    pods each domain has, and `counts` [T, D] marks the domains that take part in the minimum.
-    kubernetes.io/hostname makes every machine a domain of its own. A domain of term t may have
-    `max_skew[t]` pods more than the minimum, and `most[t]` at most; while there are fewer than
-    `min_domains[t]`, the minimum is none.
+    With kubernetes.io/hostname, every machine is a domain.
     """
 
+    #: [T, M] int32, the machine's domain
     domain: Ints
+    #: [T, D] int64, the need's pods in the domain
     pods: Longs
+    #: [T, D] bool, the domain counts for the global minimum
     counts: Flags
+    #: [T] int64, how many pods a domain may have above the minimum
     max_skew: Longs
+    #: [T] int64, with fewer domains the minimum is 0
     min_domains: Longs
+    #: [T] int64, how many pods a domain may have at most
     most: Longs
 
 
 @kernel
 def least(terms: TopologyTerms, term: int) -> int:
-    """The fewest pods in any domain of the term that counts."""
+    """The term's global minimum: the fewest pods in any domain that counts."""
     fewest, domains = -1, 0
     for at in range(terms.pods.shape[1]):
         if terms.counts[term, at]:
@@ -51,7 +53,7 @@ def least(terms: TopologyTerms, term: int) -> int:
 
 @kernel
 def _pods_there(terms: TopologyTerms, fewest: Longs, at: int) -> int:
-    """How many pods the need has in the domains of machine `at`; -1 where it may have no more."""
+    """How many pods the need has in the domains of machine `at`; -1 if a term is at its limit."""
     there = 0
     for term in range(terms.domain.shape[0]):
         pods = terms.pods[term, terms.domain[term, at]]
@@ -70,8 +72,8 @@ def _next_machine(
     priority: int,
     strategy: ScoringStrategy,
 ) -> int:
-    """The machine for one more pod: where its domains have the fewest pods of the need, then where
-    it is best balanced; -1 for none.
+    """The machine for one more pod: in the domains with the fewest pods of the need, then the best
+    score; -1 for none.
     """
     fewest = np.zeros(terms.domain.shape[0], np.int64)
     for term in range(fewest.shape[0]):
@@ -103,7 +105,7 @@ def pack_constrained(
     log: PlacementLog,
     length: int,
 ) -> int:
-    """Place what is `left` [C] of one need's classes `order`, pod by pod; as `packing.pack`."""
+    """Place the pods `left` [C] of one need's classes `order`, pod by pod; see `packing.pack`."""
     got = np.zeros(machines.flavour.shape[0], np.int64)
     for pod_class in order:
         while left[pod_class] > 0:

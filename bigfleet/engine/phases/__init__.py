@@ -1,1 +1,1 @@
-"""The phases of a decision: assign, preempt, reclaim, and what the next one gets."""
+"""The phases of a decision: assign, preempt, reclaim, carry over."""

@@ -1,10 +1,10 @@
-"""Phase 1: every need counts what its cluster has, then acquires the rest.
+"""Phase 1: place pods on their cluster's machines, then acquire machines for the rest.
 
-Needs are served by priority. Of one priority, first each cluster's pods are packed onto what those
-of higher priority have left of its machines, whichever need they belong to, because that is what
-kube-scheduler will do: gangs first, then needs whose pods depend on each other, then all others,
-the most constrained first and the largest first. Then the needs whose pods found no place acquire
-machines, in the order of their arrival; what such a machine has left goes to the others.
+Needs are served by priority. For each priority, first the pods of each cluster are packed onto the
+capacity that higher priorities left, as kube-scheduler will: gangs, then needs with topology
+constraints, then all others, those with fewest flavours first and the largest first. Then needs
+with unplaced pods acquire machines in the order of their arrival; remaining capacity is offered to
+the cluster's other pending pods.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from bigfleet.model.machine import MachineState
 
 
 class AssignmentPhase:
-    """Serves needs, one after the other."""
+    """Serves needs one after the other."""
 
     def __init__(self, state: CycleState) -> None:
         self._state = state
@@ -43,15 +43,17 @@ class AssignmentPhase:
             for index in needs[state.lacking(start, stop)].tolist():
                 if index not in incomplete:
                     self.serve(index)
+            # Gangs that no domain can hold must not take machines from needs that can be met.
             for index in sorted(incomplete):
                 self.serve(index)
 
     def serve(self, index: int) -> None:
-        """Find places for what the need lacks, and acquire machines for the rest."""
+        """Place the need's unplaced pods, and acquire machines for the rest."""
         state = self._state
         if not state.lacks(index):
             return
         need_type = state.classes.need_type[index]
+        # Headroom exists for folded gangs; topology terms must see the domains of all machines.
         if need_type != NeedType.PLAIN or is_folded(state.demand.needs[index]):
             self._use_headroom(index)
         if need_type == NeedType.GANG:
@@ -59,6 +61,7 @@ class AssignmentPhase:
         else:
             self.place_again(index)
             self._acquire(index)
+        # Nothing left to acquire: any need may use the headroom.
         if state.lacks(index) and self._use_headroom(index):
             self.place_again(index)
 
@@ -76,7 +79,7 @@ class AssignmentPhase:
             acquire(state, self.free_pools, index, self._order_of(index))
 
     def place_again(self, index: int) -> None:
-        """Find places for pods of the need that lost theirs, on machines of its cluster."""
+        """Place the need's unplaced pods on its cluster's machines."""
         state = self._state
         need_type = state.classes.need_type[index]
         if need_type == NeedType.GANG:
@@ -89,8 +92,8 @@ class AssignmentPhase:
             state.packing_of(index).place_more(order, int(state.priorities[index]))
 
     def levels(self, cluster: int) -> list[tuple[int, list[int], Longs | None]]:
-        """The cluster's needs in the order in which they are counted: for each priority the needs
-        whose pods depend on each other, and the classes of all plain ones.
+        """The cluster's needs in the order in which they are placed: for each priority the needs
+        with topology constraints, and the classes of all plain needs.
         """
         state = self._state
         constrained: dict[int, list[int]] = {}
@@ -105,8 +108,8 @@ class AssignmentPhase:
         ]
 
     def _place_priority(self, needs: Rows) -> set[int]:
-        """Pack the pods of all needs of one priority onto their clusters' machines; the gangs that
-        no domain can hold as a whole, which come after everybody else.
+        """Place the pods of all needs of one priority on their clusters' machines; returns the
+        gangs that no domain can hold.
         """
         state, need_types = self._state, self._state.classes.need_type[needs]
         incomplete = {
@@ -125,19 +128,18 @@ class AssignmentPhase:
         return incomplete
 
     def _place_additional(self) -> None:
-        """Additional needs count the machines that were fetched for them, and no others: whatever
-        else is there may be full of pods, which no count of machines can tell.
-        """
+        """Place additional needs on the machines acquired for them."""
+        # Other machines may be full although the simulation has room on them: that is why the pods
+        # are pending.
         state = self._state
         for index in np.flatnonzero(state.classes.need_type == NeedType.ADDITIONAL).tolist():
             packing, accepted = state.packing_of(index), state.flavour_fit(index).accepted
-            fetched = state.fleet.last_claimed_by[packing.rows] == index
-            first_fit(state, index, np.flatnonzero(fetched & accepted[packing.flavour]).tolist())
+            own = state.fleet.last_claimed_by[packing.rows] == index
+            first_fit(state, index, np.flatnonzero(own & accepted[packing.flavour]).tolist())
 
     def _use_headroom(self, index: int) -> bool:
-        """Count on what was kept ahead of gangs: it is there for them, for needs that look at the
-        domains of all machines, and for others when there is nothing to acquire. Whether that adds
-        any machine.
+        """Add the cluster's headroom that the need accepts to its machines; returns whether there
+        is any.
         """
         state = self._state
         cluster, flavour_fit = state.cluster_of(index), state.flavour_fit(index)
@@ -148,18 +150,19 @@ class AssignmentPhase:
             state.headroom_pool[cluster] = rows[~useful]
             found, fleet = rows[useful], state.fleet
             state.packings[cluster].add(found, fleet.flavour[found], fleet.last_claimed_by[found])
-            if flavour_fit.is_constrained:  # their domains have been there all the time
+            # The domains existed all along: start over with the right minimum.
+            if flavour_fit.is_constrained:
                 state.packings[cluster].clear_need(state.classes.of(index))
         return helps
 
     def _waits_for_incoming(self, index: int) -> bool:
-        """Whether pods that want a machine beyond those there may yet find room on one that their
-        cluster is about to get, or has just got: kube-scheduler must have had time to use it, and
-        the news of that time to arrive.
+        """Whether the pods of an additional need may yet fit on a machine that its cluster is about
+        to get, or has just got.
         """
         state = self._state
         if state.classes.need_type[index] != NeedType.ADDITIONAL:
             return False
+        # kube-scheduler needs time to bind pods to a new Node, and the operator to report it.
         last_arrival_seconds = state.memory_of(state.cluster_of(index)).incoming_seconds
         grace_seconds = state.settings.arrival_grace_seconds
         if (
@@ -176,13 +179,13 @@ class AssignmentPhase:
         return any((packing.capacity[incoming] >= size).all(axis=1).any() for size in waiting)
 
     def _order_of(self, index: int) -> Longs:
-        """All classes that are packed together with those of a plain need."""
+        """All classes that are packed together with those of need `index`."""
         key = self._state.cluster_of(index), int(self._state.priorities[index])
         return self._order.get(key, np.empty(0, np.int64))
 
 
 def _packing_order(state: CycleState) -> dict[tuple[int, int], Longs]:
-    """The classes of plain needs by cluster and priority, those first that fewest flavours accept,
+    """The classes of plain needs by cluster and priority: those that fewest flavours fit first,
     then the largest.
     """
     classes = state.classes

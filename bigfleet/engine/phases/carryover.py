@@ -1,4 +1,4 @@
-"""What is handed to the next decision: who is short and for how long, and what is kept for whom."""
+"""State handed to the next decision: shortfall ages and reservations."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from bigfleet.model.need import Size
 def shortfalls(
     state: CycleState, cycle_memory: CycleMemory
 ) -> tuple[Sequence[Shortfall], tuple[ShortfallAge, ...]]:
-    """What each need lacks, in the demand's order, and the same for the next decision."""
+    """All shortfalls in the demand's order, and their ages for the next decision."""
     before = {aged.need: aged for aged in cycle_memory.shortfall_ages}
     found: list[Shortfall] = []
     shortfall_ages: list[ShortfallAge] = []
@@ -33,7 +33,7 @@ def shortfalls(
 
 
 def _sizes(state: CycleState, index: int) -> tuple[tuple[Size, ...], tuple[Size, ...]]:
-    """The need's pods without a place, by size: possible ones and impossible ones."""
+    """The need's unplaced pods by size: possible and impossible ones."""
     classes, need = state.classes, state.demand.needs[index]
     its = classes.of(index)
     short: list[Size] = []
@@ -48,10 +48,8 @@ def _sizes(state: CycleState, index: int) -> tuple[tuple[Size, ...], tuple[Size,
 
 
 def reservations(state: CycleState, claimed_by: Ints) -> tuple[Reservation, ...]:
-    """For whom machines are kept until they have all of theirs.
-
-    A gang that has a domain for all of it, until all its machines are in service; another need,
-    until no machine is drained for it any more.
+    """The needs for which machines are reserved: a gang that fits in its domain, until all its
+    machines are in service; another need, until no machine drains for it.
     """
     kept = []
     for index in _waiting(state, claimed_by):
@@ -61,22 +59,22 @@ def reservations(state: CycleState, claimed_by: Ints) -> tuple[Reservation, ...]
                 continue
             domain = state.gang_domains[index]
         before = state.reserved.get(index)
-        goes_on = before is not None and before.domain == domain
-        since = before.since_seconds if before and goes_on else state.now_seconds
+        continues = before is not None and before.domain == domain
+        since = before.since_seconds if before and continues else state.now_seconds
         kept.append(Reservation(state.key(index), domain, since))
     return tuple(kept)
 
 
 def _waiting(state: CycleState, claimed_by: Ints) -> list[int]:
-    """Needs that hold a machine which does not serve them yet, in order."""
+    """The needs that claim a machine which does not serve them yet, in order."""
     fleet = state.fleet
     rows = np.flatnonzero(claimed_by != NONE)
     holder = claimed_by[rows]
-    at_work = (fleet.state[rows] == MachineState.CONFIGURED) & (
+    in_service = (fleet.state[rows] == MachineState.CONFIGURED) & (
         fleet.cluster[rows] == state.demand.cluster[holder]
     )
     is_gang = np.array([n.profile.same_key is not None for n in state.demand.needs], np.bool_)
     drained = np.isin(fleet.state[rows], (int(MachineState.DRAINING), int(MachineState.CONFIGURED)))
     drained |= state.initially_reserved_for[rows] == holder
-    waits = ~at_work & (drained | is_gang[holder])
+    waits = ~in_service & (drained | is_gang[holder])
     return [int(index) for index in np.unique(holder[waits])]

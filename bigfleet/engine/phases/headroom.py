@@ -1,13 +1,13 @@
-"""One machine ahead for small gangs, so that kube-scheduler need not tear them.
+"""Headroom: one empty machine per cluster for gangs that fit on one machine.
 
-A gang that fits on one machine is served as plain demand: any room of its size will do. But the
-scheduler binds a gang's pods one by one, the first to any node with room for that one. In a cluster
-that has no room for all of them together, the others then wait at a rack in which nothing may be
-left, while their need counts as met. So each cluster with such gangs keeps one machine more than
-its pods count on that holds the largest of them, or acquires one once everybody else was served.
-Nothing is taken from anybody for it; who lacks machines and can acquire none may use it, and who
-outranks the gangs may take it. Were it there for everybody, each pod that comes would have the next
-one bought, and so a cluster would grow by machines as small as a gang.
+Such a gang is served as plain demand: any machine with room for all of it will do. But
+kube-scheduler binds a gang's pods one by one, the first to any Node with room for that pod. If no
+machine has room for the whole gang, its other pods then wait for a rack that may be full, while
+their need counts as met. So each cluster with such gangs keeps one machine beyond its placements
+that holds the largest of them, or acquires one once all other needs are served. Nothing is
+preempted for it. A need that is short and can acquire nothing may use it, and a higher priority may
+preempt it. If any need could use it at any time, each new pod would cause another acquisition, and
+the cluster would grow by machines as small as a gang.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from bigfleet.model.machine import MachineState
 
 
 class Headroom:
-    """The machines ahead, of one decision."""
+    """The headroom machines of one decision."""
 
     def __init__(self, state: CycleState, free_pools: FreePools) -> None:
         self._state, self._free_pools = state, free_pools
@@ -31,11 +31,11 @@ class Headroom:
 
     @property
     def rows(self) -> frozenset[int]:
-        """All machines that are kept or acquired to be ahead."""
+        """All machines kept or acquired as headroom."""
         return frozenset(row for rows in self._by_cluster.values() for row in rows)
 
     def retain(self) -> None:
-        """Set apart machines that hold no pods: those first that were ahead before."""
+        """Set aside machines without pods, those that were headroom before first."""
         self._by_cluster = {}
         for index in self._gangs:
             if not self._has_room(index):
@@ -44,19 +44,17 @@ class Headroom:
                 self._remove_from_packing(index, chosen)
 
     def acquire(self) -> None:
-        """Choose again, after others may have used what was chosen, and acquire what is missing.
-
-        A need that lacks machines, or passes, gets none ahead either.
-        """
+        """Choose again, since other needs may have used the machines, and acquire missing ones."""
         self.retain()
         state = self._state
         for index in self._gangs:
+            # A need that is short has no use for headroom.
             passes = state.lacks(index) or index in state.not_acquiring
             if not passes and not self._has_room(index):
                 self._record(index, self._acquired(index))
 
     def _acquired(self, index: int) -> Rows:
-        """A machine for one more of the need's largest gangs, which nobody counts on yet."""
+        """Acquire an unclaimed machine for one more of the need's largest gangs."""
         state, largest = self._state, _largest(self._state, index)
         state.left[largest] += 1
         pools = in_tiers(self._free_pools.pools(index))
@@ -65,9 +63,7 @@ class Headroom:
         )
         state.left[largest] -= 1
         rows = selection.rows.astype(np.intp)
-        state.unavailable[rows] = True
-        state.ordered_by[rows] = index
-        state.budgets.charge(state.cluster_of(index), rows)
+        state.record_order(index, rows)
         state.acquired.setdefault(index, []).extend(rows.tolist())
         return rows
 
@@ -77,7 +73,7 @@ class Headroom:
         packing, headroom_pool = state.packings[cluster], state.headroom_pool[cluster]
         empty = packing.rows[~packing.has_pods & (packing.rows != NONE)]
         empty = empty[~state.unavailable[empty]]
-        # Whoever lacks machines was offered those that are ahead, and has not used these.
+        # Former headroom that a need was offered and has not used comes first.
         ahead = state.fleet.headroom[empty]
         in_service = state.fleet.state[empty] == MachineState.CONFIGURED
         rows = np.concatenate((headroom_pool, empty[ahead], empty[in_service & ~ahead]))
@@ -96,7 +92,7 @@ class Headroom:
         return bool(self._holds(index, np.array(ahead, np.intp)).any())
 
     def _holds(self, index: int, rows: Rows) -> Flags:
-        """Which machines the need's largest gang could have to itself."""
+        """Which machines could hold the need's largest gang if they were empty."""
         state = self._state
         flavour = state.fleet.flavour[rows]
         size = state.classes.sizes[_largest(state, index)]
@@ -116,7 +112,7 @@ def _largest(state: CycleState, index: int) -> int:
 
 
 def _largest_first(state: CycleState) -> list[int]:
-    """The folded gangs of all clusters: what has room for a large one has it for a small one."""
+    """The needs of folded gangs, largest first: a machine for a large gang holds small ones."""
     shares = {
         index: float(state.classes.dominant_share[_largest(state, index)])
         for index, need in enumerate(state.demand.needs)

@@ -1,4 +1,4 @@
-"""Limits on what one cycle may do, so that a mistake upstream costs time instead of capacity."""
+"""Limits on the actions of one cycle: bad input then costs time instead of capacity."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from bigfleet.model.machine import MachineState
 
 
 def cap_reclaims(fleet: Fleet, reclaim_order: Rows, fraction: float) -> Flags:
-    """Which of the rows stay within their cluster's cap, the first ones first: `fraction` of its
-    CONFIGURED machines, but at least one.
+    """Which rows of `reclaim_order` are within their cluster's cap, the first ones first:
+    `fraction` of its CONFIGURED machines, but at least one.
     """
     clusters = len(fleet.clusters)
     in_service = fleet.cluster[fleet.state == MachineState.CONFIGURED]
@@ -30,7 +30,7 @@ def reclaim_cap(configured: int, fraction: float) -> int:
 
 
 def _rank_in_group(groups: Ints) -> Rows:
-    """For each entry, how many equal ones come before it."""
+    """For each entry, how many equal ones precede it."""
     order = np.argsort(groups, kind="stable")
     first = np.searchsorted(groups[order], groups[order])
     nth = np.empty(len(groups), np.intp)

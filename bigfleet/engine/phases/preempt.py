@@ -1,8 +1,8 @@
-"""Phase 2: who still lacks something takes what others can spare, then what others use less well.
+"""Phase 2: needs that are still short take surplus machines, then preempt lower priorities.
 
-It sees all that phase 1 has counted, in the order of needs. A plain need takes as much as there is;
-a gang takes nothing unless it then is whole. Pods that lose their machine count on others of their
-cluster, or are served again when it is their need's turn.
+Needs are served in their order, after all placements of phase 1. A plain need takes as much as it
+can get; a gang takes nothing unless that completes it. Pods that lose their machine are placed on
+others of their cluster, or served again when it is their need's turn.
 """
 
 from __future__ import annotations
@@ -33,52 +33,45 @@ from bigfleet.engine.placement.gangs import (
 from bigfleet.engine.placement.topology import label_keys, take_constrained
 from bigfleet.engine.snapshot import NONE, Flags, Rows
 from bigfleet.engine.state.cycle_state import CycleState, TakenMachines
-from bigfleet.model.machine import MachineState
-
-_FREE_STATES = (int(MachineState.IDLE), int(MachineState.SPECULATIVE))
 
 
 def preempt(state: CycleState, assignment: AssignmentPhase, reclaimable: Flags) -> None:
-    """Take machines for all needs that lack something, in their order.
+    """Take machines for all needs that are short, in their order.
 
-    `reclaimable` are the CONFIGURED machines that are to go in any case.
+    `reclaimable` [n] are the CONFIGURED machines that are reclaimed in any case.
     """
     if state.left.any():
         _Preemption(state, assignment, reclaimable).run()
 
 
 class _Preemption:
-    """`_dirty_clusters` holds the clusters whose needs have to look again, because pods lost their
-    places or machines came or went; `_all_dirty`: machines became free after a need had its turn,
-    so that all later ones look again.
-    """
-
     def __init__(self, state: CycleState, assignment: AssignmentPhase, reclaimable: Flags) -> None:
         self._state, self._assignment = state, assignment
         self._candidates = PreemptionCandidates(state, reclaimable)
         given_back = np.unique(state.fleet.cluster[reclaimable]).tolist()
+        #: clusters whose needs are placed again: pods lost their places, or machines changed
         self._dirty_clusters = {*state.acquiring_clusters(), *given_back}
+        #: all needs are placed again: machines became free after a need had its turn
         self._all_dirty = self._drop_idle_reservations()
 
     def run(self) -> None:
-        """Losers are of lower priority, so their turn is still to come.
-
-        Additional pods have machines enough already, as far as counting tells: nobody is evicted
-        for them.
-        """
+        """Serve all needs once: victims have a lower priority, so their turn is still to come."""
         state = self._state
         for index in range(len(state.demand.needs)):
+            # By its simulated placements, the cluster of an additional need has enough machines:
+            # no pods are evicted for it.
             additional = state.classes.need_type[index] == NeedType.ADDITIONAL
             if state.lacks(index) and index not in state.not_acquiring and not additional:
                 machines = len(state.packing_of(index))
                 self._preempt_for(index)
-                if len(state.packing_of(index)) > machines:  # whose rest is for others
+                # Others may use the remaining capacity of the new machines.
+                if len(state.packing_of(index)) > machines:
                     self._dirty_clusters.add(state.cluster_of(index))
 
     def _drop_idle_reservations(self) -> bool:
-        """From now on idle machines are kept for nobody; whether that sets any free."""
+        """Release all reserved free machines; returns whether there were any."""
         state = self._state
-        kept = (state.reserved_for != NONE) & np.isin(state.fleet.state, _FREE_STATES)
+        kept = (state.reserved_for != NONE) & state.fleet.acquirable
         set_free = bool((kept & ~state.unavailable).any())
         state.reserved_for[kept] = NONE
         return set_free
@@ -107,12 +100,12 @@ class _Preemption:
             self._note(index, candidates, selection.rows.astype(np.intp))
 
     def _complete_gang(self, index: int, candidates: Candidates) -> None:
-        """Make a gang whole in any domain where that is possible."""
+        """Complete a gang in any domain where that is possible."""
         state, free_pools = self._state, self._assignment.free_pools
         had = state.acquired.get(index, [])
         counted = self._usable_machines(index)
         unplace_gang(state, index)
-        if had:  # pods of others that shared these machines have lost their places
+        if had:  # other pods on these machines lost their places
             self._dirty_clusters.add(state.cluster_of(index))
         keys = (same_key(state, index),)
         non_disruptive, others = (
@@ -124,7 +117,7 @@ class _Preemption:
         found = gang_candidates(state, free_pools, index, further)
         choice = choose_domain(found, *pods_of(state, index), reserved_domain(state, index))
         if not choice.whole or not self._fill(index, choice, candidates):
-            # What it kept for becoming whole is for others from now on.
+            # It cannot be completed: release its reservation.
             self._all_dirty |= state.reserved.pop(index, None) is not None
             serve_gang(state, free_pools, index)
         self._all_dirty |= not set(had) <= set(state.acquired.get(index, []))
@@ -132,7 +125,9 @@ class _Preemption:
             self._candidates.refresh()
 
     def _fill(self, index: int, choice: DomainChoice, candidates: Candidates) -> bool:
-        """Acquire and take in its domain what makes the gang whole; whether its ceiling lets it."""
+        """Acquire and preempt what the gang lacks in its domain; False if its cluster's ceiling
+        withholds a machine.
+        """
         state, free_pools = self._state, self._assignment.free_pools
         keys = (same_key(state, index),)
         place_gang(state, index, choice)
@@ -153,7 +148,7 @@ class _Preemption:
         return sorted(state.packing_of(index).entries_of(state.classes.of(index)))
 
     def _note(self, index: int, candidates: Candidates, rows: Rows) -> None:
-        """The need has taken `rows` of the candidates: their pods lose their places."""
+        """Record that the need takes `rows` of the candidates; their pods lose their places."""
         if not len(rows):
             return
         state = self._state

@@ -1,19 +1,20 @@
-"""Which machines a need may have once somebody else's pods have left them.
+"""Machines that a need may take from others, once their pods have left.
 
-In this order: machines that drain already and that nobody waits for; excess machines; machines that
-drain for needs of lower priority; machines of needs of lower priority; of these last those whose
-interruption is PINNED. Those that do not drain yet are CONFIGURED, in another cluster that has
-reported and whose operator can be told. (Its own cluster's machines a need counts anyway: there the
-scheduler decides between pods.) A machine is of the highest priority that has pods on it.
+In this order: machines that drain without a requester; surplus machines; machines that drain for
+needs of lower priority; machines of needs of lower priority, those with PINNED interruption last.
+Machines that do not drain yet are CONFIGURED and in another cluster that has reported and whose
+operator is reachable. (On the machines of the need's own cluster, kube-scheduler decides between
+pods.) A machine has the highest priority of the needs with pods on it.
 
-An excess machine is anybody's once it is to be given back in any case; before, it is as much
-protected as it was by the need that it served last. One that its operator has said must not go is
-nobody's.
+Any need may take a surplus machine that is about to be reclaimed; other surplus machines keep the
+priority of the need that they last served. A machine that must stay, according to its cluster's
+operator, may not be preempted.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from enum import IntEnum
 from typing import NamedTuple
 
 import numpy as np
@@ -25,36 +26,46 @@ from bigfleet.engine.state.cycle_state import CycleState
 from bigfleet.model import penalty
 from bigfleet.model.machine import MachineState
 
-DRAINING, SURPLUS, COMING, VICTIM, PINNED = range(5)
 _BELOW_ALL_PRIORITIES = np.iinfo(np.int64).min
 
 
-class Candidates(NamedTuple):
-    """Machines that one need may take: `rank` is the order in which they come into question (equals
-    share one), `non_disruptive` those that nobody counts, or that drain already, `gap` how much
-    lower their priority is.
-    """
+class CandidateTier(IntEnum):
+    """Kinds of candidates in the order in which they are taken."""
 
+    DRAINING = 0
+    SURPLUS = 1
+    COMING = 2
+    VICTIM = 3
+    PINNED = 4
+
+
+class Candidates(NamedTuple):
+    """P machines that one need may take, best first."""
+
+    #: [P] intp, rows of the fleet
     rows: Rows
+    #: [P] int64, ascending; equal candidates share a rank
     rank: Longs
+    #: [P] bool, unclaimed or draining already
     non_disruptive: Flags
+    #: [P] int64, how much lower the machine's priority is
     gap: Longs
 
     def only(self, which: Flags) -> Candidates:
-        """Some of them."""
+        """The candidates for which `which` [P] holds."""
         return Candidates(
             self.rows[which], self.rank[which], self.non_disruptive[which], self.gap[which]
         )
 
 
 class PreemptionCandidates:
-    """All machines that some need may take, after phase 1."""
+    """All machines that some need may take after phase 1."""
 
     def __init__(self, state: CycleState, reclaimable: Flags) -> None:
-        """`reclaimable` are the CONFIGURED machines that are to go in any case."""
+        """`reclaimable` [n] are the CONFIGURED machines that are reclaimed in any case."""
         fleet = state.fleet
         self._state, self._reclaimable = state, reclaimable
-        open_ = np.isin(fleet.cluster, sorted(state.demand.reported - state.demand.unreachable))
+        open_ = np.isin(fleet.cluster, sorted(state.demand.reachable))
         drains = fleet.state == MachineState.DRAINING
         works = (fleet.state == MachineState.CONFIGURED) & open_
         self._rows = np.flatnonzero(drains | works)
@@ -62,11 +73,11 @@ class PreemptionCandidates:
         self._stale = True
 
     def refresh(self) -> None:
-        """Pods have found other places since."""
+        """Recompute the candidates before the next use, because placements have changed."""
         self._stale = True
 
     def of(self, index: int) -> Candidates:
-        """What need `index` may take."""
+        """The machines that need `index` may take."""
         if self._stale:
             self._recompute()
         at = self._open_to(index)
@@ -82,6 +93,7 @@ class PreemptionCandidates:
         self._holder = np.where(kept, reserving_need, state.claims()[rows])
         held = np.append(state.priorities, 0)[self._holder]
         self._priority = np.where(self._holder == NONE, state.fleet.priority[rows], held)
+        # These leave their cluster in any case.
         free = (self._holder == NONE) & (self._drains | self._reclaimable[rows])
         self._priority[free] = _BELOW_ALL_PRIORITIES
         self._interruption = self._buckets("interruption_bucket")
@@ -90,41 +102,44 @@ class PreemptionCandidates:
         self._stale = False
 
     def _tiers(self) -> Bytes:
-        tier = np.where(self._holder == NONE, SURPLUS, VICTIM)
-        tier[(self._interruption == penalty.PINNED) & (self._holder != NONE)] = PINNED
-        tier[self._drains] = np.where(self._holder[self._drains] == NONE, DRAINING, COMING)
+        held = self._holder != NONE
+        tier = np.where(held, int(CandidateTier.VICTIM), int(CandidateTier.SURPLUS))
+        tier[(self._interruption == penalty.PINNED) & held] = CandidateTier.PINNED
+        tier[self._drains & held] = CandidateTier.COMING
+        tier[self._drains & ~held] = CandidateTier.DRAINING
         return tier.astype(np.uint8)
 
     def _buckets(self, name: str) -> Longs:
-        """The penalty of each machine's holder, else the one that it last had."""
+        """The penalty bucket of each machine's holder, or the one that it last had."""
         needs = [getattr(need.profile, name) for need in self._state.demand.needs]
         last = getattr(self._state.fleet, name)[self._rows]
         held = np.array([*needs, penalty.ZERO], np.int64)[self._holder]
         return np.where(self._holder == NONE, last, held).astype(np.int64)
 
     def _open_to(self, index: int) -> Rows:
-        """Positions of what the need may take and nobody has taken since."""
+        """Positions of the candidates that the need may take and that are still available."""
         state, fleet = self._state, self._state.fleet
         priority, flavour_fit = int(state.priorities[index]), state.flavour_fit(index)
-        surplus = self._tier == SURPLUS
+        surplus = self._tier == CandidateTier.SURPLUS
         promised = surplus & (fleet.last_claimed_by[self._rows] == index)
         open_ = (self._priority < priority) | promised
-        # Pods run there, whatever is counted, and nobody knows whom they belong to.
+        # Its operator reports pods that must stay, of unknown priority, whatever is placed there.
         open_ &= ~(surplus & np.isposinf(fleet.disruption_cost[self._rows]))
         if flavour_fit.profile.same_key is not None:
             open_ |= self._incomplete_gangs_yield(priority)
         if flavour_fit.profile.never_preempts:
-            open_ &= self._tier < COMING
+            open_ &= self._tier < CandidateTier.COMING
         rows, cluster = self._rows, state.cluster_of(index)
+        # Machines that are supply for its own cluster were used in phase 1.
         own = np.where(self._drains, self._comes_to(index), fleet.cluster[rows] == cluster)
         open_ &= flavour_fit.accepted[fleet.flavour[rows]] & ~own & ~state.unavailable[rows]
         at = np.flatnonzero(open_)
-        incoming = self._tier[at] == COMING
+        incoming = self._tier[at] == CandidateTier.COMING
         return at[~incoming | self._drains_in_time(priority, at)] if incoming.any() else at
 
     def _comes_to(self, index: int) -> Flags:
-        """Machines that drain for the need, or for its cluster and nobody whom it outranks: these
-        it has counted already.
+        """Which machines drain for the need's cluster, but not for a need of lower priority: phase
+        1 has used them.
         """
         state, rows = self._state, self._rows
         reserving_need = state.reserved_for[rows]
@@ -134,11 +149,10 @@ class PreemptionCandidates:
         return comes
 
     def _drains_in_time(self, priority: int, at: Rows) -> Flags:
-        """Whether machines that drain for lower needs do so as fast as this one may demand.
-
-        One that is more urgent by a whole band of grace must not wait for pods that were given
-        ten minutes.
+        """Which machines that drain for needs of lower priority do so within the grace period that
+        this priority may demand.
         """
+        # An urgent need must not wait for pods that were given ten minutes.
         served = self._state.fleet.priority[self._rows[at]]
         given = grace_periods(np.maximum(self._priority[at] - served, 0))
         demanded = grace_periods(np.maximum(priority - served, 0))
@@ -146,9 +160,10 @@ class PreemptionCandidates:
         return in_time
 
     def _incomplete_gangs_yield(self, priority: int) -> Flags:
-        """Machines of this priority held by gangs that are not whole: one that then is whole may
-        have them, or two could block each other for ever.
+        """Which machines of this priority belong to incomplete gangs: they yield to a gang that is
+        complete with them.
         """
+        # Otherwise two gangs that each hold a part of a domain would deadlock.
         state = self._state
         same = (self._priority == priority) & (self._holder != NONE)
         broken = [
@@ -162,15 +177,17 @@ class PreemptionCandidates:
     def _ranked(self, index: int, at: Rows) -> Candidates:
         state, fleet, tier = self._state, self._state.fleet, self._tier[at]
         rows, priority = self._rows[at], int(state.priorities[index])
-        served = np.where(tier == SURPLUS, fleet.priority[rows], self._priority[at])
-        served[tier == DRAINING] = priority  # nobody has to leave any more
+        is_victim, is_coming = tier >= CandidateTier.VICTIM, tier == CandidateTier.COMING
+        is_surplus = tier == CandidateTier.SURPLUS
+        served = np.where(is_surplus, fleet.priority[rows], self._priority[at])
+        served[tier == CandidateTier.DRAINING] = priority  # no pods are evicted for this need
         gap = np.maximum(priority - served, 0)
-        score = np.where(tier >= VICTIM, self._scores(at, gap), np.where(tier == COMING, gap, 0.0))
+        score = np.where(is_victim, self._scores(at, gap), np.where(is_coming, gap, 0.0))
         new = fleet.last_claimed_by[rows] != index
         flavour_tier = state.flavour_fit(index).tier[fleet.flavour[rows]]
         keys = np.stack((-score, new, flavour_tier, tier))
         order = np.lexsort((fleet.tie_break[rows], *keys))
-        return Candidates(rows[order], _ranks(keys[:, order]), tier[order] < VICTIM, gap[order])
+        return Candidates(rows[order], _ranks(keys[:, order]), ~is_victim[order], gap[order])
 
     def _scores(self, at: Rows, gap: Longs) -> Floats:
         weights = self._state.settings.victim_weights
@@ -180,7 +197,7 @@ class PreemptionCandidates:
 def in_ranks(
     state: CycleState, index: int, candidates: Candidates, keys: tuple[str, ...] = ()
 ) -> Iterator[EligiblePool]:
-    """The candidates as offers to the need, those of one rank together."""
+    """The candidates as pools, one for each rank."""
     capacity_of = state.capacities.of(state.cluster_of(index))
     borders = np.flatnonzero(np.diff(candidates.rank)) + 1
     for rows in np.split(candidates.rows, borders):
@@ -189,7 +206,7 @@ def in_ranks(
 
 
 def _ranks(keys: Floats) -> Longs:
-    """Number equal columns of `keys` [K, n], which are in order already."""
+    """Number the distinct columns of `keys` [K, n], which are sorted."""
     steps = np.zeros(keys.shape[1], np.int64)
     steps[1:] = np.logical_or.reduce(keys[:, 1:] != keys[:, :-1], axis=0)
     return np.cumsum(steps)

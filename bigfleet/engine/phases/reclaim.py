@@ -1,16 +1,18 @@
-"""Phase 3: which machines a cluster gives back, and when.
+"""Phase 3: reclaim of surplus machines.
 
-What runs is left alone. A CONFIGURED machine goes only if its cluster's operator has said what that
-would disturb (`Fleet.disruption_cost`), those that disturb least first; if the cluster's pods, and
-a few more, count on the others without it; if the cluster has had machines to spare for its hold;
-and if it is not just growing: a machine with pods on it stays until demand has fallen since the
-cluster last acquired one, an empty one until demand has stood still for the hold. An empty one that
-can hold nothing is to spare whatever demand does.
+A CONFIGURED machine is reclaimed only if
+- its cluster's operator has reported what that disrupts (`Fleet.disruption_cost`); the least
+  disruptive go first;
+- the cluster's pods, plus a margin, fit on its other machines;
+- the cluster has had surplus machines for its reclaim hold;
+- demand is not growing: a machine with pods stays until demand has fallen since the cluster last
+  acquired a machine, an empty one until demand has been stable for the hold. An empty machine that
+  can hold no pods is surplus in any case.
 
-A release by count alone would go to and fro: kube-scheduler packs worse than a count can, so that
-what was given back has to be bought again. So a cluster that acquires a machine soon after it gave
-one back, though its demand has hardly grown, holds on to its machines for twice as long from then
-on, until that has long been no use.
+Reclaiming on the simulated count alone flaps: kube-scheduler packs worse than the simulation, and
+the machines would have to be acquired again. So if a cluster acquires a machine soon after a
+reclaim although its demand has hardly grown, its reclaim hold doubles (backoff, at most 32x); while
+it acquires none for long enough, the hold halves.
 """
 
 from __future__ import annotations
@@ -25,19 +27,19 @@ from bigfleet.engine.cycle_memory import ClusterMemory
 from bigfleet.engine.phases.assign import AssignmentPhase
 from bigfleet.engine.phases.limits import reclaim_cap
 from bigfleet.engine.phases.repacking import Repacking
-from bigfleet.engine.placement.gangs import same_key
+from bigfleet.engine.placement.gangs import in_gang_domain
 from bigfleet.engine.snapshot import NONE, Flags, Fleet, Floats, Ints, Rows
 from bigfleet.engine.state.cluster_packing import ClusterPacking
 from bigfleet.engine.state.cycle_state import CycleState
 from bigfleet.model.machine import MachineState
 
 _MAX_HOLD_FACTOR = 32
-# Each is a new count of all pods of a cluster.
+# Each trial repacks all pods of a cluster.
 _MAX_TRIALS = 12
 
 
 class ReclaimPhase:
-    """What one decision gives back."""
+    """Finds the machines that one decision reclaims."""
 
     def __init__(self, state: CycleState, assignment: AssignmentPhase) -> None:
         self._state, self._assignment = state, assignment
@@ -46,7 +48,7 @@ class ReclaimPhase:
         self._acquiring = state.acquiring_clusters()
 
     def reclaimable(self) -> Flags:
-        """CONFIGURED machines that are to go in any case."""
+        """The CONFIGURED machines [n] to reclaim; pods placed on them move to others."""
         state = self._state
         going = np.zeros(len(state.fleet), np.bool_)
         left = abandoned_by_gangs(state)
@@ -55,7 +57,7 @@ class ReclaimPhase:
             packing = state.packings[cluster]
             for machine in np.flatnonzero(np.isin(packing.rows, left)).tolist():
                 packing.remove_machine(machine)
-        for cluster in sorted(state.demand.reported - state.demand.unreachable):
+        for cluster in sorted(state.demand.reachable):
             if cluster in state.packings:
                 rows = self._find_surplus(cluster)
                 self._surplus[cluster] = len(rows)
@@ -64,9 +66,10 @@ class ReclaimPhase:
         return going
 
     def _evacuate(self, cluster: int, row: int) -> bool:
-        """Count the machine's pods on the cluster's others, and the machine no more; False where
-        that cannot be done one machine after the other.
+        """Move the machine's pods to the cluster's other machines and remove it; False, and nothing
+        has changed, if they do not fit.
         """
+        # They may fit only after a full repack, which the simulation does not need.
         state, packing = self._state, self._state.packings[cluster]
         memory, left = packing.checkpoint(), state.left.copy()
         machine = int(np.flatnonzero(packing.rows == row)[0])
@@ -81,8 +84,8 @@ class ReclaimPhase:
         return True
 
     def memory(self, acquiring: set[int], reclaimed: Mapping[int, int]) -> Iterator[ClusterMemory]:
-        """What to hand on: `acquiring` are the clusters that acquire machines now, `reclaimed` has
-        how many each gives back that it had to spare, to whomever they go.
+        """The memory of all clusters for the next decision: `acquiring` are the clusters that
+        acquire machines now, `reclaimed` counts the surplus machines that each of them loses.
         """
         state, now = self._state, self._state.now_seconds
         names, incoming = state.fleet.clusters, state.clusters_with_incoming()
@@ -95,11 +98,13 @@ class ReclaimPhase:
             elif (
                 now - memory.factor_seconds > state.settings.reacquire_seconds * memory.hold_factor
             ):
+                # No flapping for long enough: back off less.
                 factor = max(1, memory.hold_factor // 2)
                 memory = replace(memory, hold_factor=factor, factor_seconds=now)
             if reclaimed.get(cluster, 0):
                 demand = float(self._demand[cluster])
                 memory = replace(memory, reclaimed_seconds=now, reclaimed_demand=demand)
+            # Clusters without history need no record.
             if replace(memory, factor_seconds=0.0) != ClusterMemory(name):
                 yield memory
 
@@ -116,6 +121,7 @@ class ReclaimPhase:
             and state.now_seconds - memory.reclaimed_seconds < state.settings.reacquire_seconds
         )
         has_grown = demand > memory.reclaimed_demand * (1 + state.settings.reclaim_margin)
+        # The reclaim was premature: hold machines for longer.
         if soon and not has_grown:
             factor = min(_MAX_HOLD_FACTOR, memory.hold_factor * 2)
             memory = replace(
@@ -129,8 +135,8 @@ class ReclaimPhase:
         return replace(memory, acquired_seconds=state.now_seconds)
 
     def _due(self, cluster: int, rows: Rows) -> Rows:
-        """Which of the spare machines `rows` go now: as many as there have been for the cluster's
-        whole hold, within the cap.
+        """The surplus machines `rows` to reclaim now: as many as have been surplus for the whole
+        hold, within the cap.
         """
         state = self._state
         configured = state.fleet.state == MachineState.CONFIGURED
@@ -148,8 +154,8 @@ class ReclaimPhase:
         return self._state.settings.reclaim_hold_seconds * factor
 
     def _find_surplus(self, cluster: int) -> Rows:
-        """Machines that can hold nothing, and those of the cluster's candidates without which its
-        pods have places, all together.
+        """The cluster's surplus machines: those that can hold no pods, and the candidates without
+        all of which its pods fit.
         """
         unschedulable = self._empty_unschedulable(cluster)
         rows = self._candidates(cluster)
@@ -157,9 +163,8 @@ class ReclaimPhase:
         return np.concatenate((unschedulable, self._removable(cluster, rows)))
 
     def _removable(self, cluster: int, rows: Rows) -> Rows:
-        """All of them, else as many as are found by halving what fails: one machine that must stay,
-        such as one with a part of a gang, keeps no others.
-        """
+        """Those of `rows` without which the cluster's pods fit, found by bisection."""
+        # Bisecting what fails isolates a machine that must stay, such as one with part of a gang.
         repacking = Repacking(self._state, self._assignment, cluster)
         chosen, parts = rows[:0], [rows] if len(rows) else []
         for _ in range(_MAX_TRIALS):
@@ -174,21 +179,19 @@ class ReclaimPhase:
         return chosen
 
     def _empty_unschedulable(self, cluster: int) -> Rows:
-        """Empty machines whose Nodes take no new pods: without them nothing changes, whatever
-        demand does.
-        """
+        """Empty machines whose Nodes take no new pods: they are surplus whatever demand does."""
         state, packing = self._state, self._state.packings[cluster]
         limited = state.columns.limited[packing.flavour] & ~packing.capacity.any(axis=1)
         rows = packing.rows[(packing.rows != NONE) & limited]
-        fleet, at_work = state.fleet, state.fleet.state[rows] == MachineState.CONFIGURED
-        empty = at_work & ~state.unavailable[rows] & (fleet.disruption_cost[rows] == 0)
+        fleet, in_service = state.fleet, state.fleet.state[rows] == MachineState.CONFIGURED
+        empty = in_service & ~state.unavailable[rows] & (fleet.disruption_cost[rows] == 0)
         return reclaim_order(fleet, state.columns.price, rows[empty])
 
     def _candidates(self, cluster: int) -> Rows:
-        """Those that disturb least first; of equals those on which nothing is counted."""
+        """Machines that may be reclaimed, the least disruptive first, then those without pods."""
         state, fleet = self._state, self._state.fleet
         packing = state.packings[cluster]
-        rows = packing.rows[self._at_work(packing)]
+        rows = packing.rows[self._in_service(packing)]
         cost = fleet.disruption_cost[rows]
         allowed = np.isfinite(cost)
         has_decreased = self._demand_has_decreased(cluster)
@@ -197,27 +200,27 @@ class ReclaimPhase:
         counted = np.isin(rows, packing.rows[packing.has_pods])
         return rows[np.lexsort((counted, fleet.disruption_cost[rows]))]
 
-    def _at_work(self, packing: ClusterPacking) -> Flags:
+    def _in_service(self, packing: ClusterPacking) -> Flags:
         state = self._state
         rows = np.where(packing.rows == NONE, 0, packing.rows)
-        at_work: Flags = (state.fleet.state[rows] == MachineState.CONFIGURED) & (
+        in_service: Flags = (state.fleet.state[rows] == MachineState.CONFIGURED) & (
             packing.rows != NONE
         )
-        return at_work & ~state.unavailable[rows]
+        return in_service & ~state.unavailable[rows]
 
     def _demand_has_decreased(self, cluster: int) -> bool:
-        """Whether demand has fallen since the cluster last grew. What it acquires beside machines
-        that it has to spare is for pods that these cannot hold, and no growth.
-        """
+        """Whether demand has fallen since the cluster last grew."""
         memory = self._state.memory_of(cluster)
         fell, grown = self._state.demand.fell_seconds.get(cluster), memory.grown_seconds
+        # A machine acquired beside surplus ones is for pods that these cannot hold: no growth.
         grows = cluster in self._acquiring and not memory.surplus
         return fell is not None and not grows and (grown is None or fell >= grown)
 
     def _is_stable(self, cluster: int) -> bool:
-        """Whether the cluster acquires nothing, and has not for its hold unless demand fell since:
-        pods that wait for a machine may need the room that others are about to take.
+        """Whether the cluster acquires nothing, and demand fell since it last did or its hold is
+        over.
         """
+        # Pods of a machine that drains would compete with those that wait for a new one.
         state = self._state
         acquired = state.memory_of(cluster).acquired_seconds
         if cluster in self._acquiring:
@@ -227,36 +230,36 @@ class ReclaimPhase:
         return state.now_seconds - acquired >= self._hold_seconds(cluster)
 
     def _demand_is_stable(self, cluster: int) -> bool:
-        """Whether demand has not grown for as long as a machine is held."""
+        """Whether demand has not grown for `reclaim_hold_seconds`."""
         state = self._state
         rose = state.demand.rose_seconds.get(cluster)
         return rose is None or state.now_seconds - rose >= state.settings.reclaim_hold_seconds
 
 
 def abandoned_by_gangs(state: CycleState) -> Rows:
-    """Machines that nobody counts and that served a gang before it became whole elsewhere.
+    """Unclaimed machines in the former domain of a gang that is now complete in another one.
 
-    Its pods there hold the others to the old domain, which has no room for them: until they are
-    evicted, too, the gang hangs between two domains while its need counts as met.
+    Pods that still run there keep the gang's pending pods from any other domain, and the former
+    domain has no room for them: until they are evicted, the gang hangs while its need counts as
+    met.
     """
     fleet = state.fleet
-    open_ = np.isin(fleet.cluster, sorted(state.demand.reported - state.demand.unreachable))
+    open_ = np.isin(fleet.cluster, sorted(state.demand.reachable))
     idle = (fleet.state == MachineState.CONFIGURED) & open_ & (fleet.last_claimed_by != NONE)
     for ahead in state.headroom_pool.values():
         idle[ahead] = False
     rows = np.flatnonzero(idle & (state.claims() == NONE))
     found = [np.empty(0, np.intp)]
     for index in np.unique(fleet.last_claimed_by[rows]).tolist():
-        if index in state.gang_domains and _at_work(state, index):
-            label = state.columns.label(same_key(state, index))
+        if index in state.gang_domains and _is_in_service(state, index):
             its = rows[fleet.last_claimed_by[rows] == index]
-            here = label.codes[fleet.flavour[its]] == label.values.index(state.gang_domains[index])
+            here = in_gang_domain(state, index, fleet.flavour[its])
             found.append(its[~here])
     return np.concatenate(found)
 
 
-def _at_work(state: CycleState, index: int) -> bool:
-    """Whether the need lacks nothing and all its machines can take pods."""
+def _is_in_service(state: CycleState, index: int) -> bool:
+    """Whether all pods of the need are placed on CONFIGURED machines."""
     packing = state.packing_of(index)
     machines = {machine for machine, _, _ in packing.entries_of(state.classes.of(index))}
     states = state.fleet.state[packing.rows[sorted(machines)]]
@@ -264,8 +267,8 @@ def _at_work(state: CycleState, index: int) -> bool:
 
 
 def machines_to_delete(state: CycleState, claimed_by: Ints) -> Rows:
-    """Elastic machines to be given back to their seller, in release order: those idle and unwanted
-    for longer than their hold, and failed ones. One that has been idle for an unknown time stays.
+    """Elastic machines to return to their provider, in reclaim order: those idle and unclaimed for
+    longer than their hold, and failed ones. A machine that is idle since an unknown time stays.
     """
     fleet, settings = state.fleet, state.settings
     elastic = np.array([f.capacity_type.elastic for f in fleet.flavours], np.bool_)
@@ -286,7 +289,9 @@ def machines_to_delete(state: CycleState, claimed_by: Ints) -> Rows:
 
 
 def reclaim_order(fleet: Fleet, price: Floats, rows: Rows) -> Rows:
-    """What disturbs least first, then the dearest, the lower reclamation penalty, tie_break."""
+    """`rows` by ascending disruption cost, descending price, ascending reclamation penalty, then
+    tie_break.
+    """
     cost = np.nan_to_num(fleet.disruption_cost[rows], nan=0.0, posinf=np.finfo(np.float64).max)
-    dear = -price[fleet.flavour[rows]]
-    return rows[np.lexsort((fleet.tie_break[rows], fleet.reclamation_bucket[rows], dear, cost))]
+    by_price = -price[fleet.flavour[rows]]
+    return rows[np.lexsort((fleet.tie_break[rows], fleet.reclamation_bucket[rows], by_price, cost))]

@@ -1,4 +1,4 @@
-"""Whether a cluster's pods have places without some of its machines, and which those might be."""
+"""Simulates a cluster without some of its machines: do its pods still fit?"""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from bigfleet.engine.phases.assign import AssignmentPhase
-from bigfleet.engine.placement.gangs import first_fit, same_key
+from bigfleet.engine.placement.gangs import first_fit, in_gang_domain
 from bigfleet.engine.placement.topology import label_keys, place_constrained
 from bigfleet.engine.snapshot import NONE, Flags, Longs, Rows
 from bigfleet.engine.state.cluster_packing import ClusterPacking
@@ -23,8 +23,8 @@ _Level = tuple[int, list[int], Longs | None]
 
 
 class Repacking:
-    """Packs a cluster's pods anew onto a part of its machines, as often as it is asked. Meanwhile
-    nothing may be counted or acquired there.
+    """Repacks a cluster's pods onto some of its machines, any number of times; the cluster must not
+    change meanwhile.
     """
 
     def __init__(self, state: CycleState, assignment: AssignmentPhase, cluster: int) -> None:
@@ -32,8 +32,9 @@ class Repacking:
         self._assignment, self._cluster = assignment, cluster
 
     def fits_without(self, rows: Rows) -> bool:
-        """Whether all pods that have places, and a few more, have them without these machines."""
+        """Whether all placed pods, and a margin, fit without these machines."""
         gone = np.isin(self._packing.rows, rows)
+        # Cheap necessary conditions first.
         if not may_fit_without(self._packing, gone) or not self._domains_stay(gone):
             return False
         trial = _Trial(self._state, self._packing, self._cluster, gone)
@@ -45,7 +46,7 @@ class Repacking:
 
     @cached_property
     def _placed(self) -> Longs:
-        """How many pods of each class have places."""
+        """How many pods of each class [C] are placed."""
         placed: Longs = np.zeros_like(self._state.left)
         _, pod_classes, numbers = self._packing.entries()
         np.add.at(placed, pod_classes, numbers)
@@ -53,7 +54,7 @@ class Repacking:
 
     @cached_property
     def _wanted(self) -> Longs:
-        """Those, and of plain pods as many more as the margin says, spread over all sizes.
+        """`_placed` plus `reclaim_margin` of the plain pods, spread over all sizes [C].
 
         Never more than have places while all machines are there: a size that fills its machines,
         such as one GPU a machine, would keep every other machine of the cluster.
@@ -62,9 +63,8 @@ class Repacking:
         orders = [order for _, _, order in self._levels if order is not None]
         if orders:
             order = np.concatenate(orders)
-            margin = np.floor(
-                self._placed[order].cumsum() * self._state.settings.reclaim_margin + 1e-9
-            )
+            before = self._placed[order].cumsum()
+            margin = np.floor(before * self._state.settings.reclaim_margin + 1e-9)
             wanted[order] += np.diff(margin, prepend=0.0).astype(np.int64)
         if (wanted == self._placed).all():
             return wanted
@@ -76,7 +76,7 @@ class Repacking:
 
     @cached_property
     def _fixed(self) -> list[tuple[int, int, int]]:
-        """Machine, class and number of the pods of gangs and of additional ones."""
+        """The placements of gangs and additional needs: machine, class and number of pods."""
         state, needs = self._state, self._state.demand.needs
         fixed = np.array([n.profile.same_key is not None or n.is_additional for n in needs], bool)
         machines, pod_classes, numbers = self._packing.entries()
@@ -86,8 +86,8 @@ class Repacking:
 
     @cached_property
     def _domains(self) -> list[tuple[Longs, Longs]]:
-        """For each pair of a need whose pods spread and a label of theirs: the label's codes of all
-        machines, and those that the need's pods are in.
+        """For each need with topology constraints and each of its labels: the codes of all machines
+        [M], and the codes that its pods are in.
         """
         state, packing = self._state, self._packing
         machines, pod_classes, _ = packing.entries()
@@ -101,15 +101,14 @@ class Repacking:
         return found
 
     def _domains_stay(self, gone: Flags) -> bool:
-        """Whether pods that spread stay in as many zones as before. Without its last machine a zone
-        is no domain any more, so that one of them could hold them all.
-        """
+        """Whether each domain with pods of a spread need keeps a machine."""
+        # A zone without machines is no domain, so all pods could move to one of the other zones.
         stay = ~gone & (self._packing.rows != NONE)
         return all(np.isin(used, codes[stay]).all() for codes, used in self._domains)
 
 
 class _Trial:
-    """One packing, onto the machines but for those `gone`."""
+    """One packing onto the machines that are not `gone`."""
 
     def __init__(
         self, state: CycleState, before: ClusterPacking, cluster: int, gone: Flags
@@ -123,8 +122,8 @@ class _Trial:
         self._trial.packings, self._trial.left = {cluster: self._packing}, self._left
 
     def keeps(self, fixed: list[tuple[int, int, int]]) -> bool:
-        """Leave gangs and additional pods where they are; whether those that lose their machine fit
-        into the same domain.
+        """Keep the `fixed` placements; False if pods of a removed machine do not fit into their
+        gang's domain.
         """
         lost = []
         for machine, pod_class, pods in fixed:
@@ -135,17 +134,17 @@ class _Trial:
         return all(self._finds_place(*each) for each in sorted(lost))
 
     def places(self, levels: list[_Level], wanted: Longs) -> bool:
-        """Whether `wanted` pods of all other needs find places."""
+        """Place `wanted` pods of all other needs; False if they do not fit."""
         return not any(left.any() for left in self._place_levels(levels, wanted))
 
     def unplaced(self, levels: list[_Level], wanted: Longs) -> Longs:
-        """How many of them do not, by class."""
+        """Place them; the pods that do not fit [C]."""
         for _ in self._place_levels(levels, wanted):
             pass
         return self._left
 
     def _place_levels(self, levels: list[_Level], wanted: Longs) -> Iterator[Longs]:
-        """Place one level after the other; each time, what is left without a place."""
+        """Place one level after the other; after each, the pods that do not fit [C]."""
         for priority, constrained, order in levels:
             for index in constrained:
                 its = self._state.classes.of(index)
@@ -160,8 +159,7 @@ class _Trial:
         state, packing = self._state, self._packing
         if state.demand.needs[index].is_additional or index not in state.gang_domains:
             return False
-        label = state.columns.label(same_key(state, index))
-        inside = label.codes[packing.flavour] == label.values.index(state.gang_domains[index])
+        inside = in_gang_domain(state, index, packing.flavour)
         inside &= state.flavour_fit(index).accepted[packing.flavour]
         self._left[pod_class] = pods
         first_fit(self._trial, index, np.flatnonzero(inside).tolist())
@@ -169,18 +167,18 @@ class _Trial:
 
 
 def may_fit_without(packing: ClusterPacking, gone: Flags) -> bool:
-    """Whether the other machines have as much free as is used on those that go."""
+    """Whether the other machines have as much free as is used on those `gone` [M]."""
     stay = ~gone & (packing.rows != NONE)
     used = (packing.capacity[gone] - packing.free[gone]).sum(axis=0)
     return bool((packing.free[stay].sum(axis=0) >= used).all())
 
 
 def find_disruption_cost_queries(state: CycleState) -> dict[int, Rows]:
-    """Clusters that might have machines to spare, and the first of them to ask about: those that
-    are used least by what is counted on them.
+    """The clusters that may have surplus machines, and their least utilized ones, whose disruption
+    cost to query.
     """
     asked = {}
-    for cluster in sorted(state.demand.reported - state.demand.unreachable):
+    for cluster in sorted(state.demand.reachable):
         packing = state.packings.get(cluster)
         if packing is None:
             continue

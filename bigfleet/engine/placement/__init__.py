@@ -1,1 +1,1 @@
-"""Where pods and gangs go: free pools, topology constraints, gang domains."""
+"""Placement of pods and gangs: free pools, topology constraints, gang domains."""

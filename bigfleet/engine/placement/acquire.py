@@ -1,4 +1,4 @@
-"""Which machines without a cluster a need acquires: idle ones before speculative ones."""
+"""Acquisition of machines that belong to no cluster, idle ones before speculative ones."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from bigfleet.engine.fit.cost import TIERS
 from bigfleet.engine.fit.pod_classes import FlavourFit
 from bigfleet.engine.kernels.packing import NO_LIMIT
 from bigfleet.engine.kernels.selection import (
+    WITHHELD,
     CandidatePool,
     FleetAvailability,
     PendingPods,
@@ -22,21 +23,19 @@ from bigfleet.engine.kernels.selection import (
     selection_buffer,
     weights_of,
 )
-from bigfleet.engine.snapshot import NONE, Flags, Floats, Ints, Longs, Rows
-from bigfleet.engine.state.ceiling_budgets import WITHHELD
+from bigfleet.engine.snapshot import ACQUIRABLE, NONE, Flags, Floats, Ints, Longs, Rows
 from bigfleet.engine.state.cycle_state import CycleState
 from bigfleet.model.machine import MachineState
 from bigfleet.model.need import HOSTNAME_LABEL
 
-ACQUIRABLE = (MachineState.IDLE, MachineState.SPECULATIVE)  # in this order
-# A purchase is worked out in parts, so that it needs no arrays for all of it at once.
+# Bounds the arrays of a selection.
 _MACHINES_PER_BATCH = 1024
-# Beyond so many machines, what the last one makes superfluous is a small part of all.
+# In larger selections, redundant machines are a negligible part.
 _MAX_REDUNDANCY_CHECK = 256
 
 
 class FreePools:
-    """The machines without a cluster, as needs see them; remembered for one decision."""
+    """Pools of the machines that belong to no cluster, cached for one decision."""
 
     def __init__(self, state: CycleState) -> None:
         self._state = state
@@ -44,8 +43,8 @@ class FreePools:
         self._pools: dict[tuple[MachineState, int, int, tuple[str, ...]], CandidatePool] = {}
 
     def pools(self, index: int, keys: tuple[str, ...] = ()) -> list[CandidatePool]:
-        """What need `index` may acquire, idle machines and then speculative ones. Those with
-        different values of the labels `keys` are in different domains.
+        """The idle and the speculative machines that need `index` accepts, with domains by the
+        labels `keys`.
         """
         state = self._state
         flavour_fit = state.flavour_fit(index)
@@ -62,9 +61,10 @@ class FreePools:
         return found
 
     def _free_rows(self, machines: MachineState) -> Rows:
-        """The higher reclamation penalty first: it is worth most to those who had it."""
         fleet = self._state.fleet
         rows = np.flatnonzero(fleet.state == machines)
+        # A machine with a high reclamation penalty (a warm cache, say) is used first: the need that
+        # it served has most use for it.
         penalty = -fleet.reclamation_bucket[rows].astype(np.int64)
         return rows[np.lexsort((fleet.tie_break[rows], penalty))]
 
@@ -76,13 +76,17 @@ def pool_of(
     capacity_of: Longs,
     keys: tuple[str, ...] = (),
 ) -> CandidatePool:
-    """`rows`, which are in the order in which they are to be taken, as an offer to a need."""
+    """The pool of those `rows` that a need accepts, which it uses in the order given.
+
+    Grouping by capacity, cost, tier and domain keeps the cost of a selection independent of the
+    number of machines.
+    """
     flavour = state.fleet.flavour
     rows = rows[flavour_fit.accepted[flavour[rows]]]
     flavours = np.unique(flavour[rows])
     columns = [state.columns.label(key).codes[flavours] for key in keys]
     codes, domain = _numbered(np.stack(columns, axis=1) if columns else flavours[:, None] * 0)
-    # A finite price stands in for an infinite cost: within their tier, all are as bad otherwise.
+    # Infinite costs cannot be compared; within their tier, the price decides.
     costs = np.where(np.isinf(flavour_fit.costs), state.columns.price, flavour_fit.costs)
     properties = (capacity_of[flavours], costs[flavours], flavour_fit.tier[flavours], domain)
     _, group = _numbered(np.column_stack(properties).astype(np.float64))
@@ -108,32 +112,35 @@ def pool_of(
 
 
 def _numbered(rows: NDArray[Any]) -> tuple[NDArray[Any], Ints]:
-    """The distinct `rows` in ascending order, and for each its number among them."""
+    """The distinct `rows` in ascending order, and the index of each of `rows` among them."""
     distinct, numbers = np.unique(rows, axis=0, return_inverse=True)
     return distinct, numbers.reshape(-1).astype(np.int32)
 
 
-# An offer, and which of its groups come into question.
+# A pool, and which of its groups [G] are candidates.
 EligiblePool = tuple[CandidatePool, Flags]
 
 
 @dataclass(frozen=True)
 class Selection:
-    """Machines `rows` [B] that were chosen for a need: from which of the offers each is, how many
-    pods it takes of each of the `classes` [P] that were waiting (`pods` [B, P]), and its cost.
-    """
+    """B machines selected for a need."""
 
+    #: [B] int64, rows of the fleet
     rows: Longs
+    #: [B] int32, index of the pool
     source: Ints
+    #: [B, P] int64, pods of each of `classes` that the machine takes
     pods: Longs
+    #: [B] float64, effective dollars an hour
     costs: Floats
+    #: [P] int64, the classes that had pending pods
     classes: Longs = field(default_factory=lambda: np.empty(0, np.int64))
 
 
 def acquire(state: CycleState, free_pools: FreePools, index: int, others: Longs) -> None:
-    """Acquire machines for what need `index` has no places for, and count its pods on them.
+    """Acquire machines for the unplaced pods of need `index`, and place them there.
 
-    What its machines have left goes to `others`, classes of its cluster that wait as well.
+    Remaining capacity is offered to the pending pods of `others`, classes of the same cluster.
     """
     keys = preferred_keys(state, index)
     pools = in_tiers(free_pools.pools(index, keys))
@@ -143,13 +150,13 @@ def acquire(state: CycleState, free_pools: FreePools, index: int, others: Longs)
 
 
 def preferred_keys(state: CycleState, index: int) -> tuple[str, ...]:
-    """The first topology key over which the need would like to spread, if any."""
+    """The topology key of the need's first soft spread term, if any."""
     preferred = (term.topology_key for term in state.flavour_fit(index).preferred)
     return tuple(key for key in preferred if key != HOSTNAME_LABEL)[:1]
 
 
 def in_tiers(pools: Iterable[CandidatePool]) -> Iterator[EligiblePool]:
-    """Offers by tier, and in each tier in the order given."""
+    """The pools by tier, and within a tier in the order given."""
     pools = list(pools)
     for tier in range(TIERS):
         for pool in pools:
@@ -168,13 +175,16 @@ def choose_machines(
     pods_at_most: int = NO_LIMIT,
     machines_at_most: int = NO_LIMIT,
 ) -> Selection:
-    """Choose machines from `pools`, one offer after the other, until so many pods of the need have
-    places. Those chosen are no longer available; `state.left` is what it was. Of machines that are
-    as good, those come first in whose domain of the labels `keys` the need has fewer pods.
+    """Choose machines from `pools`, one pool after the other, until the need's pods (at most
+    `pods_at_most` of them) are placed.
+
+    The machines become unavailable; `state.left` stays as it is. Ties go to the domain of the
+    labels `keys` with fewer pods of the need.
     """
     left, availability = state.left.copy(), state.availability(index)
     classes = _pending(state, index, others, left, pods_at_most)
     own = int((state.classes.need[classes] == index).sum())
+    # A need that takes one machine at a time must not get one sized for growth.
     more = (
         _expected_growth(state, classes) if machines_at_most == NO_LIMIT else np.zeros_like(classes)
     )
@@ -199,7 +209,7 @@ def choose_machines(
         state.at_ceiling.add(index)
     selection = _without_redundant(state, availability, classes, parts)
     for pool in used:
-        pool.first[:] = pool.starts[:-1]  # what was chosen in vain is there again
+        pool.first[:] = pool.starts[:-1]  # redundant machines are available again
     return selection
 
 
@@ -212,7 +222,7 @@ def _selections(
     pending: PendingPods,
     machines_at_most: int,
 ) -> Iterator[tuple[SelectionBuffer, int]]:
-    """What is chosen from one offer, with how many machines that is."""
+    """Batches of machines selected from one pool, each with its count."""
     pool, groups = eligible
     columns = state.classes.columns
     tolerance = state.settings.price_tolerance
@@ -228,7 +238,7 @@ def _selections(
 
 
 def _expected_growth(state: CycleState, classes: Longs) -> Longs:
-    """How many more pods of each class are to be expected."""
+    """How many more pods of each class to expect."""
     growth: Longs = np.floor(state.classes.count[classes] * state.settings.growth + 1e-9).astype(
         np.int64
     )
@@ -236,8 +246,8 @@ def _expected_growth(state: CycleState, classes: Longs) -> Longs:
 
 
 def _pending(state: CycleState, index: int, others: Longs, left: Longs, pods_at_most: int) -> Longs:
-    """The classes to choose machines for: the need's, of which no more than so many pods are left
-    in `left`, and those of `others` that lack places.
+    """The classes with pending pods: the need's own, for which `left` is cut to `pods_at_most` in
+    total, and those of `others`.
     """
     its = state.classes.of(index)
     own = np.arange(its.start, its.stop, dtype=np.int64)
@@ -247,9 +257,7 @@ def _pending(state: CycleState, index: int, others: Longs, left: Longs, pods_at_
 
 
 def order(state: CycleState, index: int, selection: Selection, *, counted: bool = True) -> None:
-    """Give the machines of `selection` to the need's cluster, with the pods that they take unless
-    those are `counted` otherwise.
-    """
+    """Order the machines of `selection` for the need, and place their pods if `counted`."""
     rows = selection.rows
     if not len(rows):
         return
@@ -261,15 +269,13 @@ def order(state: CycleState, index: int, selection: Selection, *, counted: bool 
         pod_class, pods = int(selection.classes[place]), int(selection.pods[at, place])
         packing.record_placement(begin + int(at), pod_class, pods)
         state.left[pod_class] -= pods
-    state.unavailable[rows] = True
-    state.ordered_by[rows] = index
-    state.budgets.charge(state.cluster_of(index), rows)
+    state.record_order(index, rows.astype(np.intp))
 
 
 def _pods_by_domain(
     state: CycleState, index: int, pool: CandidatePool, keys: tuple[str, ...]
 ) -> Longs:
-    """How many pods of the need are counted in each domain of the offer already."""
+    """How many pods of the need are placed in each domain [D] of the pool."""
     pods = np.zeros(len(pool.codes), np.int64)
     if not keys:
         return pods
@@ -283,6 +289,7 @@ def _pods_by_domain(
 def _without_redundant(
     state: CycleState, availability: FleetAvailability, classes: Longs, parts: list[Selection]
 ) -> Selection:
+    """The `parts` as one selection, redundant machines left out."""
     none = Selection(
         np.empty(0, np.int64),
         np.empty(0, np.int32),
@@ -298,7 +305,7 @@ def _without_redundant(
         cluster = int(state.demand.cluster[columns.need[classes[0]]])
         capacity = state.capacities.of(cluster)[availability.flavour[rows]]
         free = capacity - pods @ columns.sizes[classes]
-        # From the last source to the first, in each the dearest first, of equals the last chosen.
+        # Try the last pool first, in each the most expensive first, of equals the last selected.
         looked_at = np.lexsort((-np.arange(len(rows)), -costs, -source)).astype(np.int64)
         buffer = SelectionBuffer(rows, np.zeros(len(rows), np.int64), free, pods)
         kept = ~redundant(looked_at, availability, columns, classes, buffer)

@@ -1,11 +1,11 @@
-"""Which domain of its topology key a gang's machines share.
+"""Choice of the topology domain that a gang's machines share.
 
-The best domain, in this order: it can hold the whole gang; then, among those that can, the one that
-is reserved for it, the one with most of it to be had without taking from anybody, then the one
-whose machines already serve most of it (a healthy gang stays where it is), first its cluster's,
-then the gang's own, then the domain with the least to spare. While none can, the one where most of
-it already is, then the one that holds most of it, then the one with most machines of its cluster.
-Last, more machines, smaller name.
+Domains that can hold the whole gang come first. Among them, in this order: the domain reserved for
+the gang; the one where most of it fits without evictions; the one where most of it fits on its
+cluster's machines, then on its own (a healthy gang stays where it is); the tightest fit. If no
+domain can hold the whole gang: the one where most of it fits on its own machines, then the one
+where most of it fits, then the one where most of it fits on its cluster's machines. Ties go to the
+domain with more machines, then to the smaller name.
 """
 
 from __future__ import annotations
@@ -18,27 +18,30 @@ from bigfleet.engine.kernels.packing import fitting, take
 from bigfleet.engine.snapshot import NONE, Bytes, Floats, Ints, Longs
 from bigfleet.jit import kernel
 
-# How a machine comes to serve a gang: it did so before; it is the cluster's; it can be acquired; it
-# can be had in time without evicting anybody; it can be taken from others.
+# Where a machine comes from: it served the gang before; it is the cluster's; it can be acquired; it
+# is surplus or drains already; its pods must be evicted.
 SOURCE_OWN, SOURCE_CLUSTER, SOURCE_ACQUIRABLE, SOURCE_SURPLUS, SOURCE_PREEMPTIBLE = range(5)
 
 
 class GangCandidates(NamedTuple):
-    """Machines in question for a gang: the `domain` code of each [M] (NONE: in no domain), the way
-    to it (`source`), and what it has `free` [M, R]. Each stands for `number` [M] equal ones, of
-    which the gang could use no more than one has pods.
-    """
+    """M machines that a gang might use."""
 
+    #: [M] int32, code of the domain; NONE for a machine without the label
     domain: Ints
+    #: [M] uint8, SOURCE_*
     source: Bytes
+    #: [M, R] int64
     free: Longs
+    #: [M] int64, how many equal machines the entry stands for; the gang has no use for the others
     number: Longs
 
 
 class DomainChoice(NamedTuple):
-    """The domain code of a gang, NONE if it has no machine anywhere, and whether all of it fits."""
+    """The domain chosen for a gang."""
 
+    #: its code; NONE if no machine has the label
     domain: int
+    #: the whole gang fits
     whole: bool
 
 
@@ -54,9 +57,11 @@ def _try_domains(
     served: Floats,
     unplaced: Longs,
 ) -> None:
-    """Pack a whole gang into the machines of each domain d, `starts[d]` to `starts[d + 1]`, first
-    fit, its largest pods first. `served` [D, 5] is what machines of each source then serve by
-    `weights`, `unplaced` [D] how many pods found no place. `free` changes.
+    """Pack a whole gang into the machines `starts[d]` to `starts[d + 1]` of each domain d, first
+    fit, largest pods first.
+
+    Adds to `served` [D, 5] the pods by source, weighted with `weights` [C], and to `unplaced` [D]
+    the pods that do not fit. Updates `free`.
     """
     got = np.zeros(source.shape[0], np.int64)
     for domain in range(starts.shape[0] - 1):
@@ -77,11 +82,11 @@ def _try_domains(
 def choose_domain(
     gang_candidates: GangCandidates, sizes: Longs, count: Longs, most: int, kept: int = NONE
 ) -> DomainChoice:
-    """The best domain for a gang of `count` [C] pods of `sizes` [C, R], in descending order, of
-    which a machine takes `most`.
+    """The best domain for a gang of `count` [C] pods of `sizes` [C, R], the largest first, of which
+    a machine takes `most`.
 
-    Machines of a domain are used in the order in which they are given. The domain `kept` is best
-    as long as it can hold the whole gang.
+    Machines of a domain are used in the order given. The domain `kept` wins if it can hold the
+    whole gang.
     """
     present = np.flatnonzero(gang_candidates.domain != NONE)
     if not len(present):
@@ -114,5 +119,5 @@ def choose_domain(
 
 
 def _steps(parts: Floats) -> Floats:
-    """Parts of a gang in steps coarse enough that rounding noise decides nothing."""
+    """Shares of a gang in integral steps, so that floating-point noise never breaks a tie."""
     return np.rint(parts * 2**20)

@@ -1,4 +1,4 @@
-"""Gangs: needs whose machines share one domain of a topology key. They fit on no one machine."""
+"""Gangs that fit on no single machine: their machines share one domain of a topology key."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from bigfleet.engine.kernels.packing import fitting
-from bigfleet.engine.kernels.selection import CandidatePool, FleetAvailability
+from bigfleet.engine.kernels.selection import CandidatePool, count_free
 from bigfleet.engine.placement.acquire import (
     EligiblePool,
     FreePools,
@@ -24,17 +24,16 @@ from bigfleet.engine.placement.gang_domains import (
     GangCandidates,
     choose_domain,
 )
-from bigfleet.engine.snapshot import NONE, Flags, Longs, Rows
+from bigfleet.engine.snapshot import NONE, Flags, Ints, Longs, Rows
 from bigfleet.engine.state.cycle_state import CycleState
-from bigfleet.jit import kernel
 from bigfleet.model.machine import MachineState
 
 
 def begin_gang(state: CycleState, free_pools: FreePools, index: int) -> bool:
-    """Count the gang's pods in the domain that can hold all of them; False where there is none.
+    """Place the gang in the domain that can hold all of it; False if there is none.
 
-    What that domain lacks is acquired when it is the gang's turn. A gang that no domain can hold
-    keeps the machines that it has in service: its pods run there.
+    Machines that the domain lacks are acquired when it is the gang's turn. A gang that no domain
+    can hold stays on its machines that are in service, because its pods run there.
     """
     choice = choose_domain(
         gang_candidates(state, free_pools, index),
@@ -52,11 +51,10 @@ def begin_gang(state: CycleState, free_pools: FreePools, index: int) -> bool:
 
 
 def serve_gang(state: CycleState, free_pools: FreePools, index: int) -> None:
-    """Count and acquire for one gang, in whichever domain is best now.
+    """Place a gang in the domain that is best now, and acquire the machines that it lacks there.
 
-    A gang that gathers in a reserved domain stays there also while machines are missing that are to
-    be taken from others: what it has there must not go to waste, nor may it begin elsewhere. If its
-    cluster's ceiling withholds something that it lacks, it acquires nothing.
+    A gang with a reserved domain stays there, even while it waits for preempted machines. If its
+    cluster's ceiling withholds a machine that it needs, it acquires none at all.
     """
     unplace_gang(state, index)
     if index not in state.not_acquiring:
@@ -68,6 +66,7 @@ def serve_gang(state: CycleState, free_pools: FreePools, index: int) -> None:
         key = same_key(state, index)
         pools = in_tiers(free_pools.pools(index, (key,)))
         acquire_in_domain(state, index, [*pools])
+        # A part of a gang is of no use: start over without acquiring.
         if state.lacks(index) and index in state.at_ceiling:
             state.not_acquiring.add(index)
             serve_gang(state, free_pools, index)
@@ -75,9 +74,7 @@ def serve_gang(state: CycleState, free_pools: FreePools, index: int) -> None:
 
 
 def place_gang(state: CycleState, index: int, choice: DomainChoice) -> None:
-    """Count the gang's pods on its cluster's machines in one domain: first on those that were its
-    own before.
-    """
+    """Place the gang's pods on its cluster's machines in the chosen domain, its own first."""
     if choice.domain != NONE:
         label = state.columns.label(same_key(state, index))
         state.gang_domains[index] = label.values[choice.domain]
@@ -85,15 +82,13 @@ def place_gang(state: CycleState, index: int, choice: DomainChoice) -> None:
 
 
 def place_in_gang_domain(state: CycleState, index: int, *, in_service_only: bool = False) -> None:
-    """Give places to what is left of the gang on its cluster's machines in its domain; if
-    `in_service_only`, on those that were its own before and take pods.
+    """Place the gang's unplaced pods on its cluster's machines in its domain; `in_service_only`
+    leaves out all but its own CONFIGURED machines.
     """
-    label = state.columns.label(same_key(state, index))
     if index not in state.gang_domains:
         return
     packing = state.packing_of(index)
-    inside = label.codes[packing.flavour] == label.values.index(state.gang_domains[index])
-    there = _usable_machines(state, index) & inside
+    there = _usable_machines(state, index) & in_gang_domain(state, index, packing.flavour)
     own = state.fleet.last_claimed_by[packing.rows] == index
     if in_service_only:
         there &= own & (state.fleet.state[packing.rows] == MachineState.CONFIGURED)
@@ -102,7 +97,7 @@ def place_in_gang_domain(state: CycleState, index: int, *, in_service_only: bool
 
 
 def first_fit(state: CycleState, index: int, machines: Sequence[int]) -> None:
-    """Give places to what is left of a need on the first of its cluster's `machines` with room."""
+    """Place a need's unplaced pods on its cluster's `machines`, first fit."""
     packing, its, classes = state.packing_of(index), state.classes.of(index), state.classes
     got = Counter[int]()
     for machine, _, pods in packing.entries_of(its):
@@ -119,18 +114,16 @@ def first_fit(state: CycleState, index: int, machines: Sequence[int]) -> None:
 
 
 def acquire_in_domain(state: CycleState, index: int, pools: Sequence[EligiblePool]) -> None:
-    """Acquire machines in the gang's domain for what it lacks."""
+    """Acquire the machines that the gang lacks in its domain."""
     rows = preempt_in_domain(state, index, pools)
     state.acquired.setdefault(index, []).extend(rows.tolist())
 
 
 def preempt_in_domain(state: CycleState, index: int, pools: Sequence[EligiblePool]) -> Rows:
-    """Choose machines of `pools` that are in the gang's domain, and give them to it."""
-    name = state.gang_domains.get(index)
-    label = state.columns.label(same_key(state, index))
-    if name is None:
+    """Choose machines of `pools` in the gang's domain, and order them; returns their rows."""
+    if index not in state.gang_domains:
         return np.empty(0, np.intp)
-    code = label.values.index(name)
+    code = _domain_code(state, index)
     inside = [(pool, eligible & (pool.codes[pool.domain, 0] == code)) for pool, eligible in pools]
     selection = choose_machines(state, index, np.empty(0, np.int64), inside)
     order(state, index, selection)
@@ -138,7 +131,7 @@ def preempt_in_domain(state: CycleState, index: int, pools: Sequence[EligiblePoo
 
 
 def unplace_gang(state: CycleState, index: int) -> None:
-    """Undo what was counted and acquired for a gang."""
+    """Undo a gang's placements and acquisitions."""
     state.packing_of(index).clear_need(state.classes.of(index))
     state.give_back(index, state.acquired.pop(index, []))
     state.gang_domains.pop(index, None)
@@ -147,6 +140,18 @@ def unplace_gang(state: CycleState, index: int) -> None:
 def same_key(state: CycleState, index: int) -> str:
     """The topology key of a gang's domain."""
     return str(state.flavour_fit(index).profile.same_key)
+
+
+def in_gang_domain(state: CycleState, index: int, flavour: Ints) -> Flags:
+    """Which machines of these flavours are in the domain of a gang that has one."""
+    codes = state.columns.label(same_key(state, index)).codes
+    inside: Flags = codes[flavour] == _domain_code(state, index)
+    return inside
+
+
+def _domain_code(state: CycleState, index: int) -> int:
+    label = state.columns.label(same_key(state, index))
+    return label.values.index(state.gang_domains[index])
 
 
 def reserved_domain(state: CycleState, index: int) -> int:
@@ -164,8 +169,8 @@ def gang_candidates(
     index: int,
     further: Sequence[tuple[EligiblePool, int]] = (),
 ) -> GangCandidates:
-    """What a gang can have: its cluster's machines, those that it can acquire unless it lets others
-    go first, and `further` offers with their source.
+    """The machines that a gang might use: its cluster's, those that it may acquire, and the
+    `further` pools with their source.
     """
     packing = state.packing_of(index)
     codes = state.columns.label(same_key(state, index)).codes
@@ -188,36 +193,16 @@ def gang_candidates(
         pools = [*((each, SOURCE_ACQUIRABLE) for each in found), *pools]
     pods = int(state.left[state.classes.of(index)].sum())
     for (pool, eligible), source in pools:
-        free = _free(pool, eligible, state.availability(index), index)
+        free = count_free(pool, eligible, state.availability(index), index)
         parts.append(_as_equivalence_classes(pool, source, free, pods))
     return GangCandidates(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
-
-
-@kernel
-def _free(
-    pool: CandidatePool, eligible: Flags, availability: FleetAvailability, index: int
-) -> Longs:
-    """How many machines of each eligible group of the offer need `index` may still have."""
-    free = np.zeros(eligible.shape[0], np.int64)
-    for group in range(eligible.shape[0]):
-        if not eligible[group]:
-            continue
-        for at in range(pool.starts[group], pool.starts[group + 1]):
-            row = pool.rows[at]
-            reserving_need = availability.reserved_for[row]
-            kept = reserving_need != NONE and reserving_need != index
-            if availability.unavailable[row]:
-                continue
-            if not kept or availability.priorities[reserving_need] < availability.priorities[index]:
-                free[group] += 1
-    return free
 
 
 def _as_equivalence_classes(
     pool: CandidatePool, source: int, free: Longs, pods: int
 ) -> GangCandidates:
-    """So many equal machines of each group, of which a gang of `pods` could use no more than it
-    has pods: the first of a group stands for those beyond.
+    """The `free` [G] machines of each group as entries, at most one for each of the gang's `pods`;
+    the first entry of a group stands for the rest.
     """
     number = np.minimum(free, pods)
     group = np.repeat(np.arange(len(free)), number)
@@ -233,14 +218,14 @@ def _as_equivalence_classes(
 
 
 def _usable_machines(state: CycleState, index: int) -> Flags:
-    """The machines of its cluster that a gang may use."""
+    """Which machines of its cluster a gang may use."""
     packing = state.packing_of(index)
     accepted = state.flavour_fit(index).accepted[packing.flavour]
     return accepted & packing.present(int(state.priorities[index]))
 
 
 def pods_of(state: CycleState, index: int) -> tuple[Longs, Longs, int]:
-    """Sizes and numbers of the gang's pods without a place, and how many a machine takes."""
+    """The sizes and counts of the gang's unplaced pods, and how many of them a machine takes."""
     its = state.classes.of(index)
     left = state.left[its]
     return state.classes.sizes[its][left > 0], left[left > 0], int(state.classes.most[its.start])

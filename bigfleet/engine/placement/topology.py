@@ -1,9 +1,9 @@
-"""Needs whose pods depend on each other's places: hard spread, and at most one pod a domain.
+"""Needs with hard topology spread or pod anti-affinity.
 
-As for kube-scheduler, the domains of a term are those of the machines that its cluster has. A
-domain may have `maxSkew` pods more than the emptiest one. So a machine is acquired where the need
-has fewest pods. A domain in which the cluster has no machine yet is entered only if the need can
-then place more pods than without it: once it is there, all others have to wait for it.
+As in kube-scheduler, the domains of a term are those of the cluster's Nodes, and a domain may have
+`maxSkew` pods more than the global minimum. So machines are acquired where the need has fewest
+pods. A domain that is new to the cluster is entered only if that lets the need place more pods:
+once the domain exists, its pod count holds down the global minimum.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 
 from bigfleet.engine.fit.pod_classes import FlavourFit
 from bigfleet.engine.kernels.packing import NO_LIMIT, PlacementLog, fitting
-from bigfleet.engine.kernels.selection import CandidatePool
+from bigfleet.engine.kernels.selection import CandidatePool, count_free
 from bigfleet.engine.kernels.topology import TopologyTerms, least, pack_constrained
 from bigfleet.engine.placement.acquire import (
     EligiblePool,
@@ -39,15 +39,15 @@ def term_keys(flavour_fit: FlavourFit) -> tuple[str, ...]:
 
 
 def label_keys(flavour_fit: FlavourFit) -> tuple[str, ...]:
-    """The topology keys of a need's terms, but for the one that tells machines apart."""
+    """The topology keys of a need's terms, kubernetes.io/hostname left out."""
     return tuple(key for key in dict.fromkeys(term_keys(flavour_fit)) if key != HOSTNAME_LABEL)
 
 
 def terms_of(
     state: CycleState, index: int, packing: ClusterPacking, entered: Domains = frozenset()
 ) -> TopologyTerms:
-    """The terms of need `index`, with its pods as they are counted now. `entered` are domains of
-    its first term that count although the cluster has no machine there yet.
+    """The terms of need `index`, with its pods as placed now. The `entered` domains of its first
+    term count although the cluster has no machine there yet.
     """
     flavour_fit = state.flavour_fit(index)
     apart, keys = flavour_fit.profile.anti_affinity, term_keys(flavour_fit)
@@ -74,7 +74,7 @@ def terms_of(
 
 
 def _domains_of(state: CycleState, keys: tuple[str, ...], flavour: Ints) -> MachineDomains:
-    """The domains of machines of these flavours, for each key; those without one share the last."""
+    """The domains of machines of these flavours; machines without the label share the last."""
     codes, most = [], 0
     for key in keys:
         if key == HOSTNAME_LABEL:
@@ -90,7 +90,7 @@ def _domains_of(state: CycleState, keys: tuple[str, ...], flavour: Ints) -> Mach
 
 
 def _nodes(state: CycleState, flavour_fit: FlavourFit, packing: ClusterPacking) -> list[Flags]:
-    """For each term the machines whose domains take part in the minimum."""
+    """For each term the machines [M] whose domains count for the global minimum."""
     profile, matcher = flavour_fit.profile, state.matcher
     affine = matcher.meeting(profile.requirements, profile.alternatives)[packing.flavour]
     untainted = matcher.tolerating(profile.tolerations)[packing.flavour]
@@ -106,8 +106,8 @@ def _nodes(state: CycleState, flavour_fit: FlavourFit, packing: ClusterPacking) 
 
 
 def place_constrained(state: CycleState, index: int, entered: Domains = frozenset()) -> None:
-    """Give places on its cluster's machines to what is left of the need, so that the domains which
-    are about to be `entered` get their part.
+    """Place the need's unplaced pods on its cluster's machines, leaving the `entered` domains their
+    share.
     """
     packing, its = state.packing_of(index), state.classes.of(index)
     if not state.lacks(index) or not len(packing):
@@ -132,12 +132,12 @@ def place_constrained(state: CycleState, index: int, entered: Domains = frozense
 
     before = -1
     while before != (before := int(state.left[its].sum())):
-        # Small pods may raise the least of a term, so that large ones find places they had not.
+        # Small pods may raise a term's minimum, which makes room for large ones.
         packing.write(order, kernel)
 
 
 def acquire_constrained(state: CycleState, free_pools: FreePools, index: int) -> None:
-    """Acquire machines, one after the other, where the need has fewest pods."""
+    """Acquire machines one by one, where the need has fewest pods."""
     pools = free_pools.pools(index, label_keys(state.flavour_fit(index)))
     take_constrained(state, index, list(in_tiers(pools)), record_acquired=True)
 
@@ -145,8 +145,8 @@ def acquire_constrained(state: CycleState, free_pools: FreePools, index: int) ->
 def take_constrained(
     state: CycleState, index: int, pools: Sequence[EligiblePool], *, record_acquired: bool
 ) -> list[int]:
-    """Choose machines from `pools`, whose domains are those of `label_keys`, until the need has
-    places for all its pods or no machine helps. Returns their rows.
+    """Order machines from `pools`, whose domains are by `label_keys`, until all pods of the need
+    are placed or no machine helps. Returns their rows.
     """
     rows: list[int] = []
     worthwhile = _worthwhile(state, index, pools)
@@ -163,7 +163,7 @@ def take_constrained(
         rows += chosen
         if record_acquired:
             state.acquired.setdefault(index, []).extend(chosen)
-    place_constrained(state, index)  # where a domain could not be entered after all
+    place_constrained(state, index)  # fill the shares of domains that could not be entered
     return rows
 
 
@@ -174,7 +174,7 @@ def _next(
     worthwhile: set[tuple[int, ...]] | None,
     entered: Domains,
 ) -> list[int] | None:
-    """Add one machine to the cluster, for the domains where the need has fewest pods."""
+    """Order one machine in the domains where the need has fewest pods; returns its row, or None."""
     flavour_fit, packing = state.flavour_fit(index), state.packing_of(index)
     terms = terms_of(state, index, packing, entered)
     allowed = {
@@ -209,9 +209,9 @@ def _inside(pool: CandidatePool, eligible: Flags, codes: tuple[int, ...]) -> Eli
 
 
 def _pods_in(flavour_fit: FlavourFit, terms: TopologyTerms, codes: tuple[int, ...]) -> int | None:
-    """How many pods the need has in the domains of a new machine; None where it may have no more.
+    """How many pods the need has in the domains of a new machine; None if a term is at its limit.
 
-    A domain that is new has none, and makes the least of its term none.
+    A domain that is new to the cluster has no pods, which makes the minimum of its term 0.
     """
     total, keys = 0, label_keys(flavour_fit)
     for term, key in enumerate(term_keys(flavour_fit)):
@@ -230,7 +230,7 @@ def _pods_in(flavour_fit: FlavourFit, terms: TopologyTerms, codes: tuple[int, ..
 def _fair_share(
     state: CycleState, index: int, terms: TopologyTerms, pods: int, domains: int
 ) -> int:
-    """How many pods to choose a machine for: the part of all that belongs into its domains."""
+    """How many pods to choose a machine for: an even share for its domains."""
     left = int(state.left[state.classes.of(index)].sum())
     placed = int(terms.pods[0].sum())
     share = max(1, -(-(placed + left) // max(1, domains)) - pods)
@@ -244,12 +244,13 @@ def _fair_share(
 def _worthwhile(
     state: CycleState, index: int, pools: Sequence[EligiblePool]
 ) -> set[tuple[int, ...]] | None:
-    """The domains in which to acquire machines, None for all.
+    """The domains in which to acquire machines, or None for all.
 
-    All of them, unless fewer can hold more pods; the domains of the cluster's machines count in any
-    case. Looked at for needs with one such term only.
+    All of them, unless fewer can hold more pods; the domains of the cluster's machines are always
+    included. Computed only for needs with a single term.
     """
     flavour_fit = state.flavour_fit(index)
+    # Combinations of terms are not searched.
     if len(flavour_fit.terms) != 1 or len(label_keys(flavour_fit)) != 1:
         return None
     term, packing = flavour_fit.terms[0], state.packing_of(index)
@@ -260,10 +261,11 @@ def _worthwhile(
     present = {int(code) for code in np.flatnonzero(terms.counts[0])}
     its, classes = state.classes.of(index), state.classes
     pods = int(classes.count[its][~classes.impossible[its]].sum())
-    # One in which nothing has room is waited for all the same.
+    # The cluster's domains hold down the minimum even if nothing fits there.
     chosen = present | {code for code, room in rooms.items() if room > 0}
     best = chosen
     while _placeable(rooms, chosen, term.max_skew, term.min_domains) < pods:
+        # Drop the domain with the least room, which limits all others.
         optional = sorted(chosen - present, key=lambda code: (rooms[code], code))
         if not optional:
             break
@@ -278,7 +280,7 @@ def _worthwhile(
 def _rooms(
     state: CycleState, index: int, pools: Sequence[EligiblePool], terms: TopologyTerms
 ) -> dict[int, int]:
-    """How many pods as large as the need's largest each domain could hold."""
+    """How many pods of the need's largest size each domain could hold."""
     its, packing, flavour_fit = (
         state.classes.of(index),
         state.packing_of(index),
@@ -294,17 +296,16 @@ def _rooms(
         room = min(fitting(packing.free[machine], size), 1 if apart else NO_LIMIT)
         rooms[code] = rooms.get(code, int(terms.pods[0, code])) + room
     for pool, eligible in pools:
+        free = count_free(pool, eligible, state.availability(index), index)
         for group in np.flatnonzero(eligible).tolist():
-            rows = pool.rows[pool.starts[group] : pool.starts[group + 1]]
-            free = rows[~state.unavailable[rows] & state.may_have(index, rows)]
             code = int(pool.codes[pool.domain[group], 0])
             room = min(fitting(pool.capacity[group], size), 1 if apart else NO_LIMIT)
-            rooms[code] = rooms.get(code, 0) + room * len(free)
+            rooms[code] = rooms.get(code, 0) + room * int(free[group])
     return rooms
 
 
 def _placeable(rooms: dict[int, int], codes: set[int], max_skew: int, min_domains: int) -> int:
-    """How many pods these domains hold within the skew."""
+    """How many pods these domains hold within `max_skew`."""
     if not codes:
         return 0
     held = [rooms.get(code, 0) for code in codes]

@@ -1,1 +1,1 @@
-"""What a decision changes while it is made: packings, budgets, free machines."""
+"""State of a decision in progress: packings, budgets, reservations."""

@@ -1,8 +1,8 @@
-"""What clusters may still acquire beneath their ceilings.
+"""Budgets that clusters have left under their ceilings.
 
-A machine is counted for the cluster that it is supply for: in which it is configured or about to
-be, or for which it is created or drained; and for the one that orders it in this decision. A
-ceiling bounds what is acquired, and nothing else: a cluster that holds more keeps what it has.
+A machine is charged to the cluster that it is supply for (configured or about to be, or created or
+drained for it) and to the cluster that orders it in this decision. A ceiling limits acquisitions
+only: a cluster above its ceiling keeps its machines.
 """
 
 from __future__ import annotations
@@ -13,23 +13,20 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from bigfleet.engine.decision import ClusterUsage
+from bigfleet.engine.kernels.selection import NO_CEILING
 from bigfleet.engine.snapshot import NONE, Demand, Fleet, Ints, Longs, Rows
 from bigfleet.model.ceiling import Ceiling, micros
 
-NO_CEILING = 2**62
 # Dollars an hour that a machine counts for at most, so that the sum over a fleet fits into 64 bits.
 _MAX_PRICE = 1e6
-# What an allowance says: how many machines, how many millionths of a dollar an hour, and whether
-# anything was withheld for it.
-MACHINES, MICROS, WITHHELD = range(3)
 
 
 class CeilingBudgets:
-    """Counts for clusters with ceilings what they hold and order. `prices` [F] are in millionths
-    of a dollar an hour, `supply_cluster` [n] the cluster that each machine is supply for.
-    """
+    """Tracks what clusters with ceilings hold and order."""
 
     def __init__(self, fleet: Fleet, demand: Demand, supply_cluster: Ints) -> None:
+        """`supply_cluster` [n] is the cluster that each machine is supply for, or NONE."""
+        #: [F] int64, micro-dollars an hour
         self.prices: Longs = np.array(
             [micros(min(flavour.price_per_hour, _MAX_PRICE)) for flavour in fleet.flavours],
             np.int64,
@@ -45,7 +42,7 @@ class CeilingBudgets:
             self._count_held(len(fleet.clusters))
 
     def remaining(self, cluster: int) -> Longs:
-        """What the cluster may still acquire; less than nothing where it holds more than it may."""
+        """The cluster's budget [3]: MACHINES, MICROS, WITHHELD; negative above its ceiling."""
         ceiling = self._ceilings.get(cluster)
         if ceiling is None:
             return np.array([NO_CEILING, NO_CEILING, 0], np.int64)
@@ -56,20 +53,21 @@ class CeilingBudgets:
         return np.array([most - machines, cost_limit - cost_micros, 0], np.int64)
 
     def charge(self, cluster: int, rows: Rows) -> None:
-        """Machines are ordered for the cluster."""
+        """Charge machines that are ordered for the cluster."""
         self._add(cluster, rows, 1)
 
     def refund(self, cluster: int, rows: Rows) -> None:
-        """They are not ordered after all."""
+        """Undo `charge`."""
         self._add(cluster, rows, -1)
 
     def held(self) -> Mapping[int, ClusterUsage]:
-        """By cluster with such a ceiling, what it has now and what comes to it."""
+        """The usage of each cluster with a ceiling, machines on their way included."""
         return {cluster: ClusterUsage(*amounts) for cluster, amounts in self._held.items()}
 
     def _add(self, cluster: int, rows: Rows, sign: int) -> None:
         if cluster not in self._ceilings:
             return
+        # Machines that are already supply for the cluster are charged from the start.
         new = rows[self._supply_cluster[rows] != cluster]
         machines, cost_micros = self._held[cluster]
         paid = int(self.prices[self._flavour[new]].sum())
@@ -88,7 +86,7 @@ class CeilingBudgets:
 
 
 def describe_usage(ceiling: Ceiling | None, held: ClusterUsage | None) -> Iterator[str]:
-    """What a cluster may have, and what it has."""
+    """Describe a cluster's limits and its usage."""
     if ceiling is None or held is None:
         return
     if math.isfinite(ceiling.machines):

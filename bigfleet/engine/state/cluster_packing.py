@@ -1,7 +1,7 @@
-"""One cluster's machines during a decision, and which of its pods are counted on them.
+"""One cluster's machines during a decision, and the pods placed on them.
 
 kube-scheduler packs the pods of all needs together, so a cluster's needs share its machines: each
-takes what those before it have left.
+uses the capacity that the needs before it left.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from bigfleet.engine.kernels.packing import (
 )
 from bigfleet.engine.snapshot import NONE, Flags, Ints, Longs, Rows
 
-# Machines that are there from the start serve needs of every priority.
+# The `max_priority` of machines that serve needs of every priority.
 ALWAYS = int(np.iinfo(np.int64).max)
 _MOST_NEEDS = 1 << 31
 _STEPS = 1 << 20
@@ -39,39 +39,44 @@ class _Checkpoint(NamedTuple):
 
 
 class MachineDomains(NamedTuple):
-    """For K topology keys the domain [K, M] of each machine, and whether it is `known` [K, M]; the
-    numbers are below `domains`.
-    """
+    """The domains of M machines for K topology keys."""
 
+    #: [K, M] int32, below `domains`
     domain: Ints
+    #: [K, M] bool, the machine has the label
     known: Flags
     domains: int
 
 
 class ClusterPacking:
-    """M machines in keep order: the first are the last to be found superfluous.
-
-    `rows` [M] are their rows of the fleet, `flavour` [M] their flavours, `capacity` and `free` [M,
-    R] what they have for pods in all and what is left. A machine that was acquired in this decision
-    for a need serves only needs of at most that need's priority (`max_priority` [M]): those of
-    higher priority had their turn before it was there. `has_pods` [M]: it holds pods.
+    """A cluster's M machines in keep order (those to be reclaimed first come last), and the pods
+    placed on them.
     """
 
     def __init__(self, classes: PodClasses, left: Longs, capacity_of: Longs) -> None:
-        """`left` [C] is how many pods of each class of the whole demand have no place yet, and is
-        kept current; `capacity_of` [F, R] is what this cluster's pods may use of each flavour.
+        """`left` [C], the unplaced pods of each class of the whole demand, is shared and updated;
+        `capacity_of` [F, R] is what a machine of each flavour has for this cluster's pods.
         """
         self._classes, self._left, self._capacity_of = classes, left, capacity_of
         resources = capacity_of.shape[1]
         self.consolidating = consolidating(0, 0)
         self._accepted_by: dict[int, tuple[Longs, int]] = {}
+        #: [M] intp, rows of the fleet; NONE for a removed machine
         self.rows: Rows = np.empty(0, np.intp)
+        #: [M] int32, index of the flavour
         self.flavour: Ints = np.empty(0, np.int32)
+        #: [M, R] int64, allocatable for pods
         self.capacity: Longs = np.empty((0, resources), np.int64)
+        #: [M, R] int64, what is left of `capacity`
         self.free: Longs = self.capacity.copy()
+        #: [M] int64, the highest priority that may use the machine: one acquired in this decision
+        #: did not exist when higher priorities had their turn
         self.max_priority: Longs = np.empty(0, np.int64)
+        #: [M] bool, the machine holds pods
         self.has_pods: Flags = np.empty(0, np.bool_)
+        #: [M] int32, the need that claimed the machine in the last decision, or NONE
         self.last_claimed_by: Ints = np.empty(0, np.int32)
+        #: [M] int32, the need that ordered the machine in this decision, or NONE
         self.orderer: Ints = np.empty(0, np.int32)
         self._log = PlacementLog(
             np.empty(0, np.int32), np.empty(0, np.int32), np.empty(0, np.int64)
@@ -83,7 +88,7 @@ class ClusterPacking:
         return len(self.rows)
 
     def set_resource_ratio(self, order: Longs) -> None:
-        """These are the classes that will be counted here: gather them in their proportion."""
+        """Consolidate in the ratio of CPU and memory that the classes `order` request."""
         asked = (self._classes.sizes[order] * self._left[order][:, None].astype(np.float64)).sum(
             axis=0
         )
@@ -98,8 +103,8 @@ class ClusterPacking:
         priority: int | Longs = ALWAYS,
         orderer: int = NONE,
     ) -> None:
-        """Add machines behind those that are here, for needs of at most `priority`; `orderer` is
-        the need that ordered them in this decision.
+        """Append machines for needs of at most `priority`; `orderer` is the need that ordered them
+        in this decision.
         """
         capacity = self._capacity_of[flavour]
         self.rows = np.concatenate((self.rows, rows))
@@ -113,7 +118,7 @@ class ClusterPacking:
         self.last_claimed_by = np.concatenate((self.last_claimed_by, last_claimed_by))
 
     def checkpoint(self) -> _Checkpoint:
-        """What `restore` brings back, as long as no machines are added."""
+        """A copy for `restore`, valid until machines are added."""
         return _Checkpoint(
             self.rows.copy(),
             self.free.copy(),
@@ -123,13 +128,13 @@ class ClusterPacking:
         )
 
     def restore(self, checkpoint: _Checkpoint) -> None:
-        """Be as at `checkpoint`."""
+        """Return to `checkpoint`."""
         self.rows, self.free, self.max_priority, self.has_pods, pods = checkpoint
         self._length = len(pods)
         self._log.pods[: self._length] = pods
 
     def without_pods(self, staying: Flags, left: Longs) -> ClusterPacking:
-        """A book of those machines that `staying`, without any pods; `left` is its own."""
+        """A packing of the `staying` [M] machines without pods, with its own `left` [C]."""
         other = ClusterPacking(self._classes, left, self._capacity_of)
         other.consolidating = self.consolidating
         other.rows, other.flavour = self.rows[staying], self.flavour[staying]
@@ -142,10 +147,10 @@ class ClusterPacking:
         return other
 
     def place(self, order: Longs, priority: int) -> None:
-        """Give places to what is left of the classes `order`, of `priority`, best first.
+        """Place the pods left of the classes `order`, which have this `priority`.
 
-        First so that pods gather on few machines; where some find no place that way, so that as
-        little as possible is stranded.
+        Consolidates first; if pods stay unplaced, packs again for balanced utilization and keeps
+        the better result.
         """
         if not self._left[order].any() or not len(self):
             return
@@ -159,7 +164,7 @@ class ClusterPacking:
         self.free, self.has_pods, self._length = free, has_pods, length
         self._left[order] = before
         self._pack(order, priority, BALANCED)
-        # In steps, so that sums are exact and a tie is one.
+        # In integral steps: sums are exact, and a tie keeps the consolidated packing.
         dominant_share = np.rint(self._classes.dominant_share[order] * _STEPS)
         if (self._left[order] * dominant_share).sum() >= (consolidated * dominant_share).sum():
             self.free, self.has_pods = kept
@@ -168,12 +173,12 @@ class ClusterPacking:
             self._append(packed)
 
     def place_more(self, order: Longs, priority: int) -> None:
-        """Give places to what is left, after machines were added or pods went."""
+        """Place the pods left after machines were added or pods removed, without consolidating."""
         if self._left[order].any() and len(self):
             self._pack(order, priority, BALANCED)
 
     def record_placement(self, machine: int, pod_class: int, pods: int) -> None:
-        """Write down that a machine takes pods of a class; what is left of it is the caller's."""
+        """Place pods of a class on a machine; the caller updates `left`."""
         self.free[machine] -= pods * self._classes.sizes[pod_class]
         self.has_pods[machine] = True
         self._append(
@@ -183,7 +188,7 @@ class ClusterPacking:
         )
 
     def machines(self) -> Machines:
-        """What kernels read and write."""
+        """The columns that kernels read and update."""
         return Machines(
             self.capacity,
             self.free,
@@ -194,26 +199,26 @@ class ClusterPacking:
         )
 
     def write(self, order: Longs, kernel: Callable[[PlacementLog, int], int]) -> None:
-        """Have a kernel place the classes `order`: it is given the log and its length, and returns
+        """Run a kernel that places the classes `order`: it gets the log and its length, and returns
         the new length.
         """
         self._grow_log(int(log_capacity(self._left, order, len(self))))
         self._length = kernel(self._log, self._length)
 
     def entries(self) -> PlacementLog:
-        """All that is placed."""
+        """All placements."""
         live = np.flatnonzero(self._log.pods[: self._length])
         return PlacementLog(
             self._log.machine[live], self._log.pod_class[live], self._log.pods[live]
         )
 
     def entries_of(self, classes: slice) -> Iterator[tuple[int, int, int]]:
-        """What is placed of a need's classes: machine, class and number of pods."""
+        """The placements of a need's classes: machine, class and number of pods."""
         machine, pod_class, pods = self.placed_of(classes)
         yield from zip(machine.tolist(), pod_class.tolist(), pods.tolist(), strict=True)
 
     def placed_of(self, classes: slice) -> PlacementLog:
-        """What is placed of a need's classes."""
+        """The placements of a need's classes, as columns."""
         machine, pod_class, pods = self.entries()
         its = (pod_class >= classes.start) & (pod_class < classes.stop)
         return PlacementLog(machine[its], pod_class[its], pods[its])
@@ -221,7 +226,7 @@ class ClusterPacking:
     def domains_of(
         self, keys: tuple[str, ...], find: Callable[[tuple[str, ...], Ints], MachineDomains]
     ) -> MachineDomains:
-        """What `find` says of the machines' flavours, asked once for all needs with these keys."""
+        """The machines' domains, computed by `find` once for all needs with these keys."""
         flavour, found = self._machine_domains.get(keys, (None, None))
         if found is None or flavour is not self.flavour:
             found = find(keys, self.flavour)
@@ -229,7 +234,7 @@ class ClusterPacking:
         return found
 
     def clear_machine(self, machine: int) -> list[int]:
-        """Take all pods off a machine; the needs that lost any, in order."""
+        """Remove all pods from a machine; returns the needs that lost any, in order."""
         log = self._written()
         at = np.flatnonzero((log.machine == machine) & (log.pods > 0))
         losers: list[int] = np.unique(self._classes.need[log.pod_class[at]]).tolist()
@@ -237,27 +242,29 @@ class ClusterPacking:
         return losers
 
     def clear_need(self, classes: slice) -> None:
-        """Take all pods of a need off its machines."""
+        """Remove all pods of a need."""
         log = self._written()
         its = (log.pod_class >= classes.start) & (log.pod_class < classes.stop)
         self._clear(np.flatnonzero(its & (log.pods > 0)))
 
     def remove_machine(self, machine: int) -> None:
-        """The machine, which holds no pods, serves nobody here any more."""
+        """Remove a machine, which must hold no pods."""
+        # The slot stays, so that indices in the log remain valid; no priority is low enough for it.
         self.max_priority[machine] = np.iinfo(np.int64).min
         self.rows[machine] = NONE
 
     def present(self, priority: int) -> Flags:
-        """Which machines may serve needs of `priority`."""
+        """Which machines [M] may serve needs of `priority`."""
         flags: Flags = self.max_priority >= priority
         return flags
 
     def holders(self) -> Ints:
-        """For each machine the need that holds it, or NONE: an additional need with pods on it, or
-        else the first in the demand's order.
+        """For each machine [M] the need that claims it, or NONE: an additional need with pods on
+        it, or else the first need in the demand's order.
         """
         machine, pod_class, _ = self.entries()
         need = self._classes.need[pod_class].astype(np.int64)
+        # Additional needs sort before all others: nothing else records which machines are theirs.
         rank = np.where(
             self._classes.need_type[need] == NeedType.ADDITIONAL, need - _MOST_NEEDS, need
         )
@@ -301,9 +308,12 @@ class ClusterPacking:
             )
 
     def _accepting(self, flavour_fits: Sequence[int]) -> tuple[Longs, Longs]:
-        """The machines that each of these accepts, one after the other, and where they end."""
+        """The machines that each of these rows of `accepted` accepts, concatenated, and where each
+        part ends [A + 1].
+        """
         parts, ends = [], np.zeros(len(self._classes.accepted) + 1, np.int64)
         for row in flavour_fits:
+            # Machines are only ever appended, so earlier ones need no second look.
             known, looked_at = self._accepted_by.get(row, (_NO_MACHINES, 0))
             if looked_at < len(self):
                 new = np.flatnonzero(self._classes.accepted[row, self.flavour[looked_at:]])

@@ -1,4 +1,4 @@
-"""Everything that one decision works on: what came in, worked out, and what is decided so far."""
+"""State of one decision: its inputs in indexed form, and what is decided so far."""
 
 from __future__ import annotations
 
@@ -29,34 +29,22 @@ from bigfleet.engine.state.cluster_packing import ALWAYS, ClusterPacking
 from bigfleet.model.machine import MachineState
 from bigfleet.model.need import NeedKey
 
-_RESERVABLE = (MachineState.IDLE, MachineState.SPECULATIVE)
 _INCOMING = (MachineState.CREATING, MachineState.DRAINING)
 
 
 class TakenMachines(NamedTuple):
-    """Machines that a need takes from others: of the `non_disruptive` ones nobody is evicted for
-    it, since no need counts them or they drain already; the others serve needs whose priority is
-    `gap` lower.
-    """
+    """P machines that a need preempts."""
 
+    #: [P] intp, rows of the fleet
     rows: Rows
+    #: [P] bool, no pods are evicted: no need claims the machine, or it drains already
     non_disruptive: Flags
+    #: [P] int64, how much lower the priority is that the machine serves
     gap: Longs
 
 
 class CycleState:
-    """`left` [C] is how many pods of each class have no place, impossible ones not counted.
-
-    `packings` has the machines of each cluster, by its number, but for those in `headroom_pool`,
-    which were kept ahead of gangs. `supply_clusters` [n] is the cluster that a machine is supply
-    for, NONE where there is none. `unavailable` [n] marks machines that were acquired or taken in
-    this decision, or are held back, `ordered_by` [n] for whom. `reserved_for` [n] is the need that
-    a machine is drained or kept for, else NONE, and `initially_reserved_for` [n] what that was at
-    first. By need: `acquired` and `taken` are the machines that it ordered, `gang_domains` the
-    domains of gangs, `reserved` the reservations in force. Needs in `not_acquiring` acquire and
-    take nothing, so that others can have what was kept for them. From those in `at_ceiling` their
-    cluster's ceiling has withheld something.
-    """
+    """A decision on n machines, N needs and C classes of pods."""
 
     def __init__(
         self,
@@ -73,29 +61,44 @@ class CycleState:
         self.capacities = Capacities(self.columns, self.matcher, demand)
         self.present: Rows = np.unique(fleet.flavour).astype(np.intp)
         self.classes = PodClasses(demand, self.columns, self.matcher, self.capacities, self.present)
+        #: [C] int64, pods without a place, impossible ones left out
         self.left: Longs = np.where(self.classes.impossible, 0, self.classes.count)
+        #: [N] int64
         self.priorities: Longs = np.array([n.priority for n in demand.needs], np.int64)
+        #: by need: the reservations in force
         self.reserved: dict[int, Reservation] = {}
-        passing = np.isin(demand.cluster, sorted(demand.suspended))
-        self.not_acquiring: set[int] = set(np.flatnonzero(passing).tolist())
+        #: needs that acquire and preempt nothing in this decision
+        self.not_acquiring: set[int] = set(
+            np.flatnonzero(np.isin(demand.cluster, sorted(demand.suspended))).tolist()
+        )
         self._memory = {memory.cluster: memory for memory in cycle_memory.clusters}
-        self._take_up(cycle_memory)
+        self._restore_reservations(cycle_memory)
+        #: [n] int32, the need that the machine drains for or is reserved for, or NONE
         self.reserved_for = self._reserved_for()
+        #: [n] int32, `reserved_for` at the start of the decision
         self.initially_reserved_for = self.reserved_for.copy()
-        free = np.isin(fleet.state, [int(state) for state in _RESERVABLE])
-        self._idle_reserved = np.flatnonzero(free & (self.reserved_for != NONE))
+        self._idle_reserved = np.flatnonzero(fleet.acquirable & (self.reserved_for != NONE))
         backed_off = fleet.backed_off
+        #: [n] bool, ordered in this decision, or backed off
         self.unavailable: Flags = (
             np.zeros(len(fleet), np.bool_) if backed_off is None else backed_off.copy()
         )
+        #: [n] int32, the need that ordered the machine in this decision, or NONE
         self.ordered_by: Ints = np.full(len(fleet), NONE, np.int32)
+        #: by need: rows that it acquired
         self.acquired: dict[int, list[int]] = {}
+        #: by need: machines that it preempts
         self.taken: dict[int, TakenMachines] = {}
+        #: by gang: the value of its topology key
         self.gang_domains: dict[int, str] = {}
+        #: [n] int32, the cluster that the machine is supply for, or NONE
         self.supply_clusters = self._supply_clusters()
         self.budgets = CeilingBudgets(fleet, demand, self.supply_clusters)
+        #: needs from which their cluster's ceiling withheld a machine
         self.at_ceiling: set[int] = set()
+        #: by cluster: rows kept as headroom for gangs, which are not in `packings`
         self.headroom_pool: dict[int, Rows] = {}
+        #: by cluster
         self.packings: dict[int, ClusterPacking] = self._build_packings()
 
     def key(self, index: int) -> NeedKey:
@@ -103,15 +106,15 @@ class CycleState:
         return key_of(self.fleet, self.demand, index)
 
     def flavour_fit(self, index: int) -> FlavourFit:
-        """What need `index` makes of the flavours."""
+        """How the flavours fit need `index`."""
         return self.classes.of_need[index]
 
     def lacks(self, index: int) -> bool:
-        """Whether pods of the need have no place that some machine could hold."""
+        """Whether the need has unplaced pods, impossible ones left out."""
         return bool(self.left[self.classes.of(index)].any())
 
     def lacking(self, start: int, stop: int) -> Flags:
-        """For the needs from `start` to `stop`, whether they lack places."""
+        """Which of the needs from `start` to `stop` have unplaced pods."""
         bounds = self.classes.start
         missing = self.left[bounds[start] : bounds[stop]] > 0
         flags = np.zeros(stop - start, np.bool_)
@@ -126,16 +129,11 @@ class CycleState:
         """The machines of the need's cluster."""
         return self.packings[self.cluster_of(index)]
 
-    def may_have(self, index: int, rows: Rows) -> Flags:
-        """Which of `rows` are not kept for another need of at least the same priority."""
-        reserving_need = self.reserved_for[rows]
-        lower = self.priorities[reserving_need] < self.priorities[index]
-        allowed: Flags = (reserving_need == NONE) | (reserving_need == index) | lower
-        return allowed
-
     def drop_idle_reservation(self, index: int) -> None:
-        """What idly waits for a need that has places without it is for others. It may have found
-        them on what is on its way to one of these, which would acquire as much again.
+        """Release the free machines reserved for a need whose pods are all placed without them.
+
+        The need may have used machines on their way to another need, which would acquire as many
+        again.
         """
         if index in self.reserved and not self.lacks(index):
             rows = self._idle_reserved
@@ -143,7 +141,7 @@ class CycleState:
             self.reserved_for[rows] = NONE
 
     def availability(self, index: int) -> FleetAvailability:
-        """What kernels read of the fleet's machines when need `index` chooses some."""
+        """The free machines as the cluster of need `index` sees them, for kernels."""
         cluster = self.cluster_of(index)
         return FleetAvailability(
             self.fleet.flavour,
@@ -156,8 +154,14 @@ class CycleState:
             self.budgets.remaining(cluster),
         )
 
+    def record_order(self, index: int, rows: Rows) -> None:
+        """Order machines for a need."""
+        self.unavailable[rows] = True
+        self.ordered_by[rows] = index
+        self.budgets.charge(self.cluster_of(index), rows)
+
     def give_back(self, index: int, rows: Sequence[int]) -> None:
-        """Do not order machines after all that a need has ordered; other pods lose their places."""
+        """Undo a need's orders; other pods on these machines lose their places."""
         if not len(rows):
             return
         packing, at = self.packing_of(index), np.array(rows, np.intp)
@@ -171,8 +175,8 @@ class CycleState:
         self.budgets.refund(self.cluster_of(index), at)
 
     def demand_of_clusters(self) -> Floats:
-        """By cluster, what its pods ask for that some machine could hold: how many times the
-        largest machine, by their scarcest resource.
+        """By cluster, the total dominant share of its pods, in largest machines; impossible pods
+        left out.
         """
         classes = self.classes
         shares = np.where(classes.impossible, 0.0, classes.count * classes.dominant_share)
@@ -181,7 +185,7 @@ class CycleState:
         return total
 
     def clusters_with_incoming(self) -> set[int]:
-        """The clusters to which machines are on their way, but for those of additional needs."""
+        """The clusters with machines on their way, those for additional needs left out."""
         additional = np.append(
             self.classes.need_type == NeedType.ADDITIONAL, np.False_
         )  # the last is NONE
@@ -191,7 +195,7 @@ class CycleState:
         return {*self.supply_clusters[incoming].tolist(), *(self.cluster_of(i) for i in ordered)}
 
     def memory_of(self, cluster: int) -> ClusterMemory:
-        """What the last decision handed on about a cluster."""
+        """The memory that the last decision kept of a cluster."""
         name = self.fleet.clusters[cluster]
         return self._memory.get(name, ClusterMemory(name, factor_seconds=self.now_seconds))
 
@@ -200,8 +204,8 @@ class CycleState:
         return {self.cluster_of(index) for index, rows in self.acquired.items() if len(rows)}
 
     def claims(self) -> Ints:
-        """For each machine the need that counts it: the one that ordered it in this decision, or
-        else the first one with pods on it; NONE where there is none.
+        """For each machine [n] the need that claims it: the one that ordered it in this decision,
+        or else the first with pods on it; NONE if there is none.
         """
         claimed = np.full(len(self.fleet), NONE, np.int32)
         for packing in self.packings.values():
@@ -235,9 +239,9 @@ class CycleState:
         return packings
 
     def _max_priorities(self, rows: Rows) -> Longs:
-        """Up to which priority machines serve needs. One that drains for a need is not for those
-        that outrank it: they may demand that pods leave faster.
-        """
+        """The highest priority that each of `rows` serves."""
+        # A machine that drains for a need is not supply for higher priorities: they may demand a
+        # shorter grace period.
         reserving_need = self.reserved_for[rows]
         drains = (self.fleet.state[rows] == MachineState.DRAINING) & (reserving_need != NONE)
         return np.where(drains, np.append(self.priorities, ALWAYS)[reserving_need], ALWAYS)
@@ -255,9 +259,9 @@ class CycleState:
         return supply_clusters
 
     def _in_keep_order(self, rows: Rows) -> Rows:
-        """Machines that are least to be given back first: those whose release would cost most or is
-        not known, then those that the last decision counted, what is in service before what is
-        still to come, the cheaper, the one with the higher reclamation penalty.
+        """`rows`, the machines to be reclaimed last first: disruption cost unknown or infinite,
+        then by disruption cost, claimed in the last decision, in service before on its way, the
+        cheaper, the higher reclamation penalty.
         """
         fleet = self.fleet
         cost = fleet.disruption_cost[rows]
@@ -279,7 +283,10 @@ class CycleState:
         )
         return rows[np.lexsort(keys)]
 
-    def _take_up(self, cycle_memory: CycleMemory) -> None:
+    def _restore_reservations(self, cycle_memory: CycleMemory) -> None:
+        """Take over the last decision's reservations; a need whose reservation has expired passes
+        for one cycle, so that others can use the machines.
+        """
         if not cycle_memory.reservations:
             return
         place = {self.key(index): index for index in range(len(self.demand.needs))}
@@ -294,17 +301,14 @@ class CycleState:
                 self.not_acquiring.add(index)
 
     def _reserved_for(self) -> Ints:
-        """For each machine the need that it is drained or kept for, else NONE.
-
-        What drains for a need does so however long it takes: let go, it would be missed at once,
-        and another machine's pods would be evicted in its place.
-        """
+        """For each machine [n] the need that it drains for or is reserved for, or NONE."""
         fleet = self.fleet
         has_reservation = np.zeros(len(self.demand.needs) + 1, np.bool_)  # the last is for NONE
         has_reservation[[*self.reserved]] = True
-        free = np.isin(fleet.state, [int(state) for state in _RESERVABLE])
+        # A draining machine needs no reservation: without it, the need would at once evict the pods
+        # of another one.
         kept = fleet.state == MachineState.DRAINING
-        kept |= free & has_reservation[fleet.last_claimed_by]
+        kept |= fleet.acquirable & has_reservation[fleet.last_claimed_by]
         return np.where(kept, fleet.last_claimed_by, np.int32(NONE))
 
 

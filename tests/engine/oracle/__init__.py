@@ -1,1 +1,1 @@
-"""The rules of the decision once more, written the plain way; the engine must agree."""
+"""A second, straightforward implementation of decisions; the engine must agree with it."""

@@ -1,4 +1,4 @@
-"""The oracle's purchases: which machines a need chooses, of those that it may have."""
+"""The oracle's acquisitions: which machines a need selects."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from typing import NamedTuple
 from bigfleet.engine.snapshot import NONE
 from bigfleet.model.need import HOSTNAME_LABEL
 from tests.engine.oracle.cycle import Cycle, NeedView
-from tests.engine.oracle.objects import FREE, Machine, PodSize, Slot
+from tests.engine.oracle.objects import ACQUIRABLE_STATES, Machine, PodSize, Slot
 from tests.engine.oracle.packing import pods_by_domain
 
 _TIERS = 4
-_LOOKED_AT = 256
+_MAX_REDUNDANCY_CHECK = 256
 _SLOT_WORTH = 1e-3
 
 Domain = tuple[str | None, ...]
 
 
 class MachineGroup(NamedTuple):
-    """Machines that are alike: in what they have for pods, in cost, tier and domain. They are taken
-    in the order given, and judged by the first that is to be had.
+    """Machines of equal capacity, cost, tier and domain, used in the order given; the first free
+    one is rated for all.
     """
 
     room: Mapping[str, int]
@@ -31,13 +31,13 @@ class MachineGroup(NamedTuple):
     machines: list[Machine]
 
 
-# What may be chosen from at one time: nothing of the next offer before this one is exhausted.
+# The groups considered together; the next offer is used once this one is exhausted.
 Offer = list[MachineGroup]
 
 
 @dataclass(eq=False)
 class Chosen:
-    """One machine for a need, and the pods that it is to take."""
+    """A machine selected for a need, and the pods that it takes."""
 
     machine: Machine
     source: int
@@ -46,7 +46,7 @@ class Chosen:
     pods: dict[PodSize, int] = field(default_factory=dict)
 
     def fits(self, size: PodSize) -> int:
-        """How many more pods it has room for."""
+        """How many more pods fit."""
         free = []
         for name, amount in size.amounts.items():
             used = sum(s.amounts.get(name, 0) * pods for s, pods in self.pods.items())
@@ -54,7 +54,7 @@ class Chosen:
         return min(free)
 
     def takes(self, cycle: Cycle, size: PodSize) -> int:
-        """How many more pods of a size may go there."""
+        """How many more pods of a size it takes."""
         need = cycle.needs[size.need]
         if not need.accepts(self.machine.flavour):
             return 0
@@ -66,9 +66,7 @@ class Chosen:
 def group_machines(
     cycle: Cycle, need: NeedView, machines: Iterable[Machine], keys: Sequence[str] = ()
 ) -> Offer:
-    """What a need may have of `machines`, by kind; those with other values of the labels `keys` are
-    other kinds.
-    """
+    """The `machines` that a need accepts, grouped; domains are by the labels `keys`."""
     groups: dict[tuple[object, ...], MachineGroup] = {}
     for machine in machines:
         flavour = machine.flavour
@@ -88,9 +86,9 @@ def group_machines(
 
 
 def free_machines(cycle: Cycle, need: NeedView, keys: Sequence[str] = ()) -> Iterator[Offer]:
-    """Machines without a cluster, by tier; idle ones before speculative ones."""
+    """Machines that belong to no cluster, by tier, idle ones before speculative ones."""
     for tier in range(_TIERS):
-        for state in FREE:
+        for state in ACQUIRABLE_STATES:
             its = [m for m in cycle.machines if m.state is state]
             its.sort(key=lambda machine: (-machine.last_reclamation, machine.tie_break))
             yield group_machines(
@@ -99,15 +97,15 @@ def free_machines(cycle: Cycle, need: NeedView, keys: Sequence[str] = ()) -> Ite
 
 
 def preferred_keys(need: NeedView) -> tuple[str, ...]:
-    """The first topology key over which the need would like to spread."""
+    """The topology key of the need's first soft spread term."""
     keys = [term.topology_key for term in need.profile.spread if not term.hard]
     return tuple(key for key in keys if key != HOSTNAME_LABEL)[:1]
 
 
 @dataclass
 class Wanted:
-    """What machines are chosen for: pods of the need (`own`), then of others; `left` are without a
-    machine as yet; what a pod of each size is worth; how many `more` pods are expected.
+    """The pending pods that machines are selected for: the need's (`own`), then others'; how many
+    of each size are `left`; the value of a pod of each size; how many `more` pods are expected.
     `withheld`: the cluster's ceiling withheld a machine.
     """
 
@@ -130,7 +128,7 @@ def choose(
     pods_at_most: int | None = None,
     one_machine: bool = False,
 ) -> list[Chosen]:
-    """Choose machines, one offer after the other, until the need's pods have places."""
+    """Select machines, one offer after the other, until the need's pods are placed."""
     wanted = _wanted(cycle, need, others, pods_at_most, keys)
     if not one_machine:
         growth = cycle.settings.growth
@@ -143,7 +141,7 @@ def choose(
                 break
             group, one = best
             one.source = source
-            one.machine.is_gone = True
+            one.machine.is_unavailable = True
             for size, pods in one.pods.items():
                 wanted.left[size] -= pods
                 if size.need == need.index:
@@ -152,7 +150,7 @@ def choose(
             chosen.append(one)
     if wanted.withheld and any(wanted.left[size] for size in wanted.own):
         cycle.at_ceiling.add(need.index)
-    return _without_superfluous(cycle, wanted.sizes, chosen)
+    return _without_redundant(cycle, wanted.sizes, chosen)
 
 
 def _wanted(
@@ -191,10 +189,10 @@ def _wanted(
 def _head(
     cycle: Cycle, need: NeedView, group: MachineGroup, wanted: Wanted, chosen: Sequence[Machine]
 ) -> Machine | None:
-    """The first machine of a kind that the need may have, and that its cluster's ceiling leaves."""
+    """The first machine of a group that is free for the need and within its cluster's ceiling."""
     for machine in group.machines:
-        if cycle.may_have(need, machine):
-            if cycle.leaves(need, machine, chosen):
+        if cycle.is_free(need, machine):
+            if cycle.ceiling_allows(need, machine, chosen):
                 return machine
             wanted.withheld = True
     return None
@@ -203,7 +201,7 @@ def _head(
 def _best(
     cycle: Cycle, need: NeedView, offer: Offer, wanted: Wanted, chosen: Sequence[Machine]
 ) -> tuple[MachineGroup, Chosen] | None:
-    """The machine to take next, filled; None if none is of use."""
+    """The next machine, filled; None if none helps."""
     heads = [
         (group, machine)
         for group in offer
@@ -243,30 +241,30 @@ def _best(
     return group, one
 
 
-def _without_superfluous(
+def _without_redundant(
     cycle: Cycle, sizes: Sequence[PodSize], chosen: list[Chosen]
 ) -> list[Chosen]:
-    """Drop the dearest machines whose pods all find room on the others."""
-    if len(chosen) > _LOOKED_AT:
+    """Drop the most expensive machines whose pods all fit on the others."""
+    if len(chosen) > _MAX_REDUNDANCY_CHECK:
         return chosen
     kept = list(chosen)
-    for place, one in sorted(
+    for _, one in sorted(
         enumerate(chosen), key=lambda pair: (-pair[1].source, -pair[1].cost, -pair[0])
     ):
         others = [other for other in kept if other is not one]
         before = [dict(other.pods) for other in others]
         if all(_moved(cycle, size, one.pods.get(size, 0), others) for size in sizes) and others:
             kept.remove(one)
-            one.machine.is_gone = False
+            one.machine.is_unavailable = False
         else:
             for other, pods in zip(others, before, strict=True):
                 other.pods = pods
-        del place
+
     return kept
 
 
 def _moved(cycle: Cycle, size: PodSize, pods: int, others: Sequence[Chosen]) -> bool:
-    """Put pods on the first machines with room; whether there was room for all."""
+    """Place pods first fit; returns whether all of them fit."""
     for other in others:
         some = min(pods, other.takes(cycle, size))
         if some > 0:
@@ -278,12 +276,12 @@ def _moved(cycle: Cycle, size: PodSize, pods: int, others: Sequence[Chosen]) -> 
 def order(
     cycle: Cycle, need: NeedView, chosen: Sequence[Chosen], *, with_pods: bool = True
 ) -> list[Slot]:
-    """Give chosen machines to the need's cluster, for needs of its priority and lower ones."""
+    """Order the chosen machines for the need's cluster, for needs of at most its priority."""
     slots = []
     for one in chosen:
         slot = cycle.add(cycle.cluster_of(need), one.machine)
         slot.max_priority, slot.orderer = need.priority, need.index
-        one.machine.is_gone, one.machine.ordered_by = True, need.index
+        one.machine.is_unavailable, one.machine.ordered_by = True, need.index
         for size, pods in one.pods.items() if with_pods else ():
             slot.put(size, pods)
         slots.append(slot)
@@ -291,17 +289,17 @@ def order(
 
 
 def give_back(cycle: Cycle, need: NeedView, machines: Sequence[Machine]) -> None:
-    """Do not order these machines after all."""
+    """Undo the orders of these machines."""
     cluster = cycle.cluster_of(need)
     for machine in machines:
         for slot in [s for s in cluster.slots if s.machine is machine and s.orderer == need.index]:
             slot.clear()
             cluster.slots.remove(slot)
-        machine.is_gone, machine.ordered_by = False, NONE
+        machine.is_unavailable, machine.ordered_by = False, NONE
 
 
 def acquire(cycle: Cycle, need: NeedView, others: Sequence[PodSize]) -> None:
-    """Acquire machines for what a plain or additional need has no places for."""
+    """Acquire machines for the unplaced pods of a plain or additional need."""
     keys = preferred_keys(need)
     chosen = choose(cycle, need, others, free_machines(cycle, need, keys), keys=keys)
     order(cycle, need, chosen)

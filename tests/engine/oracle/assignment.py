@@ -1,4 +1,4 @@
-"""The oracle's first phase: who is served when, and what becomes of gangs."""
+"""The oracle's phase 1: the order of service, and gangs."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from bigfleet.engine.snapshot import NONE
 from tests.engine.oracle.acquiring import Offer, acquire, choose, free_machines, give_back, order
 from tests.engine.oracle.cycle import Cycle, NeedView
 from tests.engine.oracle.domains import DomainChoice, acquire_constrained, best_domain
-from tests.engine.oracle.objects import FREE, Machine, S, Slot
+from tests.engine.oracle.objects import ACQUIRABLE_STATES, Machine, S, Slot
 from tests.engine.oracle.packing import BALANCED, pack, place_constrained, place_plain, plain_order
 
 
 def serve_all(cycle: Cycle) -> None:
-    """Count and acquire for all needs, the highest priority first."""
+    """Place pods and acquire machines for all needs, the highest priority first."""
     for need in cycle.needs:
         if need.kind == "additional":
-            fetched = [s for s in cycle.slots_for(need) if s.machine.last_claimed_by == need.index]
-            first_fit(need, fetched)
+            own = [s for s in cycle.slots_for(need) if s.machine.last_claimed_by == need.index]
+            first_fit(need, own)
     for priority in sorted({need.priority for need in cycle.needs}, reverse=True):
         its = [need for need in cycle.needs if need.priority == priority]
         gangs = [need for need in its if need.kind == "gang" and need.lacks]
@@ -32,7 +32,7 @@ def serve_all(cycle: Cycle) -> None:
 
 
 def serve(cycle: Cycle, need: NeedView) -> None:
-    """What one need lacks it counts on what others have left, and acquires."""
+    """Place one need's unplaced pods, and acquire machines for the rest."""
     if not need.lacks:
         return
     if need.kind != "plain" or need.is_folded:
@@ -51,8 +51,8 @@ def serve(cycle: Cycle, need: NeedView) -> None:
 
 
 def _use_headroom(cycle: Cycle, need: NeedView) -> bool:
-    """What was ahead of gangs is for those who lack places; its domains have been there always, so
-    pods that depend on them are counted anew.
+    """Let a need use the headroom. Its domains existed all along, so pods with topology constraints
+    are placed again.
     """
     cluster = cycle.cluster_of(need)
     useful = [machine for machine in cluster.headroom_pool if need.accepts(machine.flavour)]
@@ -68,7 +68,7 @@ def _use_headroom(cycle: Cycle, need: NeedView) -> bool:
 
 
 def place_again(cycle: Cycle, need: NeedView) -> None:
-    """Places for what a need lacks, on machines of its cluster."""
+    """Place a need's unplaced pods on its cluster's machines."""
     if need.kind == "gang":
         place_in_gang_domain(cycle, need)
     elif need.kind == "constrained":
@@ -78,8 +78,8 @@ def place_again(cycle: Cycle, need: NeedView) -> None:
 
 
 def _is_coming(cycle: Cycle, need: NeedView) -> bool:
-    """Whether a machine that could hold one of its pods is on its way to the cluster, or one has
-    just come.
+    """Whether a machine that could hold one of its pods is on its way to the cluster, or has just
+    joined.
     """
     came, grace_seconds = cycle.memory_of(need.cluster), cycle.settings.arrival_grace_seconds
     if came.incoming_seconds is not None and cycle.now - came.incoming_seconds < grace_seconds:
@@ -93,7 +93,7 @@ def _is_coming(cycle: Cycle, need: NeedView) -> bool:
 
 
 def first_fit(need: NeedView, slots: Sequence[Slot]) -> None:
-    """The largest pods first, each on the first machine with room."""
+    """Place pods first fit, the largest first."""
     for size in need.sizes:
         for slot in slots:
             pods = min(slot.fits(size), size.left)
@@ -105,32 +105,36 @@ def first_fit(need: NeedView, slots: Sequence[Slot]) -> None:
 
 
 def _begin(cycle: Cycle, need: NeedView) -> bool:
-    """Count a gang where all of it can be; else what it has in service."""
-    home = best_domain(cycle, need, kept=reserved_domain(cycle, need))
-    if home.domain is not None:
-        cycle.homes[need.index] = home.domain
-        place_in_gang_domain(cycle, need, in_service=not home.whole)
+    """Place a gang in a domain that holds all of it, or else on its machines in service."""
+    choice = best_domain(cycle, need, kept=reserved_domain(cycle, need))
+    if choice.domain is not None:
+        cycle.gang_domains[need.index] = choice.domain
+        place_in_gang_domain(cycle, need, in_service=not choice.whole)
     drop_idle_reservation(cycle, need)
-    return home.whole
+    return choice.whole
 
 
 def drop_idle_reservation(cycle: Cycle, need: NeedView) -> None:
-    """Idle machines that were kept for a gang which found places without them are for others."""
+    """Release the free machines reserved for a gang that is placed without them."""
     for machine in [] if need.lacks else cycle.machines:
-        if machine.reserved_for == need.index and machine.state in FREE and not machine.is_gone:
+        if (
+            machine.reserved_for == need.index
+            and machine.state in ACQUIRABLE_STATES
+            and not machine.is_unavailable
+        ):
             machine.reserved_for = NONE
 
 
 def serve_gang(cycle: Cycle, need: NeedView) -> None:
-    """Count and acquire anew, in the domain that is best now; nothing is acquired where the
-    ceiling withholds a part.
+    """Place and acquire again, in the domain that is best now; acquire nothing if the ceiling
+    withholds a part.
     """
     unplace_gang(cycle, need)
     if need.index not in cycle.not_acquiring:
         cycle.at_ceiling.discard(need.index)
     kept = reserved_domain(cycle, need)
-    home = best_domain(cycle, need, kept=kept)
-    place_gang(cycle, need, home if home.whole or kept is None else DomainChoice(kept, False))
+    choice = best_domain(cycle, need, kept=kept)
+    place_gang(cycle, need, choice if choice.whole or kept is None else DomainChoice(kept, False))
     if need.lacks and need.index not in cycle.not_acquiring:
         acquire_in_domain(cycle, need)
         if need.lacks and need.index in cycle.at_ceiling:
@@ -139,20 +143,22 @@ def serve_gang(cycle: Cycle, need: NeedView) -> None:
     drop_idle_reservation(cycle, need)
 
 
-def place_gang(cycle: Cycle, need: NeedView, home: DomainChoice) -> None:
-    """The gang's domain, and its pods on what the cluster has there."""
-    if home.domain is not None:
-        cycle.homes[need.index] = home.domain
+def place_gang(cycle: Cycle, need: NeedView, choice: DomainChoice) -> None:
+    """Place the gang's pods on its cluster's machines in the chosen domain."""
+    if choice.domain is not None:
+        cycle.gang_domains[need.index] = choice.domain
         place_in_gang_domain(cycle, need)
 
 
 def place_in_gang_domain(cycle: Cycle, need: NeedView, *, in_service: bool = False) -> None:
-    """First on the gang's own machines, then on its cluster's; or only on its own that work."""
-    key, home = str(need.profile.same_key), cycle.homes.get(need.index)
+    """Place pods on the gang's own machines, then on its cluster's; `in_service`: only on its own
+    CONFIGURED ones.
+    """
+    key, domain = str(need.profile.same_key), cycle.gang_domains.get(need.index)
     slots = [
         slot
         for slot in cycle.slots_for(need)
-        if home is not None and slot.machine.flavour.labels[key] == home
+        if domain is not None and slot.machine.flavour.labels[key] == domain
     ]
     own = [slot for slot in slots if slot.machine.last_claimed_by == need.index]
     if in_service:
@@ -169,24 +175,24 @@ def acquire_in_domain(cycle: Cycle, need: NeedView) -> None:
 
 
 def preempt_in_domain(cycle: Cycle, need: NeedView, offers: Iterable[Offer]) -> list[Machine]:
-    """Of what is offered, machines in the gang's domain."""
-    home = (cycle.homes.get(need.index),)
-    inside = [[kind for kind in offer if kind.domain == home] for offer in offers]
+    """Order machines of `offers` in the gang's domain."""
+    domain = (cycle.gang_domains.get(need.index),)
+    inside = [[kind for kind in offer if kind.domain == domain] for offer in offers]
     chosen = choose(cycle, need, (), inside)
     order(cycle, need, chosen)
     return [one.machine for one in chosen]
 
 
 def unplace_gang(cycle: Cycle, need: NeedView) -> None:
-    """As if nothing had been counted or acquired for the gang."""
+    """Undo the gang's placements and acquisitions."""
     for slot in cycle.cluster_of(need).slots:
         slot.clear([size for size in slot.pods if size.need == need.index])
     give_back(cycle, need, cycle.acquired.pop(need.index, []))
-    cycle.homes.pop(need.index, None)
+    cycle.gang_domains.pop(need.index, None)
 
 
 def reserved_domain(cycle: Cycle, need: NeedView) -> str | None:
-    """The domain reserved for a gang, if some kind of machine has that label."""
+    """The domain reserved for a gang, if some flavour has that label value."""
     reservation = cycle.reserved.get(need.index)
     key = str(need.profile.same_key)
     names = {flavour.labels.get(key) for flavour in cycle.fleet.flavours}

@@ -1,4 +1,4 @@
-"""The oracle's decision under way: what is known of needs, and where machines are."""
+"""The oracle's state of a decision: needs, machines and clusters."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from bigfleet.model.ceiling import Ceiling
 from bigfleet.model.need import HOSTNAME_LABEL, Need, NeedKey, Spread
 from tests.engine.oracle.matching import FOLDED, hard_terms, room_of, suits
 from tests.engine.oracle.objects import (
-    FREE,
+    ACQUIRABLE_STATES,
     Cluster,
     Machine,
     PodSize,
@@ -26,7 +26,7 @@ _ORDINARY = ("cpu", "memory", "pods", "ephemeral-storage", "storage")
 
 
 class NeedView:
-    """One need, and what it makes of flavours; `sizes` are its pods, the largest share first."""
+    """One need, and how flavours fit it; `sizes` are its pods, the largest share first."""
 
     def __init__(self, cycle: Cycle, index: int, need: Need, cluster: int) -> None:
         self._fleet, self._cycle = cycle.fleet, cycle
@@ -44,7 +44,7 @@ class NeedView:
 
     @property
     def kind(self) -> str:
-        """How it is served."""
+        """How it is placed."""
         if self.need.is_additional:
             return "additional"
         if self.profile.same_key is not None:
@@ -53,16 +53,16 @@ class NeedView:
 
     @property
     def key(self) -> NeedKey:
-        """Its identity among all clusters' needs."""
+        """Its identity among the needs of all clusters."""
         return NeedKey(self._fleet.clusters[self.cluster], *self.need.key)
 
     @property
     def lacks(self) -> bool:
-        """Whether pods that some machine could hold have no place."""
+        """Whether it has unplaced pods, impossible ones left out."""
         return any(size.left for size in self.sizes)
 
     def accepts(self, flavour: Flavour) -> bool:
-        """Whether a machine meets all conditions that can be said of it alone."""
+        """Whether a machine meets all per-machine conditions."""
         if id(flavour) not in self._suits:
             self._suits[id(flavour)] = suits(self.profile, flavour)
         return self._suits[id(flavour)]
@@ -76,7 +76,7 @@ class NeedView:
         return flavour.price_per_hour + probability * dollars
 
     def has_other_scarce(self, flavour: Flavour) -> bool:
-        """Whether the machine has something scarce that no size asks for."""
+        """Whether the machine has a scarce resource that no size requests."""
         return any(
             amount > 0 and name not in self.asked
             for name, amount in flavour.allocatable.items()
@@ -84,11 +84,11 @@ class NeedView:
         )
 
     def tier(self, flavour: Flavour) -> int:
-        """How late such machines come into question."""
+        """The candidate tier of such machines."""
         return 2 * math.isinf(self.cost(flavour)) + self.has_other_scarce(flavour)
 
     def holds_one(self, room: Mapping[str, int], size: PodSize) -> bool:
-        """Whether an empty machine has room for a pod."""
+        """Whether an empty machine holds a pod."""
         return all(room.get(name, 0) >= amount for name, amount in size.amounts.items())
 
     def _sizes(self) -> list[PodSize]:
@@ -113,9 +113,9 @@ class NeedView:
 
 
 class Cycle:
-    """One decision under way. `homes` are the domains of gangs, `reserved` the reservations in
-    force; needs in `not_acquiring` acquire and take nothing; from needs in `at_ceiling` their
-    cluster's ceiling withheld something when they last tried.
+    """A decision in progress. `reserved` are the reservations in force; needs in `not_acquiring`
+    acquire and preempt nothing; from needs in `at_ceiling` their cluster's ceiling withheld a
+    machine when they last tried.
     """
 
     def __init__(
@@ -141,50 +141,50 @@ class Cycle:
         for reservation in cycle_memory.reservations:
             for need in self.needs:
                 if need.key == reservation.need:
-                    self._take_up(need.index, reservation)
+                    self._restore_reservation(need.index, reservation)
         self.at_ceiling: set[int] = set()
-        self.homes: dict[int, str] = {}
+        self.gang_domains: dict[int, str] = {}
         self.acquired: dict[int, list[Machine]] = {}
         for machine in self.machines:
             self._place(machine)
         self.clusters = [self._cluster(number) for number in range(len(fleet.clusters))]
 
     def memory_of(self, cluster: int) -> ClusterMemory:
-        """What was remembered of a cluster."""
+        """The last decision's memory of a cluster."""
         name = self.fleet.clusters[cluster]
         known = {memory.cluster: memory for memory in self.cycle_memory.clusters}
         return known.get(name, ClusterMemory(name, factor_seconds=self.now))
 
     def room(self, cluster: int, flavour: Flavour) -> dict[str, int]:
-        """What a machine of a cluster has for pods."""
+        """Allocatable of a machine for a cluster's pods."""
         return room_of(flavour, self.demand.overheads.get(cluster, ()))
 
     def cluster_of(self, need: NeedView) -> Cluster:
         """The need's cluster."""
         return self.clusters[need.cluster]
 
-    def may_have(self, need: NeedView, machine: Machine) -> bool:
-        """Whether it is neither gone nor kept for somebody else of at least the need's priority."""
+    def is_free(self, need: NeedView, machine: Machine) -> bool:
+        """Whether it is available and not reserved for another need of at least its priority."""
         reserving_need = machine.reserved_for
         mine = reserving_need in (NONE, need.index)
-        return not machine.is_gone and (mine or self.needs[reserving_need].priority < need.priority)
+        return not machine.is_unavailable and (
+            mine or self.needs[reserving_need].priority < need.priority
+        )
 
     def held(self, cluster: int) -> list[Machine]:
-        """What a cluster has, what comes to it, and what is ordered for it."""
+        """A cluster's machines, those on their way, and those ordered for it."""
         return [
             machine
             for machine in self.machines
-            if machine.home == cluster
+            if machine.supply_cluster == cluster
             or (machine.ordered_by != NONE and self.needs[machine.ordered_by].cluster == cluster)
         ]
 
-    def leaves(self, need: NeedView, machine: Machine, chosen: Sequence[Machine]) -> bool:
-        """Whether the ceiling of the need's cluster leaves room for a machine beside those that
-        were `chosen` already.
-        """
+    def ceiling_allows(self, need: NeedView, machine: Machine, chosen: Sequence[Machine]) -> bool:
+        """Whether the ceiling of the need's cluster allows a machine beside those `chosen`."""
         ceiling = self.demand.ceilings.get(need.cluster, Ceiling())
         held = {id(each): each for each in (*self.held(need.cluster), *chosen)}
-        if machine.home == need.cluster:
+        if machine.supply_cluster == need.cluster:
             return True
         everything = [*held.values(), machine]
         millionths = sum(round(each.flavour.price_per_hour * 1e6) for each in everything)
@@ -200,14 +200,14 @@ class Cycle:
                 yield slot
 
     def add(self, cluster: Cluster, machine: Machine) -> Slot:
-        """A machine that comes to a cluster, behind those that it has."""
+        """Append a machine to those of a cluster."""
         slot = Slot(machine, self.room(cluster.number, machine.flavour))
         cluster.slots.append(slot)
         return slot
 
     def holder(self, machine: Machine) -> int:
-        """The need that a machine stands under: who ordered it; else an additional need with pods
-        on it; else the first need with pods on it.
+        """The need that claims a machine: the one that ordered it; else an additional need with
+        pods on it; else the first need with pods on it.
         """
         if machine.ordered_by != NONE:
             return machine.ordered_by
@@ -216,7 +216,7 @@ class Cycle:
         additional = [index for index in found if self.needs[index].kind == "additional"]
         return [*additional, *found, NONE][0]
 
-    def _take_up(self, index: int, reservation: Reservation) -> None:
+    def _restore_reservation(self, index: int, reservation: Reservation) -> None:
         if self.now - reservation.since_seconds < self.settings.reservation_seconds:
             self.reserved[index] = reservation
         else:
@@ -225,20 +225,22 @@ class Cycle:
     def _place(self, machine: Machine) -> None:
         last_claimed_by = machine.last_claimed_by
         if machine.state in (S.CONFIGURED, S.CONFIGURING):
-            machine.home = machine.cluster
+            machine.supply_cluster = machine.cluster
         if machine.state in (S.CREATING, S.DRAINING):
             known = last_claimed_by != NONE
-            machine.home = self.needs[last_claimed_by].cluster if known else machine.destination
-        reserved = machine.state in FREE and last_claimed_by in self.reserved
+            machine.supply_cluster = (
+                self.needs[last_claimed_by].cluster if known else machine.destination
+            )
+        reserved = machine.state in ACQUIRABLE_STATES and last_claimed_by in self.reserved
         if machine.state is S.DRAINING or reserved:
             machine.reserved_for = machine.initially_reserved_for = last_claimed_by
 
     def _cluster(self, number: int) -> Cluster:
         cluster = Cluster(number)
-        its = sorted((m for m in self.machines if m.home == number), key=keep_order)
-        cluster.headroom_pool = [machine for machine in its if machine.ahead]
+        its = sorted((m for m in self.machines if m.supply_cluster == number), key=keep_order)
+        cluster.headroom_pool = [machine for machine in its if machine.headroom]
         for machine in its:
-            if not machine.ahead:
+            if not machine.headroom:
                 slot = self.add(cluster, machine)
                 if machine.state is S.DRAINING and machine.reserved_for != NONE:
                     slot.max_priority = self.needs[machine.reserved_for].priority

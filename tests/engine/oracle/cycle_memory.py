@@ -1,4 +1,4 @@
-"""What the oracle remembers of each cluster from one decision to the next."""
+"""The oracle's memory of clusters between decisions."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from tests.engine.oracle.cycle import Cycle
 
 
 class Memories:
-    """`surplus` is how many machines each cluster has to spare."""
+    """`surplus` is the number of surplus machines of each cluster."""
 
     def __init__(self, cycle: Cycle, surplus: dict[int, int]) -> None:
         self._cycle, self._surplus = cycle, surplus
 
     def of(self, reclaimed: dict[int, int]) -> tuple[ClusterMemory, ...]:
-        """What to hand on of clusters that give back so many machines for nobody."""
+        """The memory of all clusters, `reclaimed` of whose surplus machines are reclaimed."""
         names, found = self._cycle.fleet.clusters, []
         for number in sorted(range(len(names)), key=lambda number: names[number]):
             memory = self._next_memory(number, reclaimed.get(number, 0))
@@ -59,8 +59,8 @@ class Memories:
         return memory
 
     def _with_surplus(self, number: int, memory: ClusterMemory, reclaimed: int) -> ClusterMemory:
-        """For each number of machines since when there have been as many; the first moment of each
-        number, and of several numbers with one moment the highest.
+        """Since when each number of machines has been surplus; of numbers with the same time, the
+        highest.
         """
         now_surplus, now = self._surplus.get(number, 0) - reclaimed, self._cycle.now
         since = dict[int, float]()
@@ -74,11 +74,11 @@ class Memories:
         return replace(memory, surplus=tuple(levels))
 
     def _is_coming(self, number: int) -> bool:
-        """Whether a machine is on its way to the cluster, not counting those of additional pods."""
+        """Whether a machine is on its way to the cluster, those for additional needs left out."""
         cycle = self._cycle
         plain = {need.index for need in cycle.needs if need.kind != "additional"}
         return any(
-            machine.home == number
+            machine.supply_cluster == number
             and machine.state is not S.CONFIGURED
             and machine.last_claimed_by in {*plain, NONE}
             for machine in cycle.machines

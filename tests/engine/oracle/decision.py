@@ -1,8 +1,8 @@
-"""The same decision made the slow, obvious way, from docs/design/engine.md.
+"""The same decision computed in a slow, obvious way, from docs/design/engine.md.
 
-Machines, pods and clusters are plain objects and numbers are Python's own. Nothing is shared with
-the engine but the records that go in and come out: snapshots, `CycleMemory`, `Decision`. Left out
-are reports and reasons, and that snapshots which cannot be are refused.
+Machines, pods and clusters are plain objects, numbers are Python numbers. Shared with the engine
+are only its inputs and outputs: snapshots, `CycleMemory`, `Decision`. Reports, reasons and the
+validation of snapshots are left out.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tests.engine.oracle.objects import Machine, S
 from tests.engine.oracle.preemption import PreemptionPhase, grace
 from tests.engine.oracle.reclaim import ReclaimPhase, cap, reclaim_order
 
-# Kind, row, need and seconds of grace.
+# Action type, row, need and grace period in seconds.
 Order = tuple[str, int, int, int]
 
 
@@ -37,14 +37,14 @@ class Oracle:
     ) -> None:
         self._cycle = cycle = Cycle(fleet, demand, cycle_memory, settings, now)
         serve_all(cycle)
-        ahead = Headroom(cycle)
-        ahead.retain()
+        headroom = Headroom(cycle)
+        headroom.retain()
         self._reclaim = ReclaimPhase(cycle)
         self._preemption = PreemptionPhase(cycle, self._reclaim.going)
         self._preemption.run()
-        ahead.acquire()
-        self.headroom = ahead.rows
-        reclaims = [*self._reclaims_for_needs(), *self._reclaims_for_nobody()]
+        headroom.acquire()
+        self.headroom = headroom.rows
+        reclaims = [*self._reclaims_for_needs(), *self._voluntary_reclaims()]
         within = list(self._capped(reclaims))
         self.reclaims_capped = len(reclaims) - len(within)
         self.actions = [*self._acquisitions(), *self._preemptions(), *within, *self._deletes()]
@@ -93,10 +93,10 @@ class Oracle:
                 if each.non_disruptive and each.machine.state is S.CONFIGURED:
                     yield "Reclaim", each.machine.row, index, grace(each.gap)
 
-    def _reclaims_for_nobody(self) -> Iterator[Order]:
+    def _voluntary_reclaims(self) -> Iterator[Order]:
         seconds = self._cycle.settings.voluntary_grace_seconds
         for machine in sorted(self._reclaim.going, key=reclaim_order):
-            if not machine.is_gone:
+            if not machine.is_unavailable:
                 yield "Reclaim", machine.row, NONE, seconds
 
     def _capped(self, orders: list[Order]) -> Iterator[Order]:
@@ -117,10 +117,10 @@ class Oracle:
         if machine.state is S.FAILED:
             return kind.elastic
         hold_seconds = cycle.settings.idle_hold_seconds.get(kind)
-        unwanted = (
+        unclaimed = (
             cycle.holder(machine) == NONE and machine.initially_reserved_for not in cycle.reserved
         )
-        if machine.state is not S.IDLE or not kind.elastic or hold_seconds is None or not unwanted:
+        if machine.state is not S.IDLE or not kind.elastic or hold_seconds is None or not unclaimed:
             return False
         return cycle.now - machine.unused_since > hold_seconds
 
@@ -150,10 +150,10 @@ class Oracle:
                 for machine in its
             )
             if waits and not (gang and need.lacks):
-                domain = cycle.homes[need.index] if gang else ""
+                domain = cycle.gang_domains[need.index] if gang else ""
                 before = cycle.reserved.get(need.index)
-                goes_on = before is not None and before.domain == domain
-                since = before.since_seconds if before and goes_on else cycle.now
+                continues = before is not None and before.domain == domain
+                since = before.since_seconds if before and continues else cycle.now
                 yield Reservation(need.key, domain, since)
 
     def _is_drained_for(self, machine: Machine, index: int) -> bool:
@@ -162,5 +162,5 @@ class Oracle:
 
 
 def _amounts(machines: Sequence[Machine]) -> tuple[int, int]:
-    """How many there are, and what they cost in millionths of a dollar an hour."""
+    """The number of machines, and their price in micro-dollars an hour."""
     return len(machines), sum(round(each.flavour.price_per_hour * 1e6) for each in machines)

@@ -1,4 +1,4 @@
-"""The oracle's domains: where constrained needs and gangs get machines."""
+"""The oracle's topology domains for constrained needs and gangs."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from tests.engine.oracle.cycle import Cycle, NeedView
 from tests.engine.oracle.objects import Machine, PodSize
 from tests.engine.oracle.packing import Term, place_constrained, pods_by_domain, terms_of
 
-# How a gang comes by a machine.
-OWN, CLUSTERS, ACQUIRED, SPARED, TAKEN = range(5)
+# Where a gang's machine comes from.
+OWN, CLUSTER, ACQUIRABLE, SURPLUS, PREEMPTIBLE = range(5)
 _STEPS = 2**20
 
 
@@ -24,14 +24,14 @@ def label_keys(need: NeedView) -> tuple[str, ...]:
 
 
 def acquire_constrained(cycle: Cycle, need: NeedView) -> None:
-    """Machines for the domains with the fewest pods, one after the other."""
+    """Acquire machines one by one in the domains with the fewest pods."""
     offers = list(free_machines(cycle, need, label_keys(need)))
     its = cycle.acquired.setdefault(need.index, [])
     its.extend(take_constrained(cycle, need, offers))
 
 
 def take_constrained(cycle: Cycle, need: NeedView, offers: Sequence[Offer]) -> list[Machine]:
-    """Give the need machines of `offers` as long as that gives pods places."""
+    """Order machines of `offers` for the need as long as that places pods."""
     taken: list[Machine] = []
     worth = _worth_entering(cycle, need, offers)
     entered = frozenset[object](domain for (domain,) in worth or ())
@@ -78,7 +78,7 @@ def _next_machine(
 def _pods_in(
     cycle: Cycle, need: NeedView, terms: Sequence[Term], values: Mapping[str, str | None]
 ) -> int | None:
-    """How many pods a new machine's domains have; None if one of them may have no more."""
+    """How many pods a new machine's domains have; None if a term is at its limit."""
     there = 0
     for term in terms:
         if term.key != HOSTNAME_LABEL:
@@ -94,7 +94,7 @@ def _pods_in(
 
 
 def _share_of(cycle: Cycle, need: NeedView, terms: Sequence[Term], there: int, domains: int) -> int:
-    """The part of all pods that belongs into one domain, less those that are there."""
+    """An even share of all pods for one domain, less those already there."""
     left = sum(size.left for size in need.sizes)
     placed = sum(pods_by_domain(cycle, need, terms[0].key).values())
     share = max(1, -(-(placed + left) // domains) - there)
@@ -137,7 +137,7 @@ def _worth_entering(cycle: Cycle, need: NeedView, offers: Sequence[Offer]) -> se
 def _room_by_domain(
     cycle: Cycle, need: NeedView, offers: Sequence[Offer], key: str
 ) -> dict[str, int]:
-    """How many of its largest pods each domain could hold, those that are there included."""
+    """How many of its largest pods each domain could hold, pods already there included."""
     size = next(size for size in need.sizes if not size.impossible)
     most = 1 if need.one_a_machine else None
     room = {str(d): n for d, n in pods_by_domain(cycle, need, key).items() if d is not None}
@@ -151,31 +151,31 @@ def _room_by_domain(
         for kind in offer:
             fits = min(kind.room.get(name, 0) // amount for name, amount in size.amounts.items())
             for machine in kind.machines:
-                if cycle.may_have(need, machine):
+                if cycle.is_free(need, machine):
                     add(str(kind.domain[0]), fits)
     return room
 
 
 class DomainChoice(NamedTuple):
-    """A gang's domain, if it has machines anywhere, and whether all of it fits there."""
+    """A gang's domain, None if no machine has the label, and whether all of it fits."""
 
     domain: str | None
     whole: bool
 
 
 @dataclass
-class Prospect:
-    """A machine that a gang could have, and how."""
+class GangCandidate:
+    """A machine that a gang could use, and where it comes from."""
 
-    way: int
+    source: int
     free: dict[str, int]
 
 
 def best_domain(
     cycle: Cycle, need: NeedView, further: Sequence[tuple[int, Offer]] = (), kept: str | None = None
 ) -> DomainChoice:
-    """The best domain for the pods of a gang that have no place."""
-    prospects = _prospects(cycle, need, further)
+    """The best domain for the unplaced pods of a gang."""
+    candidates = _candidates(cycle, need, further)
     waiting = [size for size in need.sizes if size.left]
     want: dict[str, int] = {}
     for size in waiting:
@@ -186,11 +186,11 @@ def best_domain(
         size: sum(float(size.amounts.get(n, 0)) / float(want[n]) for n in asked) for size in waiting
     }
     ranked = []
-    for domain, machines in prospects.items():
+    for domain, machines in candidates.items():
         room = sum(round(sum(m.free[n] / float(want[n]) for n in asked) * _STEPS) for m in machines)
         served, whole = _filled(need, machines, waiting, worth)
-        own, clusters = served[OWN], served[OWN] + served[CLUSTERS]
-        non_disruptive = clusters + served[ACQUIRED] + served[SPARED]
+        own, clusters = served[OWN], served[OWN] + served[CLUSTER]
+        non_disruptive = clusters + served[ACQUIRABLE] + served[SURPLUS]
         if whole:
             parts = [
                 domain != kept,
@@ -212,11 +212,11 @@ def _steps(part: float) -> int:
 
 def _filled(
     need: NeedView,
-    machines: Sequence[Prospect],
+    machines: Sequence[GangCandidate],
     sizes: Sequence[PodSize],
     worth: Mapping[PodSize, float],
 ) -> tuple[list[float], bool]:
-    """First fit: what machines of each way serve, and whether all pods find room."""
+    """Pack first fit: how much machines of each source serve, and whether all pods fit."""
     served, whole = [0.0] * 5, True
     free = [dict(machine.free) for machine in machines]
     taken: set[int] = set()
@@ -229,35 +229,35 @@ def _filled(
             if pods > 0:
                 taken.add(at)
                 rest -= pods
-                served[machine.way] += pods * worth[size]
+                served[machine.source] += pods * worth[size]
                 for name, amount in size.amounts.items():
                     free[at][name] -= pods * amount
         whole = whole and rest == 0
     return served, whole
 
 
-def _prospects(
+def _candidates(
     cycle: Cycle, need: NeedView, further: Sequence[tuple[int, Offer]]
-) -> dict[str, list[Prospect]]:
-    """By domain, what the gang could have: its own, its cluster's, what it can acquire, what
-    others have.
+) -> dict[str, list[GangCandidate]]:
+    """By domain, the machines that the gang could use: its own, its cluster's, those that it can
+    acquire, those of others.
     """
     key = str(need.profile.same_key)
-    found: dict[str, list[Prospect]] = {}
+    found: dict[str, list[GangCandidate]] = {}
 
-    def add(way: int, domain: str, free: Mapping[str, int]) -> None:
+    def add(source: int, domain: str, free: Mapping[str, int]) -> None:
         amounts = {name: free.get(name, 0) for name in cycle.resources}
-        found.setdefault(domain, []).append(Prospect(way, amounts))
+        found.setdefault(domain, []).append(GangCandidate(source, amounts))
 
     slots = list(cycle.slots_for(need))
     for slot in sorted(slots, key=lambda slot: slot.machine.last_claimed_by != need.index):
-        way = OWN if slot.machine.last_claimed_by == need.index else CLUSTERS
+        source = OWN if slot.machine.last_claimed_by == need.index else CLUSTER
         free = {name: slot.free(name) for name in cycle.resources}
-        add(way, slot.machine.flavour.labels[key], free)
+        add(source, slot.machine.flavour.labels[key], free)
     offers = list(further)
     if need.index not in cycle.not_acquiring:
-        offers = [*((ACQUIRED, o) for o in free_machines(cycle, need, (key,))), *offers]
-    for way, kind in ((way, kind) for way, offer in offers for kind in offer):
-        for _ in filter(lambda machine: cycle.may_have(need, machine), kind.machines):
-            add(way, str(kind.domain[0]), kind.room)
+        offers = [*((ACQUIRABLE, o) for o in free_machines(cycle, need, (key,))), *offers]
+    for source, kind in ((source, kind) for source, offer in offers for kind in offer):
+        for _ in filter(lambda machine: cycle.is_free(need, machine), kind.machines):
+            add(source, str(kind.domain[0]), kind.room)
     return found

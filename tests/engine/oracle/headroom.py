@@ -1,4 +1,4 @@
-"""The oracle's machines ahead of folded gangs."""
+"""The oracle's headroom for folded gangs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.engine.oracle.objects import Machine, PodSize, S
 
 
 class Headroom:
-    """By cluster, the machines that it has ahead of its folded gangs."""
+    """The headroom machines of each cluster."""
 
     def __init__(self, cycle: Cycle) -> None:
         self._cycle = cycle
@@ -22,17 +22,19 @@ class Headroom:
 
     @property
     def rows(self) -> frozenset[int]:
-        """All of them."""
+        """All headroom machines."""
         return frozenset(m.row for machines in self._ahead.values() for m in machines)
 
     def retain(self) -> None:
-        """Set apart a machine without pods for each largest gang that none is there for yet."""
+        """Set aside a machine without pods for each gang that none is large enough for yet."""
         self._ahead = {}
         for size, need in self._gangs:
             cluster = self._cycle.cluster_of(need)
-            empty = [s.machine for s in cluster.slots if not s.pods and not s.machine.is_gone]
-            unused = [machine for machine in empty if machine.ahead]
-            unused += [m for m in empty if m.state is S.CONFIGURED and not m.ahead]
+            empty = [
+                s.machine for s in cluster.slots if not s.pods and not s.machine.is_unavailable
+            ]
+            unused = [machine for machine in empty if machine.headroom]
+            unused += [m for m in empty if m.state is S.CONFIGURED and not m.headroom]
             for machine in [*cluster.headroom_pool, *unused]:
                 if not self._has_room(size, need) and self._holds(size, need, machine):
                     self._ahead.setdefault(need.cluster, []).append(machine)
@@ -41,7 +43,7 @@ class Headroom:
                         cluster.headroom_pool.append(machine)
 
     def acquire(self) -> None:
-        """Choose again, now that everybody was served, and acquire what is missing."""
+        """Choose again, now that all needs are served, and acquire missing ones."""
         cycle = self._cycle
         self.retain()
         for size, need in self._gangs:
@@ -53,7 +55,7 @@ class Headroom:
             )
             size.left -= 1
             for one in chosen:
-                one.machine.is_gone, one.machine.ordered_by = True, need.index
+                one.machine.is_unavailable, one.machine.ordered_by = True, need.index
                 cycle.acquired.setdefault(need.index, []).append(one.machine)
                 self._ahead.setdefault(need.cluster, []).append(one.machine)
 

@@ -1,4 +1,4 @@
-"""The oracle's own reading of Kubernetes: which machines a pod may use, and which gangs fold."""
+"""The oracle's own scheduling semantics: which machines a pod may use, and which gangs fold."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ def _integer(text: str) -> int | None:
 
 
 def meets(requirement: Requirement, labels: Mapping[str, str]) -> bool:
-    """One condition on one machine. Each machine has a host name, which nobody knows beforehand."""
+    """One condition on one machine. Each machine has a hostname, unknown in advance."""
     value = labels.get(requirement.key)
     if requirement.key == HOSTNAME_LABEL:
-        value = "a host name that nobody can have asked for"
+        value = "a hostname that no pod can name"
     match requirement.operator:
         case Operator.EXISTS | Operator.SAME:
             return value is not None
@@ -75,7 +75,7 @@ def _tolerated(taint: Taint, toleration: Toleration) -> bool:
 
 
 def may_stay(tolerations: Sequence[Toleration], taints: Sequence[Taint]) -> bool:
-    """Whether no taint keeps the pod away; only NoSchedule and NoExecute do."""
+    """Whether the pod tolerates all NoSchedule and NoExecute taints."""
     return all(
         any(_tolerated(taint, toleration) for toleration in tolerations)
         for taint in taints
@@ -84,7 +84,7 @@ def may_stay(tolerations: Sequence[Toleration], taints: Sequence[Taint]) -> bool
 
 
 def hard_terms(wanted: Profile) -> tuple[Spread, ...]:
-    """Spread terms that bind; Same outranks them."""
+    """Hard spread terms; Same disables them."""
     return () if wanted.same_key else tuple(term for term in wanted.spread if term.hard)
 
 
@@ -101,7 +101,7 @@ def suits(wanted: Profile, flavour: Flavour) -> bool:
 
 
 def room_of(flavour: Flavour, overheads: Sequence[NodeOverhead]) -> dict[str, int]:
-    """What a machine has for pods beside the DaemonSets."""
+    """Allocatable of a machine, less DaemonSet overhead."""
     room = dict(flavour.allocatable)
     for each in () if flavour.limited else overheads:
         its = meets_affinity(each.requirements, each.alternatives, flavour.labels)
@@ -112,7 +112,7 @@ def room_of(flavour: Flavour, overheads: Sequence[NodeOverhead]) -> dict[str, in
 
 
 def folded(fleet: Fleet, demand: Demand) -> Demand:
-    """The demand with all gangs that fit on one machine joined to plain needs."""
+    """The demand with all gangs that fit on one machine folded into plain needs."""
     needs: list[Need] = []
     clusters: list[int] = []
     for need, cluster in zip(demand.needs, demand.cluster.tolist(), strict=True):

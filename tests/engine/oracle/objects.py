@@ -10,14 +10,14 @@ from bigfleet.engine.snapshot import NONE, Flavour, Fleet
 from bigfleet.model.machine import MachineState
 
 S = MachineState
-FREE = (S.IDLE, S.SPECULATIVE)
+ACQUIRABLE_STATES = (S.IDLE, S.SPECULATIVE)
 
 
 @dataclass(eq=False)
 class Machine:
-    """One row of the fleet. `home` is the cluster it is supply for, `reserved_for` the need it
-    drains or is kept for. Once acquired or taken in this decision it `is_gone`, `ordered_by` a
-    need; what is held back is so from the start.
+    """One row of the fleet. `supply_cluster` is the one it is supply for, `reserved_for` the need
+    it drains for or is reserved for. It `is_unavailable` once `ordered_by` a need in this decision,
+    or if it is backed off.
     """
 
     row: int
@@ -30,19 +30,19 @@ class Machine:
     last_interruption: int
     last_reclamation: int
     unused_since: float
-    ahead: bool
+    headroom: bool
     disruption_cost: float
     tie_break: int
-    home: int = NONE
+    supply_cluster: int = NONE
     reserved_for: int = NONE
     initially_reserved_for: int = NONE
-    is_gone: bool = False
+    is_unavailable: bool = False
     ordered_by: int = NONE
 
 
 @dataclass(eq=False)
 class PodSize:
-    """Pods of one size of need number `need`, size number `number`; `left` have no place."""
+    """Pods of one size of need number `need`, size number `number`; `left` are unplaced."""
 
     need: int
     number: int
@@ -55,8 +55,8 @@ class PodSize:
 
 @dataclass(eq=False)
 class Slot:
-    """A machine among those of a cluster, for needs of at most priority `max_priority`; `orderer`
-    is the need that ordered it in this decision.
+    """A machine of a cluster, for needs of at most `max_priority`; `orderer` is the need that
+    ordered it in this decision.
     """
 
     machine: Machine
@@ -71,26 +71,26 @@ class Slot:
         return self.room.get(name, 0) - used
 
     def fits(self, size: PodSize) -> int:
-        """How many more pods of a size there is room for."""
+        """How many more pods of a size fit."""
         return min(self.free(name) // amount for name, amount in size.amounts.items())
 
     def put(self, size: PodSize, pods: int) -> None:
-        """Give so many pods a place here."""
+        """Place pods."""
         self.pods[size] = self.pods.get(size, 0) + pods
         size.left -= pods
 
     def clear(self, which: Iterable[PodSize] | None = None) -> list[int]:
-        """Take pods away, all if not told which; whose they were."""
-        gone = [size for size in self.pods if which is None or size in which]
-        for size in gone:
+        """Remove pods of the given sizes, or all; returns their needs."""
+        removed = [size for size in self.pods if which is None or size in which]
+        for size in removed:
             size.left += self.pods.pop(size)
-        return sorted({size.need for size in gone})
+        return sorted({size.need for size in removed})
 
 
 @dataclass
 class Cluster:
-    """`slots` in keep order; what is kept ahead of gangs is in `headroom_pool` instead. `factors`
-    for CPU and memory make their used parts equal in the proportion in which its pods ask for them.
+    """`slots` in keep order, headroom left out; `factors` weigh CPU and memory utilization in the
+    ratio of the cluster's requests.
     """
 
     number: int
@@ -100,7 +100,7 @@ class Cluster:
 
 
 def keep_order(machine: Machine) -> tuple[float, ...]:
-    """Those that are least to be given back come first."""
+    """The machines to be reclaimed last come first."""
     known = math.isfinite(machine.disruption_cost)
     arrival = {S.CONFIGURED: 0, S.CONFIGURING: 1, S.CREATING: 2}.get(machine.state, 3)
     return (
@@ -130,5 +130,5 @@ def machine_of(fleet: Fleet, row: int) -> Machine:
         bool(fleet.headroom[row]),
         float(fleet.disruption_cost[row]),
         int(fleet.tie_break[row]),
-        is_gone=fleet.backed_off is not None and bool(fleet.backed_off[row]),
+        is_unavailable=fleet.backed_off is not None and bool(fleet.backed_off[row]),
     )

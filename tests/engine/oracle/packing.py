@@ -1,4 +1,4 @@
-"""The oracle's packing: where the pods of a cluster are counted."""
+"""The oracle's packing of a cluster's pods."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _SHARE_STEPS = 2**20
 
 
 class ScoringStrategy(NamedTuple):
-    """How used parts are compared, and by how much a machine without pods is worse."""
+    """Weights of CPU and memory utilization, and the penalty of a machine without pods."""
 
     cpu: float
     memory: float
@@ -32,7 +32,7 @@ BALANCED = ScoringStrategy(1.0, 1.0, 0.0)
 
 
 def consolidating(cluster: Cluster) -> ScoringStrategy:
-    """So that pods gather on few machines, used in the cluster's proportion."""
+    """Consolidate pods on few machines, in the ratio of the cluster's requests."""
     return ScoringStrategy(*cluster.factors, _EMPTY_PENALTY)
 
 
@@ -43,10 +43,8 @@ def _used_part(slot: Slot, size: PodSize, name: str) -> float:
     return 1 - float(slot.free(name) - size.amounts.get(name, 0)) / float(room)
 
 
-def lateness(
-    need: NeedView, slot: Slot, size: PodSize, strategy: ScoringStrategy
-) -> tuple[int, bool]:
-    """The slot with the least takes the next pod."""
+def score(need: NeedView, slot: Slot, size: PodSize, strategy: ScoringStrategy) -> tuple[int, bool]:
+    """The slot with the lowest score takes the next pod."""
     counted_last_time = slot.machine.last_claimed_by == need.index
     deviation = abs(
         _used_part(slot, size, "cpu") * strategy.cpu
@@ -60,7 +58,7 @@ def lateness(
 
 
 def pack(cycle: Cycle, sizes: Sequence[PodSize], strategy: ScoringStrategy) -> None:
-    """Give places to plain pods, one size after the other."""
+    """Place plain pods, one size after the other."""
     for size in sizes:
         need = cycle.needs[size.need]
         batch = max(1, size.left // _MAX_BATCHES)
@@ -68,12 +66,12 @@ def pack(cycle: Cycle, sizes: Sequence[PodSize], strategy: ScoringStrategy) -> N
             open_slots = [slot for slot in cycle.slots_for(need) if slot.fits(size) > 0]
             if not open_slots:
                 break
-            slot = min(open_slots, key=lambda slot: lateness(need, slot, size, strategy))
+            slot = min(open_slots, key=lambda slot: score(need, slot, size, strategy))
             slot.put(size, min(batch, size.left, slot.fits(size)))
 
 
 def place_plain(cycle: Cycle, cluster: Cluster, sizes: Sequence[PodSize]) -> None:
-    """Count plain pods of one priority: gathering and, if some have no place then, spreading."""
+    """Place plain pods of one priority: consolidated and, if some stay unplaced, balanced."""
     before = remember(cluster, sizes)
     pack(cycle, sizes, consolidating(cluster))
     if not any(size.left for size in sizes):
@@ -86,7 +84,7 @@ def place_plain(cycle: Cycle, cluster: Cluster, sizes: Sequence[PodSize]) -> Non
 
 
 def left_over(sizes: Sequence[PodSize]) -> int:
-    """The sum of the parts of what has no place."""
+    """The sum of the shares of unplaced pods."""
     return sum(size.left * round(size.share * _SHARE_STEPS) for size in sizes)
 
 
@@ -107,7 +105,7 @@ def plain_order(cycle: Cycle, cluster: int, priority: int) -> list[PodSize]:
 
 @dataclass
 class Memory:
-    """What `restore` brings back."""
+    """A checkpoint for `restore`."""
 
     cluster: Cluster
     slots: list[tuple[Slot, dict[PodSize, int]]]
@@ -115,13 +113,13 @@ class Memory:
 
 
 def remember(cluster: Cluster, sizes: Iterable[PodSize]) -> Memory:
-    """A cluster's slots with their pods, and how many pods of `sizes` have no place."""
+    """Record a cluster's slots with their pods, and how many pods of `sizes` are unplaced."""
     slots = [(slot, dict(slot.pods)) for slot in cluster.slots]
     return Memory(cluster, slots, [(size, size.left) for size in sizes])
 
 
 def restore(memory: Memory) -> None:
-    """Be as at `remember`."""
+    """Return to the state at `remember`."""
     memory.cluster.slots = [slot for slot, _ in memory.slots]
     for slot, pods in memory.slots:
         slot.pods = dict(pods)
@@ -150,7 +148,7 @@ class Term(NamedTuple):
         return here < self.least(pods, domain) + self.max_skew
 
     def least(self, pods: dict[object, int], entering: object = None) -> int:
-        """The fewest pods of any domain that counts, also once a new one is entered."""
+        """The global minimum: the fewest pods of any domain that counts, entered ones included."""
         counting = self.counting if entering is None else self.counting | {entering}
         if entering is not None and entering not in self.counting:
             return 0
@@ -160,7 +158,7 @@ class Term(NamedTuple):
 
 
 def domain_of(slot: Slot, key: str) -> object:
-    """Each machine is a domain of its own by host name; None outside all domains."""
+    """Each machine is a domain of its own by hostname; None outside all domains."""
     return slot if key == HOSTNAME_LABEL else slot.machine.flavour.labels.get(key)
 
 
@@ -224,7 +222,7 @@ def _next_slot(cycle: Cycle, need: NeedView, size: PodSize, terms: Sequence[Term
         together = list(zip(terms, counts, domains, strict=True))
         if slot.fits(size) and all(term.allows(pods, at) for term, pods, at in together):
             there = sum(pods.get(domain, 0) for _, pods, domain in together)
-            place = there, lateness(need, slot, size, strategy)
+            place = there, score(need, slot, size, strategy)
             if best is None or place < best[0]:
                 best = place, slot
     return best[1] if best else None

@@ -1,4 +1,4 @@
-"""The oracle's second phase: who still lacks something takes what others have."""
+"""The oracle's phase 2: needs that are still short take machines from others."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from tests.engine.oracle.assignment import (
 )
 from tests.engine.oracle.cycle import Cycle, NeedView
 from tests.engine.oracle.domains import (
-    SPARED,
-    TAKEN,
+    PREEMPTIBLE,
+    SURPLUS,
     DomainChoice,
     best_domain,
     label_keys,
     take_constrained,
 )
-from tests.engine.oracle.objects import FREE, Machine, S
+from tests.engine.oracle.objects import ACQUIRABLE_STATES, Machine, S
 
-_DRAINS, _EXCESS, _INCOMING, _VICTIM, _PINNED = range(5)
+_DRAINING, _SURPLUS, _COMING, _VICTIM, _PINNED = range(5)
 
 
 class TakenMachines(NamedTuple):
-    """A machine that somebody takes; is anybody evicted for that, and how much lower is it?"""
+    """A machine that a need takes, whether that evicts no pods, and the gap in priority."""
 
     machine: Machine
     non_disruptive: bool
@@ -41,7 +41,7 @@ class TakenMachines(NamedTuple):
 
 
 class Candidate(NamedTuple):
-    """A machine that a need may take; the least `rank` first."""
+    """A machine that a need may take; the lowest `rank` first."""
 
     rank: tuple[float, ...]
     tie_break: int
@@ -49,13 +49,13 @@ class Candidate(NamedTuple):
 
 
 def grace(gap: int) -> int:
-    """In how many seconds the pods must leave."""
+    """The grace period in seconds."""
     bands = ((900_000, 10), (500_000, 30), (100_000, 120))
     return next((seconds for above, seconds in bands if gap > above), 600)
 
 
 class PreemptionPhase:
-    """`going` are the machines that are given back in any case; `taken` is the outcome by need."""
+    """`going` are the machines reclaimed in any case; `taken` is the result by need."""
 
     def __init__(self, cycle: Cycle, going: Sequence[Machine]) -> None:
         self._cycle, self._going = cycle, going
@@ -69,7 +69,7 @@ class PreemptionPhase:
         self.taken: dict[int, list[TakenMachines]] = {}
 
     def run(self) -> None:
-        """In the order of the demand; nobody is evicted for additional pods."""
+        """Serve all needs in the demand's order; no pods are evicted for additional needs."""
         needs = self._cycle.needs
         if any(need.lacks for need in needs):
             self._drop_idle_reservations()
@@ -83,9 +83,9 @@ class PreemptionPhase:
 
     def _drop_idle_reservations(self) -> None:
         for machine in self._cycle.machines:
-            if machine.state in FREE and machine.reserved_for != NONE:
+            if machine.state in ACQUIRABLE_STATES and machine.reserved_for != NONE:
                 machine.reserved_for = NONE
-                self._all_dirty = self._all_dirty or not machine.is_gone
+                self._all_dirty = self._all_dirty or not machine.is_unavailable
 
     def _preempt_for(self, need: NeedView) -> None:
         cycle = self._cycle
@@ -105,31 +105,31 @@ class PreemptionPhase:
             self._note(need, found, [one.machine for one in chosen])
 
     def _complete_gang(self, need: NeedView, found: Sequence[Candidate]) -> None:
-        """A gang takes only what makes it whole; for that it may go to another domain."""
+        """Let a gang take machines if that completes it, in any domain."""
         cycle = self._cycle
         had = cycle.acquired.get(need.index, [])
         unplace_gang(cycle, need)
         if had:
             self._dirty_clusters.add(need.cluster)
         offers = self._offers(need, found, (str(need.profile.same_key),))
-        home = best_domain(cycle, need, offers, reserved_domain(cycle, need))
-        if not home.whole or not self._make_whole(need, found, home, offers):
+        choice = best_domain(cycle, need, offers, reserved_domain(cycle, need))
+        if not choice.whole or not self._complete(need, found, choice, offers):
             self._all_dirty = self._all_dirty or need.index in cycle.reserved
             cycle.reserved.pop(need.index, None)
             serve_gang(cycle, need)
         now = cycle.acquired.get(need.index, [])
         self._all_dirty = self._all_dirty or any(machine not in now for machine in had)
 
-    def _make_whole(
+    def _complete(
         self,
         need: NeedView,
         found: Sequence[Candidate],
-        home: DomainChoice,
+        choice: DomainChoice,
         offers: Sequence[tuple[int, Offer]],
     ) -> bool:
-        """Acquire and take what the gang lacks; whether its cluster's ceiling allows all of it."""
+        """Acquire and take what the gang lacks; False if its cluster's ceiling withholds any."""
         cycle = self._cycle
-        place_gang(cycle, need, home)
+        place_gang(cycle, need, choice)
         cycle.at_ceiling.discard(need.index)
         acquire_in_domain(cycle, need)
         taken = preempt_in_domain(cycle, need, [offer for _, offer in offers])
@@ -143,18 +143,18 @@ class PreemptionPhase:
     def _offers(
         self, need: NeedView, found: Sequence[Candidate], keys: Sequence[str] = ()
     ) -> list[tuple[int, Offer]]:
-        """The candidates of each rank, with the way in which a gang comes by them."""
+        """The candidates of each rank, with their source for a gang."""
         offers = []
         for rank in sorted({each.rank for each in found}):
             its = [each.taken.machine for each in found if each.rank == rank]
-            way = SPARED if rank[0] < _VICTIM else TAKEN
-            offers.append((way, group_machines(self._cycle, need, its, keys)))
+            source = SURPLUS if rank[0] < _VICTIM else PREEMPTIBLE
+            offers.append((source, group_machines(self._cycle, need, its, keys)))
         return offers
 
     def _note(
         self, need: NeedView, found: Sequence[Candidate], machines: Sequence[Machine]
     ) -> None:
-        """Who had pods on these machines has none there any more."""
+        """Remove the pods of other needs from these machines."""
         taken = {id(each.taken.machine): each.taken for each in found}
         if machines:
             self.taken[need.index] = [taken[id(machine)] for machine in machines]
@@ -166,7 +166,7 @@ class PreemptionPhase:
                     cluster.slots.remove(slot)
                 if machine in cluster.headroom_pool:
                     cluster.headroom_pool.remove(machine)
-                if machine.home == cluster.number:
+                if machine.supply_cluster == cluster.number:
                     self._dirty_clusters.add(cluster.number)
 
     def _candidates(self, need: NeedView) -> list[Candidate]:
@@ -175,10 +175,10 @@ class PreemptionPhase:
         return sorted(open_, key=lambda each: (each.rank, each.tie_break))
 
     def _candidate(self, need: NeedView, machine: Machine) -> Candidate | None:
-        """What the machine is to the need, if it may take it."""
+        """The machine as a candidate of the need, None if it may not take it."""
         cycle, drains = self._cycle, machine.state is S.DRAINING
         works = machine.state is S.CONFIGURED and machine.cluster in self._open
-        if machine.is_gone or not (drains or works) or not need.accepts(machine.flavour):
+        if machine.is_unavailable or not (drains or works) or not need.accepts(machine.flavour):
             return None
         kept = drains and machine.reserved_for != NONE
         index = machine.reserved_for if kept else cycle.holder(machine)
@@ -189,26 +189,26 @@ class PreemptionPhase:
             return None
         served = holder.priority if holder else machine.last_priority
         gap = 0 if drains and holder is None else max(need.priority - served, 0)
-        kind, score = _EXCESS, 0.0
+        kind, score = _SURPLUS, 0.0
         if drains:
-            kind, score = (_DRAINS, 0.0) if holder is None else (_INCOMING, float(gap))
+            kind, score = (_DRAINING, 0.0) if holder is None else (_COMING, float(gap))
         elif holder is not None:
             pinned = holder.profile.interruption_bucket == penalty.PINNED
             kind, score = _PINNED if pinned else _VICTIM, self._score(holder, gap)
-        if need.profile.never_preempts and kind >= _INCOMING:
+        if need.profile.never_preempts and kind >= _COMING:
             return None
         rank = kind, need.tier(machine.flavour), machine.last_claimed_by != need.index, -score
         return Candidate(rank, machine.tie_break, TakenMachines(machine, kind < _VICTIM, gap))
 
     def _is_own(self, need: NeedView, machine: Machine) -> bool:
-        """Whether phase 1 has counted it for the need's cluster."""
+        """Whether phase 1 has used it for the need's cluster."""
         if machine.state is S.DRAINING:
             reserving_need = machine.reserved_for
             outranked = (
                 reserving_need != NONE
                 and self._cycle.needs[reserving_need].priority < need.priority
             )
-            return machine.home == need.cluster and not outranked
+            return machine.supply_cluster == need.cluster and not outranked
         return machine.cluster == need.cluster
 
     def _is_open(self, need: NeedView, machine: Machine, holder: NeedView | None) -> bool:
@@ -223,8 +223,8 @@ class PreemptionPhase:
             if given > grace(max(need.priority - machine.last_priority, 0)):
                 return False
         both = need.kind == "gang" and holder.profile.same_key is not None
-        gives_way = both and holder.priority == need.priority and holder.lacks
-        return holder.priority < need.priority or gives_way
+        yields = both and holder.priority == need.priority and holder.lacks
+        return holder.priority < need.priority or yields
 
     def _score(self, holder: NeedView, gap: int) -> float:
         weights = self._cycle.settings.victim_weights

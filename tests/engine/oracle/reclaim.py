@@ -1,4 +1,4 @@
-"""The oracle's third phase: what goes, what stays ahead of gangs, what is asked about."""
+"""The oracle's phase 3: reclaims and disruption cost queries."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.engine.oracle.packing import (
 
 
 class ReclaimPhase:
-    """What clusters give back. `going` are the machines that go in any case."""
+    """Finds the machines to reclaim: `going`."""
 
     def __init__(self, cycle: Cycle) -> None:
         self._cycle = cycle
@@ -31,37 +31,37 @@ class ReclaimPhase:
         self._acquiring = {cycle.needs[m.ordered_by].cluster for m in acquired}
         self.going = self._abandoned_by_gangs()
         for number in self.open:
-            self._give_back(cycle.clusters[number])
+            self._reclaim_from(cycle.clusters[number])
 
     def _abandoned_by_gangs(self) -> list[Machine]:
-        """What nobody counts and served a gang that is whole and at work in another domain."""
+        """Unclaimed machines that served a gang which is in service in another domain."""
         cycle, found = self._cycle, []
         for cluster in cycle.clusters:
             for slot in list(cluster.slots) if cluster.number in self.open else ():
                 machine = slot.machine
-                home = cycle.homes.get(machine.last_claimed_by)
+                domain = cycle.gang_domains.get(machine.last_claimed_by)
                 unused = machine.state is S.CONFIGURED and not slot.pods
                 if (
                     unused
-                    and home is not None
-                    and self._is_at_work(cycle.needs[machine.last_claimed_by])
+                    and domain is not None
+                    and self._is_in_service(cycle.needs[machine.last_claimed_by])
                 ):
                     key = str(cycle.needs[machine.last_claimed_by].profile.same_key)
-                    if machine.flavour.labels.get(key) != home:
+                    if machine.flavour.labels.get(key) != domain:
                         found.append(machine)
         for cluster in cycle.clusters:
             cluster.slots = [slot for slot in cluster.slots if slot.machine not in found]
         return found
 
-    def _is_at_work(self, need: NeedView) -> bool:
+    def _is_in_service(self, need: NeedView) -> bool:
         slots = self._cycle.cluster_of(need).slots
         its = [s for s in slots if any(size.need == need.index for size in s.pods)]
         return not need.lacks and all(slot.machine.state is S.CONFIGURED for slot in its)
 
-    def _give_back(self, cluster: Cluster) -> None:
+    def _reclaim_from(self, cluster: Cluster) -> None:
         its = [s for s in cluster.slots if s.machine.state is S.CONFIGURED]
         its = sorted(
-            (slot for slot in its if not slot.machine.is_gone),
+            (slot for slot in its if not slot.machine.is_unavailable),
             key=lambda slot: reclaim_order(slot.machine),
         )
         unschedulable = [slot for slot in its if _is_empty_unschedulable(slot)]
@@ -74,7 +74,7 @@ class ReclaimPhase:
                 self.going.append(slot.machine)
 
     def _removable(self, cluster: Cluster, its: Sequence[Slot]) -> list[Slot]:
-        """At most 12 trials; what fails is tried again in halves, the first half first."""
+        """Bisect in at most 12 trials: what fails is retried in halves, the first half first."""
         chosen: list[Slot] = []
         parts = [list(its)]
         for _ in range(12):
@@ -108,11 +108,11 @@ class ReclaimPhase:
         sizes = [size for need in cycle.needs for size in need.sizes]
         memory = remember(cluster, sizes)
         try:
-            return self._counts_without(cluster, going)
+            return self._repacks_without(cluster, going)
         finally:
             restore(memory)
 
-    def _counts_without(self, cluster: Cluster, going: Sequence[Slot]) -> bool:
+    def _repacks_without(self, cluster: Cluster, going: Sequence[Slot]) -> bool:
         """A new count of all that has a place, and 5 % more of what is plain, as far as these have
         places on all machines together.
         """
@@ -164,7 +164,7 @@ class ReclaimPhase:
             place_plain(cycle, cluster, sizes)
 
     def _keep(self, cluster: Cluster, before: Sequence[tuple[Slot, dict[PodSize, int]]]) -> bool:
-        """Gangs and additional pods keep their places, or find others in their domain."""
+        """Keep the placements of gangs and additional needs; gangs may move in their domain."""
         cycle, lost = self._cycle, dict[PodSize, int]()
         for slot, pods in before:
             for size, number in pods.items():
@@ -177,11 +177,11 @@ class ReclaimPhase:
             need = cycle.needs[size.need]
             if need.kind == "additional":
                 return False
-            key, home = str(need.profile.same_key), cycle.homes[need.index]
+            key, domain = str(need.profile.same_key), cycle.gang_domains[need.index]
             inside = [
                 slot
                 for slot in cluster.slots
-                if need.accepts(slot.machine.flavour) and slot.machine.flavour.labels[key] == home
+                if need.accepts(slot.machine.flavour) and slot.machine.flavour.labels[key] == domain
             ]
             size.left = lost[size]
             first_fit(need, inside)
@@ -202,7 +202,7 @@ class ReclaimPhase:
         return True
 
     def _due(self, cluster: Cluster, surplus: Sequence[Slot]) -> list[Slot]:
-        """Which go now, of those that the cluster has to spare."""
+        """The surplus machines to reclaim now."""
         cycle, memory = self._cycle, self._cycle.memory_of(cluster.number)
         due = list(surplus[: cap(cycle, cluster.number)])
         hold_seconds = cycle.settings.reclaim_hold_seconds * memory.hold_factor
@@ -220,7 +220,7 @@ class ReclaimPhase:
         return due
 
     def _evacuate(self, cluster: Cluster, slot: Slot) -> bool:
-        """Count its pods on the others, if they have places there."""
+        """Move its pods to the others if they fit."""
         cycle = self._cycle
         sizes = [size for need in cycle.needs for size in need.sizes]
         memory, left = remember(cluster, sizes), {size: size.left for size in sizes}
@@ -233,16 +233,16 @@ class ReclaimPhase:
         return True
 
     def memories(self, reclaimed: dict[int, int]) -> tuple[ClusterMemory, ...]:
-        """What to remember of clusters that give back so many machines for nobody."""
+        """The memory of all clusters for the next decision."""
         return Memories(self._cycle, self._surplus).of(reclaimed)
 
     def find_disruption_cost_queries(self) -> dict[int, list[int]]:
-        """By cluster, the machines that are used least, if one of them might be to spare."""
+        """By cluster, the least utilized machines, if the first of them may be surplus."""
         cycle, asked = self._cycle, {}
         for number in self.open:
             cluster = cycle.clusters[number]
             its = [s for s in cluster.slots if s.machine.state is S.CONFIGURED]
-            its = [slot for slot in its if not slot.machine.is_gone]
+            its = [slot for slot in its if not slot.machine.is_unavailable]
             least = sorted(its, key=lambda slot: _used(cycle, slot))
             if least and has_room_for(cycle, cluster, least[:1]):
                 asked[number] = [slot.machine.row for slot in least[:16]]
@@ -250,7 +250,7 @@ class ReclaimPhase:
 
 
 def _is_empty_unschedulable(slot: Slot) -> bool:
-    """Whether its Node takes no new pods, and it is empty."""
+    """Whether its Node takes no new pods and is empty."""
     nothing = slot.machine.flavour.limited and not any(slot.room.values())
     return nothing and slot.machine.disruption_cost == 0
 
@@ -263,7 +263,7 @@ def _used(cycle: Cycle, slot: Slot) -> float:
 
 
 def has_room_for(cycle: Cycle, cluster: Cluster, going: Sequence[Slot]) -> bool:
-    """Whether the others have as much free as is used on those."""
+    """Whether the others have as much free as is used on those `going`."""
     return all(
         sum(slot.free(name) for slot in cluster.slots if slot not in going)
         >= sum(slot.room.get(name, 0) - slot.free(name) for slot in going)
@@ -286,7 +286,7 @@ def _priorities(needs: Sequence[NeedView]) -> list[int]:
 def _with_reserve(
     sizes: Sequence[PodSize], placed: dict[PodSize, int], part: float
 ) -> dict[PodSize, int]:
-    """So many more that all of them together, from the first to each, have that part more."""
+    """Add the fraction `part` to the pods, cumulatively from the first size on."""
     wanted, pods, more = {}, 0, 0
     for size in sizes:
         pods += placed.get(size, 0)
@@ -303,7 +303,7 @@ def cap(cycle: Cycle, number: int) -> int:
 
 
 def reclaim_order(machine: Machine) -> tuple[float, ...]:
-    """What disturbs least goes first."""
+    """The least disruptive first."""
     known = not math.isnan(machine.disruption_cost)
     cost = machine.disruption_cost if known else 0.0
     return cost, -machine.flavour.price_per_hour, machine.last_reclamation, machine.tie_break

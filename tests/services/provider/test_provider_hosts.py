@@ -212,7 +212,7 @@ def _fields(**changes: object) -> dict[str, object]:
         ("Create", wire.CreateRequest, "INVALID_ARGUMENT", "m-0: shard_id: '' is empty"),
         ("Configure", wire.ConfigureRequest, "INVALID_ARGUMENT", "m-0: cluster_id: '' is empty"),
         ("Drain", wire.DrainRequest, "INVALID_ARGUMENT", "grace_period_seconds: -1 is negative"),
-        ("Delete", wire.DeleteRequest, "ABORTED", "machine b-0 is IDLE: an order to delete it"),
+        ("Delete", wire.DeleteRequest, "ABORTED", "machine b-0 is IDLE, which does not allow"),
         ("List", wire.ListFilter, "INVALID_ARGUMENT", "max_results: -1 is negative"),
         ("Get", wire.MachineRef, "NOT_FOUND", "machine '' is not known"),
     ],

@@ -63,7 +63,7 @@ def test_a_repeated_order_changes_nothing() -> None:
 def test_another_cluster_is_another_target() -> None:
     """An order for another cluster is rejected, not treated as a repetition."""
     under_way = accept(taken(Record(machine("m-1")), CREATE), configure("a"), 1.0, 1.0)
-    with pytest.raises(IllegalTransition, match="machine m-1 is CONFIGURING: an order to conf"):
+    with pytest.raises(IllegalTransition, match="machine m-1 is CONFIGURING, which does not"):
         accept(under_way, configure("b"), 2.0, 1.0)
 
 

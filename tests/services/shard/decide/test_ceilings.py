@@ -60,7 +60,7 @@ async def test_the_highest_priority_from_a_cluster_with_ceiling_0_evicts_nobody_
         await eventually(lambda: held(rig, "victim") == 1)
         await greedy.roll_up(need(priority=_HIGHEST))
         short = await told_short(greedy)
-        assert f"its priority {_HIGHEST} counts as 0" in short.message
+        assert f"its priority {_HIGHEST} is limited to 0" in short.message
         said = await shard_queries.ask(rig.address, shard_queries.need_query("greedy"))
         assert f"priority {_HIGHEST} (capped at 0 by its cluster's ceiling)" in said.as_text()
         await cycles(rig, 10)

@@ -181,7 +181,7 @@ class SimulatedOperator:
             self._cluster.leave(leftover.name)
         if self._injector.occurs("bootstrap_refused"):
             return shard_pb2.BootstrapBlobResponse(
-                request_id=request.request_id, error="no credential now, as the seed has it"
+                request_id=request.request_id, error="no credential (injected fault)"
             )
         blob = f"join {request.cluster_id} as {request.machine_id}".encode()
         return shard_pb2.BootstrapBlobResponse(request_id=request.request_id, user_data=blob)

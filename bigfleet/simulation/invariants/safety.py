@@ -26,13 +26,13 @@ from bigfleet.simulation.runtime.disk import Crash
 # Logged as intended when a request of a replaced shard arrives late.
 _EXPECTED_LOGS = frozenset(
     {
-        "incident: an order of a replaced shard",
+        "incident: order from a replaced shard",
         # Full disks.
-        "%s; tried again every %g s",
-        "an eviction waits to be taken up: %s",
+        "%s; retrying every %g s",
+        "eviction reported by the operator cannot be saved: %s",
         # Replicas that do not know yet that they no longer lead.
-        "incident: a coordinator that was deposed gives instructions",
-        "incident: a coordinator that was deposed still answers",
+        "incident: stale instruction from a deposed coordinator",
+        "incident: answer from a deposed coordinator",
     }
 )
 # Logged by a shard that was removed from the fleet.

@@ -270,7 +270,7 @@ def test_lifetimes_are_part_of_the_churn_of_their_archetype(tmp_path: Path) -> N
     caches = sum(w.replicas for w in plan.workloads if w.archetype == "memory-cache")
     assert churned.total() == 180
     assert churned["memory-cache"] == pytest.approx(60 * caches / 400, abs=2)
-    with pytest.raises(ProfileError, match=r"memory-cache alone end at 1\.95 a second"):
+    with pytest.raises(ProfileError, match=r"memory-cache alone delete 1\.95 pods per second"):
         load_profile("dev-50", folder, ("soak.churnPodsPerSecond=1",))
 
 
@@ -287,18 +287,18 @@ def test_a_knee_ramp_increases_its_rate_linearly() -> None:
     ("override", "expected"),
     [
         (BURST.replace("memory-cache", "memory-cash"), "did you mean memory-cache?"),
-        (BURST.replace("pods: 60", "pods: 2"), "never cut; write 3"),
+        (BURST.replace("pods: 60", "pods: 2"), "write 3"),
         (BURST.replace("durationSeconds: 20", "durationSeconds: 200"), "soak, which lasts 60 s"),
         (BURST.replace("phase: soak", "phase: setup"), "bursts[0].phase = 'setup'"),
         (BURST.replace("pods: 60", "pod: 60"), "bursts[0].pod unknown key; did you mean pods?"),
-        (HALF_AND_BACK.replace("35", "95"), "demandSteps[1].atSeconds = 95: the soak lasts 60 s"),
-        (HALF_AND_BACK.replace("35", "12"), "is not after the step before"),
+        (HALF_AND_BACK.replace("35", "95"), "demandSteps[1].atSeconds = 95: must be less than the soak, 60 s"),
+        (HALF_AND_BACK.replace("35", "12"), "must be later than the previous step"),
         (HALF_AND_BACK.replace("35", "15.1"), "the previous step takes until 19."),
-        (HALF_AND_BACK.replace("35", "59.9"), "after the end of its phase: a shape sends 25"),
+        (HALF_AND_BACK.replace("35", "59.9"), "after the end of its phase"),
         (HALF_AND_BACK.replace("phase: soak", "phase: ramp"), "demandSteps[0].phase = 'ramp'"),
-        ("soak.churnBurst={everySeconds: 5, seconds: 5, factor: 2}", "all would be one"),
+        ("soak.churnBurst={everySeconds: 5, seconds: 5, factor: 2}", "or the bursts overlap"),
         ("soak.churnBurst={everySeconds: 5, seconds: 1, factor: 1}", "churnBurst.factor = 1"),
-        ("load={mode: cr}", "with load.mode: cr there are no pods and nothing binds"),
+        ("load={mode: cr}", "with load.mode: cr there are no pods"),
         ("ramp.pacing=knee", "write soak.seconds: 0"),
         ("fleet.machinesPerRack=4", "a gpu-training-small gang of 8 pods needs 8 machines"),
     ],

@@ -279,7 +279,7 @@ def test_moving_to_an_unknown_or_leaving_shard_is_rejected_by_name() -> None:
 
 
 def test_an_illegal_move_names_domain_state_and_event() -> None:
-    with pytest.raises(IllegalTransition, match=r"rack=r1 is owned: its release is not possible"):
+    with pytest.raises(IllegalTransition, match=r"rack=r1 is owned, which does not allow"):
         next_state((RACK, "r1"), DomainState.OWNED, DomainEvent.RELEASED)
 
 

@@ -58,7 +58,7 @@ class RollUpReceiver:
         """Record a roll-up that its operator could not send; return the message for it."""
         why = (
             f"cluster {cluster}: its roll-up of {report.bytes} bytes exceeds the message limit of "
-            f"{report.max_bytes}; the last accepted one stays in force. "
+            f"{report.max_bytes}; the last valid one stays in effect. "
             "Aggregate its requests: fewer co-location groups, fewer distinct profiles"
         )
         unsent = wire.ClusterCapacityNeeds(timestamp_unix_nanos=report.timestamp_unix_nanos)

@@ -110,9 +110,9 @@ async def test_a_domain_that_needs_want_whole_and_that_is_split_over_shards_is_t
     assert acknowledged.shortfalls[0].count > 0
     snapshot = wire.ShardReportSnapshot(shard_id="s-0", splits=acknowledged.splits)
     *_, split, asking, hint = views.status("a:1", 2, views.Lists([], [snapshot], [], []))
-    assert split == "warning      a (topology.kubernetes.io/zone): split over shards"
-    assert "needs of s-0, which may" in asking
-    assert "bring its domains to one shard" in hint
+    assert split.startswith("warning      a (topology.kubernetes.io/zone): split across shards")
+    assert "needs of s-0 that require it whole may wait" in asking
+    assert "assign its domains to one shard" in hint
 
 
 def test_unowned_domains_are_reported_in_batches_and_again_later() -> None:

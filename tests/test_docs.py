@@ -42,8 +42,6 @@ BLOCK = re.compile(r"^(?:    [^\n]*\n)+|^```\w*\n(.*?)^```", re.MULTILINE | re.D
 FILE = re.compile(r"(?<![\w/.*<>-])[\w./-]+\.(?:py|yaml|proto|json|md|toml)(?![\w*<>])")
 FOLDER = re.compile(r"^(?:bigfleet|loaddriver|controlplane|kind|tests|profiles|docs|examples)/\S*$")
 PROGRAMS = {"bigfleet": bigfleet.__main__.main, "loaddriver": loaddriver.__main__.main}
-# Documented already; remove the line with `bigfleet federation`, which it replaces.
-COMING = [["bigfleet", "fedhpa", "run"]]
 
 
 @cache
@@ -138,10 +136,10 @@ def unknown_in(command: list[str]) -> list[str]:
     """The words of a command that its parser does not know."""
     words = list(takewhile(lambda word: not word.startswith("--"), command))
     shown = help_of(*words)
-    if not shown and words not in COMING:
+    if not shown:
         return words
     flags = {word.split("=")[0] for word in command if word.startswith("--")}
-    return sorted(flag for flag in flags if shown and not re.search(rf"{flag}\b(?!-)", shown))
+    return sorted(flag for flag in flags if not re.search(rf"{flag}\b(?!-)", shown))
 
 
 def commands_in(path: Path) -> Iterator[list[str]]:

@@ -212,7 +212,7 @@ def test_model_and_engine_are_pure(module: str, path: Path) -> None:
 )
 def test_only_entry_points_read_flags_and_environment(module: str, path: Path) -> None:
     """argparse and os.environ appear in entry points alone, so that settings have one source."""
-    entry = module.endswith(("__main__", "locustfile", "warden")) or ".commands." in module
+    entry = module.endswith(("__main__", "locustfile")) or ".commands." in module
     text = path.read_text()
     reads = "argparse" in text or "os.environ[" in text or "getenv" in text or "environ.get" in text
     assert entry or not reads, f"{module} reads flags or the environment"

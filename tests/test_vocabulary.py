@@ -35,13 +35,18 @@ RETIRED = {
     "shelter": "scale-down guard",
     "shelves": "free pools (FreePools)",
     "shopping": "acquisition; acquisition request",
-    "sightings": "observations",
+    "sighting": "observation",
+    "stirred": "dirty; disturbed",
+    "stranded": "additional",
     "steward": "instruction handler (InstructionHandler)",
     "succession": "failover cause",
     "takeable": "preemption candidate",
     "territory": "ownership",
     "tether": "watchdog",
     "unended": "censored",
+    "vitals": "health monitor",
+    "warden": "reaper",
+    "wish": "resolved need; replica bounds",
 }
 # Ordinary words that no longer name anything: retired identifier -> replacement.
 RETIRED_NAMES = {

@@ -90,7 +90,7 @@ EVENTS: Mapping[str, Callable[[Random, SimFleet], None]] = {
 _WEIGHTS = (8, 1, 2, 1, 1, 1, 1, 1)
 
 
-def stirred(seed: int) -> SimFleet:
+def disturbed(seed: int) -> SimFleet:
     """A fleet after a random history; every write in it kept the invariants."""
     random = Random(seed)
     fleet = random_fleet(random)

@@ -11,7 +11,7 @@ from bigfleet.fedhpa.shares import ReplicaBounds, Share
 from bigfleet.fedhpa.shares.invariants import violations
 from tests.fedhpa.fake_fleet import Api, Died, add, controller
 
-WISH = ReplicaBounds(6, 30)
+TOTAL = ReplicaBounds(6, 30)
 KEY = ObjectKey(AUTOSCALERS, "n", "web")
 
 
@@ -29,13 +29,13 @@ class _Watched(Api):
             self.truth.pop(member, None)
         else:
             self.truth[member] = share
-        broken = violations(WISH, {}, before, self.truth)
+        broken = violations(TOTAL, {}, before, self.truth)
         assert not broken, f"{member} -> {share}: {broken}"
 
 
 async def _split() -> _Watched:
     api = _Watched()
-    add(api, "web", WISH.min, WISH.max)
+    add(api, "web", TOTAL.min, TOTAL.max)
     looker, _, _ = controller(api)
     await looker.reconcile(KEY)
     assert api.shares() == dict.fromkeys("abc", Share(2, 10))
@@ -84,8 +84,8 @@ async def test_death_at_any_request_of_a_move_breaks_no_sum(does_it: bool, cut_o
         looker, _, _ = controller(api)
         for _ in range(3):
             await looker.reconcile(KEY)
-        assert sum(share.max for share in api.shares().values()) == WISH.max
-        assert sum(share.min for share in api.shares().values()) == WISH.min
+        assert sum(share.max for share in api.shares().values()) == TOTAL.max
+        assert sum(share.min for share in api.shares().values()) == TOTAL.min
 
 
 @pytest.mark.parametrize("does_it", [False, True], ids=["before", "after"])
@@ -94,7 +94,7 @@ async def test_death_at_any_request_of_the_first_split_leaves_it_to_the_next(
 ) -> None:
     for number in range(1, 12):
         api = _Watched()
-        add(api, "web", WISH.min, WISH.max)
+        add(api, "web", TOTAL.min, TOTAL.max)
         api.dies_at, api.does_it = number, does_it
         looker, _, _ = controller(api)
         with contextlib.suppress(Died):
@@ -103,5 +103,5 @@ async def test_death_at_any_request_of_the_first_split_leaves_it_to_the_next(
         looker, _, _ = controller(api)
         for _ in range(2):
             await looker.reconcile(KEY)
-        assert sum(share.max for share in api.shares().values()) == WISH.max
-        assert sum(share.min for share in api.shares().values()) == WISH.min
+        assert sum(share.max for share in api.shares().values()) == TOTAL.max
+        assert sum(share.min for share in api.shares().values()) == TOTAL.min

@@ -11,7 +11,7 @@ from bigfleet.fedhpa.shares import ClusterBounds, ReplicaBounds, Share
 from bigfleet.fedhpa.shares.exchange import Exchange, ordered
 from bigfleet.fedhpa.shares.invariants import violations
 from tests.fedhpa.fleet_model import SimFleet, settled
-from tests.fedhpa.histories import healed, passes_allowed, rest, stirred
+from tests.fedhpa.histories import disturbed, healed, passes_allowed, rest
 
 SLICE = 400
 STEADY_SLICE = 40
@@ -62,13 +62,13 @@ def test_each_step_of_any_exchange_keeps_the_sums(
 @hypothesis_settings(max_examples=100)
 def test_any_history_keeps_the_invariants_at_each_write(seed: int) -> None:
     """`apply` in the model checks each write; shrinking finds the smallest seed that breaks one."""
-    stirred(seed)
+    disturbed(seed)
 
 
 def test_many_histories_keep_the_invariants_at_each_write() -> None:
     """A slice of those that the slow test plays."""
     for seed in range(SLICE):
-        stirred(seed)
+        disturbed(seed)
 
 
 def _exact(sim: SimFleet) -> bool:
@@ -89,7 +89,7 @@ def _exact(sim: SimFleet) -> bool:
 
 def test_under_steady_load_moves_stop_and_both_sums_are_exact() -> None:
     for seed in range(STEADY_SLICE):
-        sim = healed(stirred(seed))
+        sim = healed(disturbed(seed))
         wrote, wrote_later = rest(sim)
         assert wrote <= passes_allowed(sim.total), f"seed {seed}: {wrote} passes wrote"
         assert wrote_later == 0, f"seed {seed}: still writing"
@@ -100,7 +100,7 @@ def test_under_steady_load_moves_stop_and_both_sums_are_exact() -> None:
 @pytest.mark.timeout(3600)
 def test_a_hundred_thousand_histories_keep_the_invariants() -> None:
     for seed in range(100_000):
-        sim = stirred(seed)
+        sim = disturbed(seed)
         if seed % 100 == 0:
             wrote, wrote_later = rest(healed(sim))
             assert wrote <= passes_allowed(sim.total), f"seed {seed}: {wrote} passes wrote"

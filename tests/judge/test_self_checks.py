@@ -176,7 +176,7 @@ def test_what_nobody_measured_voids_the_run(unmeasured: dict[str, Any]) -> None:
 
 
 def test_a_run_that_broke_off_is_not_blamed_for_what_it_could_not_measure() -> None:
-    """Its accident is the reason, and what was beyond a bound until then."""
+    """Its failure is the reason, and the limits that were exceeded until then."""
     dead = RunFailure(ExitCode.INFRASTRUCTURE, "kube-scheduler died.")
     made = summary(run_failure=dead, harness_health=None, load={"maxLatenessSeconds": 9.0})
     assert made.verdict == "error"

@@ -72,7 +72,7 @@ def test_a_run_whose_gates_hold_passes() -> None:
 def test_the_gravest_reason_decides(
     gates: tuple[Any, ...], more: dict[str, Any], verdict: str, code: int, why: str
 ) -> None:
-    """An accident before doubts, doubts before missed gates."""
+    """A run failure comes before an invalid measurement, and that before missed gates."""
     made = summary(BOUND, *gates, **more)
     assert (made.verdict, made.exit_code) == (verdict, code)
     assert made.why[0].startswith(why)

@@ -95,7 +95,7 @@ def test_the_knee_is_the_last_step_before_two_overloaded_ones() -> None:
 
 def test_a_single_overloaded_step_is_no_knee() -> None:
     """It counts as not sustained, and the ramp continues."""
-    knee = find_knee([step(n) for n in range(1, 6)], {2: "an accident"}, 1500)
+    knee = find_knee([step(n) for n in range(1, 6)], {2: "a failure"}, 1500)
     assert (knee.pods_per_second, knee.steps_sustained, knee.broke_at_step) == (50, 4, None)
     assert "no knee found" in knee.reason
 

@@ -55,7 +55,7 @@ def machines(
 
 
 class FakeProvider(CapacityProviderServicer):
-    """Each order is done when it is answered. `orders` are those that were obeyed."""
+    """Each order completes when it is answered. `orders` are those that were executed."""
 
     def __init__(self, known: Iterator[wire.Machine]) -> None:
         self.machines = {machine.id: machine for machine in known}

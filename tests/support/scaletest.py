@@ -101,7 +101,7 @@ class Scaletest:
         return code
 
     def end(self) -> None:
-        """End it if it still runs: orderly, or else by a kill, after which its warden cleans up."""
+        """End it if it still runs: orderly, or else by a kill, after which its reaper cleans up."""
         if self.child.poll() is None:
             self.child.send_signal(signal.SIGINT)
             try:

@@ -291,7 +291,10 @@ def test_a_knee_ramp_increases_its_rate_linearly() -> None:
         (BURST.replace("durationSeconds: 20", "durationSeconds: 200"), "soak, which lasts 60 s"),
         (BURST.replace("phase: soak", "phase: setup"), "bursts[0].phase = 'setup'"),
         (BURST.replace("pods: 60", "pod: 60"), "bursts[0].pod unknown key; did you mean pods?"),
-        (HALF_AND_BACK.replace("35", "95"), "demandSteps[1].atSeconds = 95: must be less than the soak, 60 s"),
+        (
+            HALF_AND_BACK.replace("35", "95"),
+            "atSeconds = 95: must be less than the soak, 60 s",
+        ),
         (HALF_AND_BACK.replace("35", "12"), "must be later than the previous step"),
         (HALF_AND_BACK.replace("35", "15.1"), "the previous step takes until 19."),
         (HALF_AND_BACK.replace("35", "59.9"), "after the end of its phase"),

@@ -238,7 +238,10 @@ def _bad_need(**fields: Any) -> capacity_pb2.CapacityNeed:
     [
         (_bad_need(sizes=None, aggregate_resources={}), "request nothing"),
         (_bad_need(sizes=None, aggregate_resources={"cpu": "0"}), "request nothing"),
-        (_bad_need(sizes={"resources": ["cpu"], "amounts": [0], "counts": [1]}), "are all the amounts"),
+        (
+            _bad_need(sizes={"resources": ["cpu"], "amounts": [0], "counts": [1]}),
+            "are all the amounts",
+        ),
         (_bad_need(sizes={"resources": ["cpu"], "amounts": [1, 2], "counts": [1]}), "amounts"),
         (_bad_need(sizes={"resources": ["cpu"], "amounts": [1], "counts": [2**31]}), "counts"),
         (_bad_need(sizes={"resources": ["cpu"], "amounts": [-1], "counts": [1]}), "amounts"),

@@ -10,6 +10,8 @@ BigFleetError
 
 from __future__ import annotations
 
+_MAX_SHOWN = 300
+
 
 class BigFleetError(Exception):
     """Base of all errors raised on purpose; its text may be shown to users."""
@@ -19,11 +21,15 @@ class InvalidInput(BigFleetError):
     """An invalid value in a request or a setting.
 
     `what` names object and field (`machine m-1: price_per_hour`), `value` is what was received,
-    `hint` says what is accepted.
+    `hint` says what is accepted. Of a long value the message shows the beginning, so that the hint
+    is not cut off where messages are.
     """
 
     def __init__(self, what: str, value: object, hint: str) -> None:
-        super().__init__(f"{what}: {value!r} {hint}")
+        shown = repr(value)
+        if len(shown) > _MAX_SHOWN:
+            shown = f"{shown[:_MAX_SHOWN]}..."
+        super().__init__(f"{what}: {shown} {hint}")
         self.what, self.value, self.hint = what, value, hint
 
 

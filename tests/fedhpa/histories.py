@@ -8,7 +8,7 @@ from random import Random
 from bigfleet.fedhpa.shares import ReplicaBounds, Share
 from tests.fedhpa.fleet_model import SimCluster, SimFleet, change_load, random_fleet
 
-PASSES_WHILE_STIRRED = 12
+PASSES_WHILE_DISTURBED = 12
 # What the guide promises: under steady load moves stop within so many passes that write; where min
 # and max are close, shares can only move in steps of what lies between them.
 PASSES_UNTIL_STEADY = 15
@@ -94,7 +94,7 @@ def disturbed(seed: int) -> SimFleet:
     """A fleet after a random history; every write in it kept the invariants."""
     random = Random(seed)
     fleet = random_fleet(random)
-    for _ in range(PASSES_WHILE_STIRRED):
+    for _ in range(PASSES_WHILE_DISTURBED):
         for _ in range(random.randint(0, 2)):
             name = random.choices(list(EVENTS), _WEIGHTS)[0]
             EVENTS[name](random, fleet)

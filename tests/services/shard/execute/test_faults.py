@@ -53,7 +53,7 @@ class SlowListing(MemoryProvider):
 
 
 async def test_a_late_listing_does_not_undo_an_answer(tmp_path: Path) -> None:
-    """A record taken before an order was executed is ignored; its other changes are listed again."""
+    """A record taken before an order was executed is ignored; other changes are listed again."""
     provider = SlowListing([machine("m-1")])
     async with shard(provider, tmp_path) as rig:
         operator = await rig.operator(helpful=False)

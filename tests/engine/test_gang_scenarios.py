@@ -11,6 +11,7 @@ from bigfleet.engine.fit.normalise import normalise
 from bigfleet.engine.snapshot import NONE, EngineConfig
 from bigfleet.model.machine import MachineState
 from bigfleet.model.need import Need
+from tests.engine.engine_pods import pods
 from tests.engine.engine_rig import (
     NOW,
     RACK,
@@ -324,3 +325,13 @@ def test_machines_a_gang_left_are_reclaimed_although_another_gang_is_in_that_rac
     assert story.cycle() == []
     story.arrive()
     assert story.cycle() == ["Reclaim a-old0", "Reclaim a-old1"]
+
+
+def test_a_gang_whose_members_may_not_share_a_rack_is_impossible() -> None:
+    """All in one rack and no two in one: nothing is acquired for it, and it is reported."""
+    specs = [configured("a", labels={RACK: "r1"}), idle("b", labels={RACK: "r1"})]
+    torn = pods((2, 1), requirements=(same(),), anti_affinity=(RACK,))
+    story = Story(specs, ("east", torn))
+    assert story.cycle() == []
+    (shortfall,) = story.decision.shortfalls
+    assert [size.pods for size in shortfall.impossible] == [2]

@@ -42,7 +42,8 @@ async def _at_once(work: Callable[[], CycleResult]) -> CycleResult:
 def look_at(result: CycleResult) -> None:
     """A sound decision about all that was asked, which can be told to everybody."""
     assert not result.quarantine, [(k, left.error) for k, left in result.quarantine.items()]
-    assert [*violations(result.fleet, result.demand, result.decision)] == []
+    found = [*violations(result.fleet, result.demand, result.decision)]
+    assert not found, found
     for view in need_views.needs(result, shardread_pb2.InspectNeedsRequest()):
         view.SerializeToString()
     report.shortfalls(result)

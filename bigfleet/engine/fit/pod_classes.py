@@ -208,9 +208,7 @@ class PodClasses:
         numbers = [self._capacities.number(cluster) for cluster in demand.cluster.tolist()]
         number_of = np.array(numbers, np.int64)[self.need]
         impossible = unknown.copy()
-        # A gang that must share one host and was not folded fits on no machine.
-        hosts = [need.profile.same_key == HOSTNAME_LABEL for need in demand.needs]
-        impossible |= np.array(hosts, np.bool_)[self.need]
+        impossible |= np.array([*map(_is_contradictory, demand.needs)], np.bool_)[self.need]
         profiles = [self._accepting(need.profile) for need in demand.needs]
         profile = np.array([each.number for each in profiles], np.int64)[self.need]
         # Classes with equal capacity matrix and profile are tested together.
@@ -236,3 +234,16 @@ def _equal(keys: Longs) -> Iterator[Rows]:
     order = np.argsort(keys, kind="stable")
     borders = np.flatnonzero(np.diff(keys[order])) + 1
     yield from np.split(order, borders) if len(keys) else ()
+
+
+def _is_contradictory(need: Need) -> bool:
+    """Whether all pods must share a domain that may not hold them all, whatever machines exist."""
+    profile = need.profile
+    if profile.same_key is None:
+        return False
+    # A gang that must share one host and was not folded fits on no machine.
+    if profile.same_key == HOSTNAME_LABEL:
+        return True
+    # Domains are nested: two pods of one rack are in one zone as well. Only hosts are finer.
+    repels = any(key != HOSTNAME_LABEL for key in profile.anti_affinity)
+    return repels and sum(size.pods for size in need.sizes) > 1

@@ -104,12 +104,18 @@ class NeedView:
             size = PodSize(self.index, number, dict(amounts), pods)
             parts = [float(a) / max(largest.get(n, 0), 1) for n, a in amounts if n in known]
             size.share = max(parts, default=0.0)
-            size.impossible = self.profile.same_key == HOSTNAME_LABEL or not any(
+            size.impossible = self._contradicts_itself() or not any(
                 self.holds_one(room, size) for room in rooms
             )
             size.left = 0 if size.impossible else pods
             sizes.append(size)
         return sorted(sizes, key=lambda size: (-size.share, size.number))
+
+    def _contradicts_itself(self) -> bool:
+        """All on one host that was not folded; or all in one domain, and no two in one."""
+        key, repelled = self.profile.same_key, {*self.profile.anti_affinity} - {HOSTNAME_LABEL}
+        several = sum(count for _, count in self.need.sizes) > 1
+        return key == HOSTNAME_LABEL or (key is not None and bool(repelled) and several)
 
 
 class Cycle:

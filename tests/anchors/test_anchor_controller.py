@@ -181,7 +181,7 @@ async def test_nominations_that_are_not_followed_expire_and_free_their_capacity(
     racks: Racks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A rack reserved for a gang that does not come would stay empty."""
-    monkeypatch.setattr(controller, "_FOLLOWED_WITHIN_SECONDS", 1.0)
+    monkeypatch.setattr(controller, "_NOMINATION_TIMEOUT_SECONDS", 1.0)
     async with (
         await racks.load_driver() as client,
         running(racks, client, {"stays": 2}) as anchors,

@@ -39,7 +39,7 @@ _SPEED = 40  # a hold is 0.4 s, and all three requests take 6.4 s
 
 @pytest.fixture(autouse=True)
 def _often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(additional_requests, "_LOOK_SECONDS", 0.05)
+    monkeypatch.setattr(additional_requests, "_POLL_INTERVAL_SECONDS", 0.05)
     monkeypatch.setattr(additional_requests, "_SHORT_EVENT_INTERVAL_SECONDS", 0.1)
 
 

@@ -102,4 +102,4 @@ async def test_an_outage_is_logged_once(
         elector = LeaderElector(nobody, _NAME, "one", _Clock(), LASTS_SECONDS)
         for _ in range(2):
             assert not await elector.try_acquire_or_renew()
-    assert len([each for each in caplog.records if "Lease" in each.message]) == 1
+    assert len([each for each in caplog.records if "lease" in each.message]) == 1

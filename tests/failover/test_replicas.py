@@ -139,7 +139,7 @@ async def test_a_replica_that_lost_its_disk_is_let_in_only_after_it_left(
         again = replicas.add(name, "--join", ",".join(others))
         again.start()
         await asyncio.to_thread(wait_until, lambda: again.exit_status is not None, "it is refused")
-        assert f"first run `bigfleet fleet remove-replica {name}`" in again.log_tail()
+        assert f"First run `bigfleet fleet remove-replica {name}`" in again.log_tail()
         async with LeaderClient(others) as client:
             request = wire.LeaveRaftClusterRequest(node_id=name)
             await client.call("LeaveRaftCluster", request, _TIMEOUT_SECONDS)

@@ -25,7 +25,7 @@ async def test_joining_without_permissions_reports_what_to_apply(
     said, doubt = (await fedhpa_join.join(admin, "west", recorder, [])).splitlines()
     assert said.startswith("west is a member")
     assert doubt.startswith("warning: its user may not scale there")
-    assert "rights/member.yaml" in doubt
+    assert "rbac/member.yaml" in doubt
 
 
 async def test_a_member_that_does_not_answer_is_a_member_all_the_same(

@@ -355,7 +355,8 @@ async def test_stale_reviews_are_removed(
     monkeypatch.setattr(disruptions, "_SWEEP_SECONDS", 0.1)
     head = {"apiVersion": "bigfleet.lucy.sh/v1alpha1", "kind": "DisruptionReview"}
     async with await admin(kubeconfig) as client:
-        await client.create(_REVIEWS, {**head, "metadata": {"name": "old"}, "spec": {"maxNodes": 1}})
+        old = {**head, "metadata": {"name": "old"}, "spec": {"maxNodes": 1}}
+        await client.create(_REVIEWS, old)
         async with _operator(kubeconfig):
 
             async def gone() -> bool:

@@ -40,7 +40,7 @@ def test_an_interruption_while_pods_bind_leaves_a_partial_report(
     summary = run.summary()
     assert (summary["verdict"], summary["exitCode"]) == ("error", 130)
     assert f"Interrupted ({moment.strip()})" in summary["why"][0]
-    assert "part that was played" in (run.folder / "report.html").read_text()
+    assert "covers only what ran" in (run.folder / "report.html").read_text()
     assert summary["pods"]["created"] == summary["pods"]["bound"] + summary["pods"]["neverBound"]
     assert "all is cleaned up" in run.output
     assert not run.left_overs()

@@ -38,7 +38,7 @@ MUTANTS = [
      "self._classes.need_type[need] == NeedType.ADDITIONAL, need - _MOST_NEEDS, need",
      "need < 0, need, need"),
     ("fit/pod_classes", "            impossible[classes[~held]] = True", "            pass"),
-    ("fit/pod_classes", "impossible |= np.array(hosts, np.bool_)[self.need]", "pass"),
+    ("fit/pod_classes", "    if profile.same_key == HOSTNAME_LABEL:\n        return True\n", ""),
     ("fit/pod_classes", "np.lexsort((np.arange(len(self.need)), -self.dominant_share, self.need))",
      "np.lexsort((np.arange(len(self.need)), self.dominant_share, self.need))"),
     ("fit/capacity", "left[matching, self._columns.column_of[name]] -= amount", "pass"),

@@ -140,8 +140,6 @@ class ReclaimPhase:
         for slot in cluster.slots:
             slot.pods = {}
         cluster.slots = [*slots]
-        for slot in cluster.slots:
-            slot.pods = {}
 
     def _place(
         self,

@@ -21,6 +21,7 @@ import pytest
 from bigfleet.api.auth import handshakes
 from bigfleet.api.auth.identity import Identity
 from bigfleet.api.auth.tls_diagnosis import explain_failure
+from loaddriver.substrates.ports import free_port
 from tests.api.identity_rig import get, identity, refusal
 
 EXPIRED = timedelta(minutes=-1)
@@ -75,12 +76,6 @@ class Running:
         lines = self.log.read_text().rpartition("\n")[0].splitlines()
         told = [json.loads(line) for line in lines if line.startswith("{")]
         return {line["reason"]: line for line in told if "reason" in line}
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @asynccontextmanager

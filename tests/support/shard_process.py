@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -13,6 +12,8 @@ from pathlib import Path
 import aiohttp
 import psutil
 from prometheus_client.parser import text_string_to_metric_families
+
+from loaddriver.substrates.ports import free_port
 
 START_SECONDS = 60.0
 _CYCLES = "bigfleet_shard_cycle_duration_seconds_count"
@@ -66,14 +67,6 @@ async def decides(shard: ShardProcess, cycles: int = 1) -> None:
             if told.get(_CYCLES, 0) - failed >= cycles:
                 return
             await asyncio.sleep(0.05)
-
-
-def free_port() -> int:
-    """A free port."""
-    with socket.socket() as held:
-        held.bind(("127.0.0.1", 0))
-        port: int = held.getsockname()[1]
-        return port
 
 
 @asynccontextmanager

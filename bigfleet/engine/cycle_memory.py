@@ -38,6 +38,20 @@ class SurplusSince:
     since_seconds: float
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class Reacquired:
+    """Machines acquired for the needs with this fingerprint soon after a reclaim, although demand
+    had hardly grown: as many surplus machines that such a need can use are held longer.
+    """
+
+    fingerprint: str
+    machines: int
+    #: multiplies their reclaim hold; at least 2
+    hold_factor: int
+    #: when `hold_factor` last changed
+    since_seconds: float
+
+
 @dataclass(frozen=True, slots=True)
 class ClusterMemory:
     """The recent history of a cluster's machines; times are None if not seen yet."""
@@ -53,11 +67,8 @@ class ClusterMemory:
     reclaimed_seconds: float | None = None
     #: its demand at that time, in largest machines
     reclaimed_demand: float = 0.0
-    #: multiplies the reclaim hold; doubles each time that a machine is acquired soon after a
-    #: reclaim without more demand
-    hold_factor: int = 1
-    #: when `hold_factor` last changed
-    factor_seconds: float = 0.0
+    #: by fingerprint
+    reacquired: tuple[Reacquired, ...] = ()
     #: when a machine was last on its way to the cluster
     incoming_seconds: float | None = None
 

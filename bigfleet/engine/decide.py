@@ -50,7 +50,7 @@ def decide(
     claimed_by = state.claims()
     reclaims, capped = _reclaims(state, reclaimable)
     given_back = Counter(int(fleet.cluster[a.row]) for a in reclaims if reclaimable[a.row])
-    memory = tuple(reclaim.memory(state.acquiring_clusters(), given_back))
+    memory = tuple(reclaim.memory(given_back))
     short, shortfall_ages = shortfalls(state, cycle_memory)
     deletes = _deletes(state, claimed_by)
     return Decision(

@@ -12,6 +12,7 @@ import numpy as np
 from bigfleet.engine.cycle_memory import (
     ClusterMemory,
     CycleMemory,
+    Reacquired,
     Reservation,
     ShortfallAge,
     SurplusSince,
@@ -291,11 +292,11 @@ def random_cycle_memory(seed: int, fleet: Fleet, demand: Demand) -> CycleMemory:
     return CycleMemory(
         tuple(Reservation(key, pick(draw, domains), pick(draw, since)) for key in reserved),
         tuple(ShortfallAge(key, int(draw.integers(1, 9)), NOW - 1_000) for key in short),
-        tuple(_random_memory(draw, name) for name in sorted(CLUSTERS) if draw.random() < 0.6),
+        tuple(_random_memory(draw, name, keys) for name in sorted(CLUSTERS) if draw.random() < 0.6),
     )
 
 
-def _random_memory(draw: np.random.Generator, name: str) -> ClusterMemory:
+def _random_memory(draw: np.random.Generator, name: str, keys: Sequence[NeedKey]) -> ClusterMemory:
     long_ago, lately = NOW - 1_000, NOW - 5
     surplus = pick(
         draw,
@@ -313,8 +314,16 @@ def _random_memory(draw: np.random.Generator, name: str) -> ClusterMemory:
         acquired_seconds=pick(draw, (None, NOW - 50, NOW - 5_000)),
         grown_seconds=pick(draw, (None, NOW - 50, NOW - 5_000)),
         reclaimed_seconds=pick(draw, (None, NOW - 300, NOW - 5_000)),
-        hold_factor=pick(draw, (1, 2, 32)),
-        factor_seconds=pick(draw, (NOW - 100, NOW - 50_000)),
-        reclaimed_demand=pick(draw, (0.0, 2.0)),
+        reclaimed_demand=pick(draw, (0.0, 2.0, 1_000.0)),
+        reacquired=tuple(_random_reacquired(draw, name, keys)),
         incoming_seconds=pick(draw, (None, NOW - 3, NOW - 100)),
     )
+
+
+def _random_reacquired(
+    draw: np.random.Generator, name: str, keys: Sequence[NeedKey]
+) -> Iterator[Reacquired]:
+    for fingerprint in sorted({key.fingerprint for key in keys if key.cluster == name}):
+        if draw.random() < 0.4:
+            since = pick(draw, (NOW - 100, NOW - 900, NOW - 50_000))
+            yield Reacquired(fingerprint, int(draw.integers(1, 4)), pick(draw, (2, 4, 32)), since)

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from bigfleet.engine.cycle_memory import ClusterMemory, CycleMemory
+from bigfleet.engine.cycle_memory import ClusterMemory, CycleMemory, Reacquired, SurplusSince
 from bigfleet.engine.decision import ActionType
 from bigfleet.engine.snapshot import NONE, Demand, EngineConfig
 from bigfleet.model.need import Need, Size
@@ -44,6 +44,12 @@ def needs(story: Story, need: Need, *, fell: float | None = None) -> None:
         cluster=np.zeros(1, np.int32),
         fell_seconds={} if fell is None else {0: fell},
     )
+
+
+def reacquired(story: Story) -> list[tuple[int, int]]:
+    """How many machines were acquired again, and how many times as long they are held."""
+    (memory,) = story.cycle_memory.clusters
+    return [(each.machines, each.hold_factor) for each in memory.reacquired]
 
 
 # Asking first
@@ -189,24 +195,81 @@ def test_a_reserve_of_the_pods_must_fit_on_what_stays() -> None:
 
 def test_acquiring_again_without_more_demand_doubles_the_hold() -> None:
     """Reclaiming on the simulated count flaps, because kube-scheduler packs worse."""
-    story = Story([configured("c"), idle("i")], settings=EngineConfig(idle_hold_seconds={}))
+    specs = [configured("a", last_claimed_by=0), configured("c"), idle("i")]
+    story = Story(specs, ("east", pods((4, 1))), settings=EngineConfig(idle_hold_seconds={}))
     story.cycle()
     story.now = NOW + 30
     assert story.cycle() == ["Reclaim c"]
     story.arrive()
     (memory,) = story.cycle_memory.clusters
-    story.cycle_memory = CycleMemory((), (), (replace(memory, reclaimed_demand=1.0),))
-    needs(story, pods((4, 1)))
+    story.cycle_memory = CycleMemory((), (), (replace(memory, reclaimed_demand=2.0),))
+    needs(story, pods((8, 1)))
     assert story.cycle() == ["Bootstrap c"]
-    (memory,) = story.cycle_memory.clusters
-    assert memory.hold_factor == 2
+    assert reacquired(story) == [(1, 2)]
     story.arrive()
-    needs(story, pods(group="nothing"))
+    needs(story, pods((4, 1)))
     begin = story.now
     assert story.cycle() == []
     story.now = begin + 59
     assert story.cycle() == []
     assert story.cycle() == ["Reclaim c"]
+
+
+def test_acquiring_again_holds_as_many_machines_for_longer_and_no_others() -> None:
+    """One of three surplus machines stays, whichever would go last."""
+    specs = [configured(name) for name in "abcd"]
+    held = replace(UNLIMITED, reclaim_hold_seconds=30.0)
+    story = Story(specs, ("east", pods((4, 1))), settings=held)
+    (need,) = story.demand.needs
+    memory = ClusterMemory(
+        "east",
+        surplus=(SurplusSince(3, NOW - 30),),
+        reacquired=(Reacquired(need.key[0], 1, 2, NOW),),
+    )
+    story.cycle_memory = CycleMemory((), (), (memory,))
+    assert len(story.cycle()) == 2
+    story.now = NOW + 29
+    assert story.cycle() == []
+    assert len(story.cycle()) == 1
+
+
+def test_machines_that_the_acquiring_need_cannot_use_are_not_held_for_it() -> None:
+    """A GPU machine that was bought again says nothing about machines without GPUs, nor does a pod
+    without one hold GPU machines.
+    """
+    specs = [configured(name, last_claimed_by=1) for name in "ab"]
+    specs += [configured(name, cpu=1, more={"gpu": 1}, last_claimed_by=0) for name in "gh"]
+    plain, large = pods((4, 1)), pods((1, 1), more={"gpu": 1}, priority=1)
+    for need, orders in ((large, ["Reclaim b"]), (plain, ["Reclaim h"])):
+        held = replace(UNLIMITED, reclaim_hold_seconds=30.0)
+        story = Story(specs, ("east", large), ("east", plain), settings=held)
+        memory = ClusterMemory(
+            "east",
+            surplus=(SurplusSince(2, NOW - 30),),
+            reacquired=(Reacquired(need.key[0], 1, 2, NOW),),
+        )
+        story.cycle_memory = CycleMemory((), (), (memory,))
+        assert story.cycle() == orders
+
+
+def test_only_what_was_reclaimed_since_then_makes_the_hold_still_longer() -> None:
+    """Several machines bought after one reclaim: all of them are held, but not four times as long,
+    which is for machines that were bought, reclaimed and bought again.
+    """
+    story = Story([idle("i"), idle("j"), idle("k")], ("east", pods((4, 1))))
+    memory = ClusterMemory("east", reclaimed_seconds=NOW - 5, reclaimed_demand=9.0)
+    story.cycle_memory = CycleMemory((), (), (memory,))
+    assert len(story.cycle()) == 1
+    assert reacquired(story) == [(1, 2)]
+    needs(story, pods((8, 1)))
+    assert len(story.cycle()) == 1
+    assert reacquired(story) == [(2, 2)]
+    (memory,) = story.cycle_memory.clusters
+    again = replace(memory, reclaimed_seconds=story.now)
+    story.cycle_memory, story.now = CycleMemory((), (), (again,)), story.now + 1
+    needs(story, pods((12, 1)))
+    assert len(story.cycle()) == 1
+    assert reacquired(story) == [(3, 4)]
 
 
 def test_acquiring_again_for_more_demand_does_not_extend_the_hold() -> None:
@@ -218,36 +281,40 @@ def test_acquiring_again_for_more_demand_does_not_extend_the_hold() -> None:
     story.arrive()
     needs(story, pods((4, 1)))
     assert story.cycle() == ["Bootstrap c"]
-    assert [memory.hold_factor for memory in story.cycle_memory.clusters] == [1]
+    assert reacquired(story) == []
 
 
 def test_the_longer_hold_ends_when_it_has_long_been_of_no_use() -> None:
     """And it grows up to 32 times, no further."""
-    story = Story([configured("c")])
+    story = Story([idle("i", cpu=9)], ("east", pods((1, 9))))
+    (need,) = story.demand.needs
     memory = ClusterMemory(
         "east",
-        hold_factor=32,
         reclaimed_seconds=NOW,
         reclaimed_demand=1.0,
-        factor_seconds=NOW,
+        reacquired=(Reacquired(need.key[0], 1, 32, NOW - 1),),
     )
     story.cycle_memory = CycleMemory((), (), (memory,))
-    needs(story, pods((1, 9)))
-    story.specs, story.fleet = [idle("i", cpu=9)], Story([idle("i", cpu=9)]).fleet
     assert story.cycle() == ["Bootstrap i"]
-    assert [m.hold_factor for m in story.cycle_memory.clusters] == [32]
-    story.now = NOW + 600 * 32 + 1
+    assert reacquired(story) == [(2, 32)]
+    seconds = 600 * 32 + 1
+    for factor in (16, 8, 4, 2):
+        story.now += seconds
+        story.cycle()
+        assert reacquired(story) == [(2, factor)]
+        seconds = 600 * factor + 1
+    story.now += seconds
     story.cycle()
-    assert [m.hold_factor for m in story.cycle_memory.clusters] == [16]
+    assert reacquired(story) == []
 
 
 def test_acquiring_long_after_a_reclaim_does_not_extend_the_hold() -> None:
     """Its demand has changed since."""
-    memory = ClusterMemory("east", reclaimed_seconds=NOW - 600, factor_seconds=NOW)
+    memory = ClusterMemory("east", reclaimed_seconds=NOW - 600)
     story = Story([idle("i")], ("east", pods((1, 1))))
     story.cycle_memory = CycleMemory((), (), (memory,))
     assert story.cycle() == ["Bootstrap i"]
-    assert [m.hold_factor for m in story.cycle_memory.clusters] == [1]
+    assert reacquired(story) == []
 
 
 # While demand only grows

@@ -4,28 +4,23 @@ A CONFIGURED machine is reclaimed only if
 - its cluster's operator has reported what that disrupts (`Fleet.disruption_cost`); the least
   disruptive go first;
 - the cluster's pods, plus a margin, fit on its other machines;
-- the cluster has had surplus machines for its reclaim hold;
+- the cluster has had as many surplus machines for the reclaim hold (`reclaim_holds.py`);
 - demand is not growing: a machine with pods stays until demand has fallen since the cluster last
   acquired a machine, an empty one until demand has been stable for the hold. An empty machine that
   can hold no pods is surplus in any case.
-
-Reclaiming on the simulated count alone flaps: kube-scheduler packs worse than the simulation, and
-the machines would have to be acquired again. So if a cluster acquires a machine soon after a
-reclaim although its demand has hardly grown, its reclaim hold doubles (backoff, at most 32x); while
-it acquires none for long enough, the hold halves.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 
 import numpy as np
 
 from bigfleet.engine.cycle_memory import ClusterMemory
 from bigfleet.engine.phases.assign import AssignmentPhase
 from bigfleet.engine.phases.limits import reclaim_cap
+from bigfleet.engine.phases.reclaim_holds import ReclaimHolds
 from bigfleet.engine.phases.repacking import Repacking
 from bigfleet.engine.placement.gangs import in_gang_domain
 from bigfleet.engine.snapshot import NONE, Flags, Fleet, Floats, Ints, Rows
@@ -33,7 +28,6 @@ from bigfleet.engine.state.cluster_packing import ClusterPacking
 from bigfleet.engine.state.cycle_state import CycleState
 from bigfleet.model.machine import MachineState
 
-_MAX_HOLD_FACTOR = 32
 # Each trial repacks all pods of a cluster.
 _MAX_TRIALS = 12
 
@@ -43,7 +37,7 @@ class ReclaimPhase:
 
     def __init__(self, state: CycleState, assignment: AssignmentPhase) -> None:
         self._state, self._assignment = state, assignment
-        self._demand = state.demand_of_clusters()
+        self._holds = ReclaimHolds(state)
         self._surplus: dict[int, int] = {}
         self._acquiring = state.acquiring_clusters()
 
@@ -83,75 +77,22 @@ class ReclaimPhase:
             return False
         return True
 
-    def memory(self, acquiring: set[int], reclaimed: Mapping[int, int]) -> Iterator[ClusterMemory]:
-        """The memory of all clusters for the next decision: `acquiring` are the clusters that
-        acquire machines now, `reclaimed` counts the surplus machines that each of them loses.
+    def memory(self, reclaimed: Mapping[int, int]) -> Iterator[ClusterMemory]:
+        """The memory of all clusters for the next decision; `reclaimed` counts the surplus machines
+        that each of them loses.
         """
-        state, now = self._state, self._state.now_seconds
-        names, incoming = state.fleet.clusters, state.clusters_with_incoming()
-        for cluster, name in sorted(enumerate(names), key=lambda pair: pair[1]):
-            memory = self._with_surplus(cluster, reclaimed.get(cluster, 0))
-            if cluster in incoming:
-                memory = replace(memory, incoming_seconds=now)
-            if cluster in acquiring:
-                memory = self._after_acquisition(memory, float(self._demand[cluster]))
-            elif (
-                now - memory.factor_seconds > state.settings.reacquire_seconds * memory.hold_factor
-            ):
-                # No flapping for long enough: back off less.
-                factor = max(1, memory.hold_factor // 2)
-                memory = replace(memory, hold_factor=factor, factor_seconds=now)
-            if reclaimed.get(cluster, 0):
-                demand = float(self._demand[cluster])
-                memory = replace(memory, reclaimed_seconds=now, reclaimed_demand=demand)
-            # Clusters without history need no record.
-            if replace(memory, factor_seconds=0.0) != ClusterMemory(name):
-                yield memory
-
-    def _with_surplus(self, cluster: int, reclaimed: int) -> ClusterMemory:
-        surplus = self._surplus.get(cluster, 0) - reclaimed
-        memory = self._state.memory_of(cluster)
-        return memory.with_surplus(surplus, reclaimed, self._state.now_seconds)
-
-    def _after_acquisition(self, memory: ClusterMemory, demand: float) -> ClusterMemory:
-        state = self._state
-        had_surplus = state.memory_of(state.fleet.clusters.index(memory.cluster)).surplus
-        soon = (
-            memory.reclaimed_seconds is not None
-            and state.now_seconds - memory.reclaimed_seconds < state.settings.reacquire_seconds
-        )
-        has_grown = demand > memory.reclaimed_demand * (1 + state.settings.reclaim_margin)
-        # The reclaim was premature: hold machines for longer.
-        if soon and not has_grown:
-            factor = min(_MAX_HOLD_FACTOR, memory.hold_factor * 2)
-            memory = replace(
-                memory,
-                hold_factor=factor,
-                factor_seconds=state.now_seconds,
-                reclaimed_seconds=None,
-            )
-        if not had_surplus:
-            memory = replace(memory, grown_seconds=state.now_seconds)
-        return replace(memory, acquired_seconds=state.now_seconds)
+        return self._holds.memory(self._surplus, reclaimed)
 
     def _due(self, cluster: int, rows: Rows) -> Rows:
-        """The surplus machines `rows` to reclaim now: as many as have been surplus for the whole
+        """The surplus machines `rows` to reclaim now: as many as have been surplus for their whole
         hold, within the cap.
         """
         state = self._state
         configured = state.fleet.state == MachineState.CONFIGURED
         count = int((configured & (state.fleet.cluster == cluster)).sum())
         most = reclaim_cap(count, state.settings.reclaim_cap_fraction)
-        hold_seconds = self._hold_seconds(cluster)
-        if hold_seconds:
-            held = state.memory_of(cluster).held(hold_seconds, state.now_seconds)
-            most = min(most, held)
-        due = rows[:most]
+        due = self._holds.due(cluster, rows, most)
         return due if self._is_stable(cluster) else due[state.fleet.disruption_cost[due] == 0]
-
-    def _hold_seconds(self, cluster: int) -> float:
-        factor = self._state.memory_of(cluster).hold_factor
-        return self._state.settings.reclaim_hold_seconds * factor
 
     def _find_surplus(self, cluster: int) -> Rows:
         """The cluster's surplus machines: those that can hold no pods, and the candidates without
@@ -227,7 +168,7 @@ class ReclaimPhase:
             return False
         if acquired is None or state.demand.fell_seconds.get(cluster, -math.inf) >= acquired:
             return True
-        return state.now_seconds - acquired >= self._hold_seconds(cluster)
+        return state.now_seconds - acquired >= state.settings.reclaim_hold_seconds
 
     def _demand_is_stable(self, cluster: int) -> bool:
         """Whether demand has not grown for `reclaim_hold_seconds`."""

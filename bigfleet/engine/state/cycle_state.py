@@ -197,7 +197,7 @@ class CycleState:
     def memory_of(self, cluster: int) -> ClusterMemory:
         """The memory that the last decision kept of a cluster."""
         name = self.fleet.clusters[cluster]
-        return self._memory.get(name, ClusterMemory(name, factor_seconds=self.now_seconds))
+        return self._memory.get(name, ClusterMemory(name))
 
     def acquiring_clusters(self) -> set[int]:
         """The clusters that acquire machines in this decision."""

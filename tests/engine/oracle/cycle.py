@@ -159,7 +159,7 @@ class Cycle:
         """The last decision's memory of a cluster."""
         name = self.fleet.clusters[cluster]
         known = {memory.cluster: memory for memory in self.cycle_memory.clusters}
-        return known.get(name, ClusterMemory(name, factor_seconds=self.now))
+        return known.get(name, ClusterMemory(name))
 
     def room(self, cluster: int, flavour: Flavour) -> dict[str, int]:
         """Allocatable of a machine for a cluster's pods."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from bigfleet.engine.cycle_memory import ClusterMemory, SurplusSince
+from bigfleet.engine.cycle_memory import ClusterMemory, Reacquired, SurplusSince
 from bigfleet.engine.snapshot import NONE
 from bigfleet.model.machine import MachineState as S
-from tests.engine.oracle.cycle import Cycle
+from tests.engine.oracle.cycle import Cycle, NeedView
 
 
 class Memories:
@@ -21,13 +21,13 @@ class Memories:
         names, found = self._cycle.fleet.clusters, []
         for number in sorted(range(len(names)), key=lambda number: names[number]):
             memory = self._next_memory(number, reclaimed.get(number, 0))
-            if replace(memory, factor_seconds=0.0) != ClusterMemory(names[number]):
+            if memory != ClusterMemory(names[number]):
                 found.append(memory)
         return tuple(found)
 
     def _next_memory(self, number: int, reclaimed: int) -> ClusterMemory:
         cycle, memory = self._cycle, self._cycle.memory_of(number)
-        now, settings = cycle.now, cycle.settings
+        now = cycle.now
         memory = self._with_surplus(number, memory, reclaimed)
         if self._is_coming(number):
             memory = replace(memory, incoming_seconds=now)
@@ -40,23 +40,47 @@ class Memories:
             ),
             0.0,
         )
-        if any(m and cycle.needs[i].cluster == number for i, m in cycle.acquired.items()):
-            gave = memory.reclaimed_seconds
-            grown = demand > memory.reclaimed_demand * (1 + settings.reclaim_margin)
-            if gave is not None and now - gave < settings.reacquire_seconds and not grown:
-                twice = min(32, memory.hold_factor * 2)
-                memory = replace(
-                    memory, hold_factor=twice, factor_seconds=now, reclaimed_seconds=None
-                )
+        machines = {cycle.needs[i]: len(m) for i, m in cycle.acquired.items() if m}
+        acquired = {need: count for need, count in machines.items() if need.cluster == number}
+        memory = replace(memory, reacquired=self._reacquired(memory, acquired, demand))
+        if acquired:
             if not self._cycle.memory_of(number).surplus:
                 memory = replace(memory, grown_seconds=now)
             memory = replace(memory, acquired_seconds=now)
-        elif now - memory.factor_seconds > settings.reacquire_seconds * memory.hold_factor:
-            half = max(1, memory.hold_factor // 2)
-            memory = replace(memory, hold_factor=half, factor_seconds=now)
         if reclaimed:
             memory = replace(memory, reclaimed_seconds=now, reclaimed_demand=demand)
         return memory
+
+    def _reacquired(
+        self, memory: ClusterMemory, acquired: dict[NeedView, int], demand: float
+    ) -> tuple[Reacquired, ...]:
+        """What was acquired again after a reclaim, and for how long it is held."""
+        now, settings = self._cycle.now, self._cycle.settings
+        gave = memory.reclaimed_seconds
+        too_early = (
+            gave is not None
+            and now - gave < settings.reacquire_seconds
+            and demand <= memory.reclaimed_demand * (1 + settings.reclaim_margin)
+        )
+        after = {each.fingerprint: each for each in memory.reacquired}
+        again = {need.key.fingerprint for need in acquired} if too_early else set()
+        for name, each in list(after.items()):
+            seconds = settings.reacquire_seconds * each.hold_factor
+            if name in again or now - each.since_seconds <= seconds:
+                continue
+            del after[name]
+            if each.hold_factor > 2:
+                after[name] = replace(each, hold_factor=each.hold_factor // 2, since_seconds=now)
+        for name in again:
+            count = sum(n for need, n in acquired.items() if need.key.fingerprint == name)
+            if name not in after:
+                after[name] = Reacquired(name, count, 2, now)
+                continue
+            each = replace(after[name], machines=after[name].machines + count)
+            if gave is not None and gave > each.since_seconds:
+                each = replace(each, hold_factor=min(32, 2 * each.hold_factor), since_seconds=now)
+            after[name] = each
+        return tuple(sorted(after.values()))
 
     def _with_surplus(self, number: int, memory: ClusterMemory, reclaimed: int) -> ClusterMemory:
         """Since when each number of machines has been surplus; of numbers with the same time, the

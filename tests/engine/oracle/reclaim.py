@@ -202,13 +202,13 @@ class ReclaimPhase:
     def _due(self, cluster: Cluster, surplus: Sequence[Slot]) -> list[Slot]:
         """The surplus machines to reclaim now."""
         cycle, memory = self._cycle, self._cycle.memory_of(cluster.number)
-        due = list(surplus[: cap(cycle, cluster.number)])
-        hold_seconds = cycle.settings.reclaim_hold_seconds * memory.hold_factor
-        if hold_seconds:
-            held = [
-                s.machines for s in memory.surplus if s.since_seconds + hold_seconds <= cycle.now
-            ]
-            due = due[: max(held, default=0)]
+        hold_seconds, most = cycle.settings.reclaim_hold_seconds, cap(cycle, cluster.number)
+        due: list[Slot] = []
+        for slot in surplus:
+            hold = hold_seconds * self._hold_factor(memory, cluster, surplus, due, slot)
+            held = [s.machines for s in memory.surplus if s.since_seconds + hold <= cycle.now]
+            if len(due) < min(most, max(held, default=0) if hold else len(surplus)):
+                due.append(slot)
         fell = cycle.demand.fell_seconds.get(cluster.number, -math.inf)
         acquired = memory.acquired_seconds
         if cluster.number in self._acquiring or (
@@ -216,6 +216,29 @@ class ReclaimPhase:
         ):
             return [slot for slot in due if slot.machine.disruption_cost == 0]
         return due
+
+    def _hold_factor(
+        self,
+        memory: ClusterMemory,
+        cluster: Cluster,
+        surplus: Sequence[Slot],
+        due: Sequence[Slot],
+        slot: Slot,
+    ) -> int:
+        """The longest hold for which a need wants this machine, after those `due` have gone: it is
+        among the last of as many as the need acquired again.
+        """
+        factors = [1]
+        for each in memory.reacquired:
+            needs = [
+                need
+                for need in self._cycle.needs
+                if need.cluster == cluster.number and need.key.fingerprint == each.fingerprint
+            ]
+            its = [s for s in surplus if any(_can_use(self._cycle, n, s) for n in needs)]
+            if slot in its and len([s for s in its if s not in due]) <= each.machines:
+                factors.append(each.hold_factor)
+        return max(factors)
 
     def _evacuate(self, cluster: Cluster, slot: Slot) -> bool:
         """Move its pods to the others if they fit."""
@@ -251,6 +274,14 @@ def _is_empty_unschedulable(slot: Slot) -> bool:
     """Whether its Node takes no new pods and is empty."""
     nothing = slot.machine.flavour.limited and not any(slot.room.values())
     return nothing and slot.machine.disruption_cost == 0
+
+
+def _can_use(cycle: Cycle, need: NeedView, slot: Slot) -> bool:
+    """Whether a pod of the need would run on the machine, were it empty."""
+    flavour = slot.machine.flavour
+    room = cycle.room(need.cluster, flavour)
+    suits = need.accepts(flavour) and not need.has_other_scarce(flavour)
+    return suits and any(need.holds_one(room, size) for size in need.sizes if not size.impossible)
 
 
 def _used(cycle: Cycle, slot: Slot) -> float:

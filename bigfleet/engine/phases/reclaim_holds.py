@@ -1,0 +1,148 @@
+"""How long surplus machines are held before they are reclaimed.
+
+As many machines may go as have been surplus for the reclaim hold: which machine is surplus changes
+from one count to the next, how many are does not.
+
+Reclaiming on the simulated count alone flaps: kube-scheduler packs worse than the simulation, and
+machines would have to be acquired again. So if a need acquires machines soon after a reclaim
+although its cluster's demand has hardly grown, as many surplus machines as it acquired, of those
+that it can use, are held twice as long, and again twice as long when that was not enough (backoff,
+at most 32x). The cluster's other machines go as before: one pod that found no place says nothing
+about the machines of other pods, and a hundred surplus machines are no less surplus for it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+
+from bigfleet.engine.cycle_memory import ClusterMemory, Reacquired
+from bigfleet.engine.snapshot import Flags, Floats, Rows
+from bigfleet.engine.state.cycle_state import CycleState
+
+_MAX_HOLD_FACTOR = 32
+
+
+class _Kept(NamedTuple):
+    """Of the `usable` surplus machines [n], `machines` are held until more than `held` go."""
+
+    usable: Flags
+    machines: int
+    held: int
+
+
+class ReclaimHolds:
+    """The holds of one decision."""
+
+    def __init__(self, state: CycleState) -> None:
+        self._state = state
+        #: by cluster, before this decision acquires anything
+        self._demand: Floats = state.demand_of_clusters()
+
+    def due(self, cluster: int, rows: Rows, most: int) -> Rows:
+        """The machines among the surplus ones `rows` whose hold is over, at most `most`."""
+        most = min(most, self._held(cluster, 1, len(rows)))
+        kept = [*self._kept(cluster, rows)]
+        if not kept:
+            return rows[:most]
+        left = [int(each.usable.sum()) for each in kept]
+        due: list[int] = []
+        for at in range(len(rows)):
+            its = [number for number, each in enumerate(kept) if each.usable[at]]
+            stays = any(left[n] <= kept[n].machines and len(due) >= kept[n].held for n in its)
+            if len(due) < most and not stays:
+                due.append(at)
+                for number in its:
+                    left[number] -= 1
+        return rows[due]
+
+    def memory(
+        self, surplus: Mapping[int, int], reclaimed: Mapping[int, int]
+    ) -> Iterator[ClusterMemory]:
+        """The memory of all clusters for the next decision, by their numbers of surplus machines
+        and of those that are reclaimed now.
+        """
+        state, now = self._state, self._state.now_seconds
+        names, incoming = state.fleet.clusters, state.clusters_with_incoming()
+        acquired = self._acquired()
+        for cluster, name in sorted(enumerate(names), key=lambda pair: pair[1]):
+            before, gone = state.memory_of(cluster), reclaimed.get(cluster, 0)
+            memory = before.with_surplus(surplus.get(cluster, 0) - gone, gone, now)
+            its, demand = acquired.get(cluster, Counter()), float(self._demand[cluster])
+            memory = replace(memory, reacquired=tuple(self._reacquired(before, its, demand)))
+            if cluster in incoming:
+                memory = replace(memory, incoming_seconds=now)
+            if its:
+                memory = replace(memory, acquired_seconds=now)
+                if not before.surplus:
+                    memory = replace(memory, grown_seconds=now)
+            if gone:
+                memory = replace(memory, reclaimed_seconds=now, reclaimed_demand=demand)
+            # Clusters without history need no record.
+            if memory != ClusterMemory(name):
+                yield memory
+
+    def _held(self, cluster: int, factor: int, surplus: int) -> int:
+        """How many machines have been surplus for `factor` holds; all `surplus` without a hold."""
+        seconds = self._state.settings.reclaim_hold_seconds * factor
+        if not seconds:
+            return surplus
+        return self._state.memory_of(cluster).held(seconds, self._state.now_seconds)
+
+    def _kept(self, cluster: int, rows: Rows) -> Iterator[_Kept]:
+        for each in self._state.memory_of(cluster).reacquired:
+            usable = self._usable(cluster, each.fingerprint, rows)
+            held = self._held(cluster, each.hold_factor, len(rows))
+            yield _Kept(usable, each.machines, held)
+
+    def _usable(self, cluster: int, fingerprint: str, rows: Rows) -> Flags:
+        """Which machines a pod of such a need would run on, were they empty."""
+        state, classes = self._state, self._state.classes
+        flavour = state.fleet.flavour[rows]
+        room = state.capacities.of(cluster)[flavour]
+        usable: Flags = np.zeros(len(rows), np.bool_)
+        for index in np.flatnonzero(state.demand.cluster == cluster).tolist():
+            if state.demand.needs[index].key[0] != fingerprint:
+                continue
+            fit, its = state.flavour_fit(index), classes.of(index)
+            suits = (fit.accepted & (fit.tier % 2 == 0))[flavour]
+            for size in classes.sizes[its][~classes.impossible[its]]:
+                usable |= suits & (room >= size).all(axis=1)
+        return usable
+
+    def _acquired(self) -> dict[int, Counter[str]]:
+        """How many machines this decision acquires, by cluster and fingerprint."""
+        state, found = self._state, dict[int, Counter[str]]()
+        for index, rows in state.acquired.items():
+            if rows:
+                its = found.setdefault(state.cluster_of(index), Counter())
+                its[state.demand.needs[index].key[0]] += len(rows)
+        return found
+
+    def _reacquired(
+        self, memory: ClusterMemory, acquired: Mapping[str, int], demand: float
+    ) -> Iterator[Reacquired]:
+        state, now = self._state, self._state.now_seconds
+        reclaimed = memory.reclaimed_seconds
+        soon = reclaimed is not None and now - reclaimed < state.settings.reacquire_seconds
+        has_grown = demand > memory.reclaimed_demand * (1 + state.settings.reclaim_margin)
+        again = acquired if soon and not has_grown else {}
+        known = {each.fingerprint: each for each in memory.reacquired}
+        for fingerprint in sorted({*known, *again}):
+            each = known.get(fingerprint, Reacquired(fingerprint, 0, 1, -np.inf))
+            if fingerprint in again:
+                machines, factor = each.machines + again[fingerprint], each.hold_factor
+                if reclaimed is not None and each.since_seconds < reclaimed:
+                    # Whatever was reclaimed since the hold last became longer went too early.
+                    factor = min(_MAX_HOLD_FACTOR, factor * 2)
+                    each = replace(each, hold_factor=factor, since_seconds=now)
+                yield replace(each, machines=machines)
+            elif now - each.since_seconds <= state.settings.reacquire_seconds * each.hold_factor:
+                yield each
+            elif each.hold_factor > 2:
+                # No flapping for long enough: back off less.
+                yield replace(each, hold_factor=each.hold_factor // 2, since_seconds=now)

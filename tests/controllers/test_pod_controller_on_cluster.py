@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
+from bigfleet.api.wellknown import MACHINE_LABEL, RECLAIM_DEADLINE
 from bigfleet.controllers import pod_controller
 from bigfleet.kube.client import STRATEGIC_PATCH, KubeClient
-from tests.support.clusters import admin, get, namespace, pod, requests_path, role
+from tests.support.clusters import admin, get, namespace, node, pod, requests_path, role
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.cluster
@@ -88,6 +89,70 @@ async def test_a_finished_pod_asks_for_nothing_even_if_it_finished_unseen(
         await client.patch(f"{pods}/unseen/status", {"status": {"phase": "Failed"}})
         async with _controller(kubeconfig):
             await _until_count(client, where, 0, "the other's to go after a restart")
+
+
+@pytest.mark.parametrize(
+    ("kind", "marks", "stays"),
+    [
+        ("ReplicaSet", {RECLAIM_DEADLINE: "9999999999"}, False),
+        ("StatefulSet", {RECLAIM_DEADLINE: "9999999999"}, True),
+        ("ReplicaSet", {}, True),
+    ],
+)
+async def test_a_pod_evicted_from_a_reclaimed_machine_asks_for_nothing_once_it_is_replaced(
+    kubeconfig: dict[str, Path], kind: str, marks: dict[str, str], *, stays: bool
+) -> None:
+    """Its replacement has a request of its own. A StatefulSet's Pod has none before it is gone, and
+    on a machine that stays a terminating Pod needs its place.
+    """
+    name = f"m-{kind.lower()}-{len(marks)}"
+    async with await admin(kubeconfig) as client, namespace(client, name) as where:
+        pods, labels = f"/api/v1/namespaces/{where}/pods", {"kubernetes.io/hostname": name}
+        labels[MACHINE_LABEL] = name
+        # Nobody plays this Node, so its Pods terminate until somebody removes them.
+        await client.create("/api/v1/nodes", node(name, labels=labels, annotations=marks))
+
+        async def asking() -> set[str]:
+            found = await _requests(client, where)
+            return {each["metadata"]["ownerReferences"][0]["name"] for each in found}
+
+        async def settled() -> bool:
+            there = {each["metadata"]["name"] for each in (await get(client, pods))["items"]}
+            replaced = len(there) == (3 if kind == "ReplicaSet" else 2)
+            return replaced and await asking() == (there if stays else there - {evicted})
+
+        async with _controller(kubeconfig):
+            await client.create(f"/apis/apps/v1/namespaces/{where}/{kind.lower()}s", _owner(kind))
+            await _until_count(client, where, 1, "the request of a running Pod")
+            [evicted] = await asking()
+            await _bind(client, where, evicted, name)
+            await client.delete(f"{pods}/{evicted}")
+            await client.create(pods, pod("later"))
+            await eventually(settled, "the requests after the eviction")
+        await client.delete(f"{pods}/{evicted}", {"gracePeriodSeconds": 0})
+        await client.delete(f"/api/v1/nodes/{name}")
+
+
+def _owner(kind: str) -> dict[str, Any]:
+    """A controller of one Pod, which terminates for ten minutes and which nobody schedules."""
+    spec = pod("", schedulerName="nobody", terminationGracePeriodSeconds=600)["spec"]
+    labels = {"app": "owned"}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": kind,
+        "metadata": {"name": "o"},
+        "spec": {
+            "replicas": 1,
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": spec},
+        },
+    }
+
+
+async def _bind(client: KubeClient, where: str, name: str, to: str) -> None:
+    target = {"apiVersion": "v1", "kind": "Node", "name": to}
+    body = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name}, "target": target}
+    await client.create(f"/api/v1/namespaces/{where}/pods/{name}/binding", body)
 
 
 async def test_what_somebody_deletes_or_changes_is_put_right(kubeconfig: dict[str, Path]) -> None:

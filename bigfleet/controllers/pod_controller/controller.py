@@ -159,7 +159,7 @@ class PodController:
         self._place(key, pod, shape)
         if pod.metadata.namespace in self._ignored:
             return
-        wants = requests.needs_request(pod)
+        wants = requests.needs_request(pod) and not self._is_leaving(pod)
         if not self._volumes.observe(pod, wants):
             return  # called again once its claims are known
         spec = self._spec(key, pod) if wants else None
@@ -169,6 +169,13 @@ class PodController:
             self._additional.on_bound(key, known, pod.spec.node_name)
         elif pod.unschedulable_message is not None:
             self._additional.observe(key, pod, shape)
+
+    def _is_leaving(self, pod: Pod) -> bool:
+        """Whether it was evicted from a machine that is being reclaimed, and replaced: both would
+        count, without the machine, and another one would be bought.
+        """
+        node = self._occupancy.nodes.get(pod.spec.node_name)
+        return node is not None and node.reclaiming and requests.is_replaced_at_once(pod)
 
     def _place(self, key: RequestKey, pod: Pod, shape: Shape) -> None:
         place = None

@@ -34,6 +34,7 @@ _ANY_MACHINE = {"key": "node.kubernetes.io/instance-type", "operator": "Exists"}
 _NEVER = "Never"
 _NAME_LIMIT = 253
 _UID_CHARACTERS = 8
+_REPLACE_AT_ONCE = ("ReplicaSet", "ReplicationController", "Job")
 # Fields of a request that are about other pods rather than the machine.
 BETWEEN_PODS = ("coLocation", "topologySpread", "antiAffinity")
 
@@ -45,6 +46,15 @@ def needs_request(pod: Pod) -> bool:
     owners = pod.metadata.owner_references or ()
     per_node = any(o.kind in ("DaemonSet", "Node") for o in owners)
     return not (pod.terminal or pod.spec.scheduling_gates or per_node)
+
+
+def is_replaced_at_once(pod: Pod) -> bool:
+    """Whether the Pod terminates and its controller has replaced it already. A StatefulSet's Pod is
+    replaced when it is gone.
+    """
+    owners = pod.metadata.owner_references or ()
+    replaced = any(owner.controller and owner.kind in _REPLACE_AT_ONCE for owner in owners)
+    return replaced and pod.metadata.deletion_timestamp is not None
 
 
 def request_for(pod: Pod, volumes: Iterable[Sequence[TermBody]] = ()) -> dict[str, Any]:

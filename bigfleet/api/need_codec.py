@@ -14,9 +14,9 @@ from bigfleet.api.enums import enum_member
 from bigfleet.api.v1alpha1 import capacity_pb2 as capacity
 from bigfleet.model import penalty, resources
 from bigfleet.model.errors import InvalidInput
+from bigfleet.model.group import Additional, FoldedGangs, group_of_text, group_text
 from bigfleet.model.integers import is_integer
 from bigfleet.model.need import (
-    FOLDED_GROUP_PREFIX,
     MAX_PODS_OF_A_SIZE,
     MAX_SIZES_OF_A_NEED,
     Need,
@@ -48,14 +48,14 @@ def need_from_wire(message: capacity.CapacityNeed, where: str) -> Need:
         sizes = sizes_of_aggregate(aggregate, min_unit)
     if not sizes:
         raise InvalidInput(f"{where}: aggregate_resources", aggregate, "request nothing")
-    if message.group.startswith(FOLDED_GROUP_PREFIX):
-        raise InvalidInput(
-            f"{where}: group", message.group[:80], f"begins with {FOLDED_GROUP_PREFIX!r}"
-        )
-    need = Need(_profile_from_wire(message, where), sizes, message.group)
-    if need.is_additional and need.profile.same_key is not None:
-        hint = "must name its domain with IN, not with SAME"
-        raise InvalidInput(f"{where}: group", need.group, hint)
+    need = Need(_profile_from_wire(message, where), sizes, group_of_text(message.group))
+    match need.group:
+        case FoldedGangs():
+            hint = "begins with 'folded:', as only the groups do that a shard makes"
+            raise InvalidInput(f"{where}: group", message.group[:80], hint)
+        case Additional() if need.profile.same_key is not None:
+            hint = "must name its domain with IN, not with SAME"
+            raise InvalidInput(f"{where}: group", message.group, hint)
     return need
 
 
@@ -261,7 +261,7 @@ def need_to_wire(need: Need) -> capacity.CapacityNeed:
         interruption_penalty_bucket=capacity.PenaltyBucket.ValueType(fields.interruption_bucket),
         reclamation_penalty_bucket=capacity.PenaltyBucket.ValueType(fields.reclamation_bucket),
         min_unit=resources.texts(need.largest),
-        group=need.group,
+        group=group_text(need.group),
         sizes=sizes_to_wire(need.sizes),
         alternatives=terms_to_wire(fields.alternatives),
         tolerations=[toleration_to_wire(t) for t in fields.tolerations],

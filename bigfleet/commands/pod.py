@@ -15,6 +15,7 @@ from bigfleet.controllers.pod_controller.pods import POD_UID_LABEL
 from bigfleet.kube.access import connect
 from bigfleet.kube.client import CONNECTION_ERRORS, NOT_FOUND, ApiError, KubeClient
 from bigfleet.model.errors import InvalidInput, Unavailable, UnknownObject
+from bigfleet.model.group import group_text
 
 
 class _Metadata(msgspec.Struct):
@@ -131,4 +132,4 @@ def _need(namespace: str, found: list[_Request]) -> tuple[tuple[str, str] | None
         demand = demand_of(namespace, found[0].spec)
     except InvalidInput as error:
         return None, f"its CapacityRequest is invalid and ignored: {error}"
-    return (demand.profile.fingerprint, demand.group), ""
+    return (demand.profile.fingerprint, group_text(demand.group)), ""

@@ -12,7 +12,7 @@ from bigfleet.api.v1alpha1 import shardread_pb2 as wire
 from bigfleet.commands.pod import PodFacts
 from bigfleet.commands.tables import count
 from bigfleet.model import resources
-from bigfleet.model.need import ADDITIONAL_GROUP, FOLDED_GROUP_PREFIX
+from bigfleet.model.group import Additional, FoldedGangs, PodGroup, group_of_text
 
 _NAMED_NEEDS = 10
 
@@ -111,15 +111,17 @@ def _unit(view: wire.NeedView) -> str:
 
 
 def _shape(view: wire.NeedView) -> Iterator[str]:
-    if view.need.group.startswith(FOLDED_GROUP_PREFIX):
-        yield "  It folds gangs that fit on one machine each; a pod here is a whole gang."
-    elif view.need.group == ADDITIONAL_GROUP:
-        yield "  Its pods cannot be scheduled although no machine is short. Only machines beyond"
-        yield "  those of other needs count for it, and no pods are preempted for it."
-    elif any(r.operator == _SAME for r in view.need.requirements):
-        yield f"  It is the gang {view.need.group}."
-    elif view.need.group:
-        yield f"  Its pods have spread or anti-affinity constraints: {view.need.group}."
+    is_gang = any(r.operator == _SAME for r in view.need.requirements)
+    match group_of_text(view.need.group):
+        case FoldedGangs():
+            yield "  It folds gangs that fit on one machine each; a pod here is a whole gang."
+        case Additional():
+            yield "  Its pods cannot be scheduled although no machine is short. Only machines"
+            yield "  beyond those of other needs count for it, and no pods are preempted for it."
+        case _ if is_gang:
+            yield f"  It is the gang {view.need.group}."
+        case PodGroup(identifier):
+            yield f"  Its pods have spread or anti-affinity constraints: {identifier}."
     for key in view.need.anti_affinity_keys:
         yield f"  At most one of its pods runs in each domain of {key}."
     for term in view.need.spread:

@@ -29,7 +29,7 @@ _POD = {"cpu": 3000, "pods": 1000}
 def precompile() -> None:
     """Decide on a small fleet that exercises every kernel."""
     profiles = [_profile(), _profile(same_key=_RACK), _profile(anti_affinity=HOSTNAME_LABEL)]
-    needs = [Need(each, sizes_of([(_POD, 4)]), "") for each in profiles]
+    needs = [Need(each, sizes_of([(_POD, 4)])) for each in profiles]
     demand = Demand(needs, np.zeros(len(needs), np.int32), frozenset({0}))
     decide(_fleet(), demand, CycleMemory(), EngineConfig(), 0.0)
 

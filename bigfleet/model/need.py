@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from bigfleet.model import resources
 from bigfleet.model.ceiling import HIGHEST_PRIORITY
+from bigfleet.model.group import PLAIN, Group, group_text
 
 # A cluster's roll-up usually has about a hundred. More point to a bug in its operator, and delay
 # the decisions for other clusters.
@@ -19,11 +20,6 @@ MAX_NEEDS_OF_A_CLUSTER = 10_000
 MAX_SIZES_OF_A_NEED = 1_024
 # Pods of one size. Sums of them are computed in Python integers or as floats.
 MAX_PODS_OF_A_SIZE = 2**31 - 1
-
-# The group of pods that kube-scheduler cannot bind although their need is met: only a machine
-# beyond those that serve other needs helps them. Other groups begin with a bracket.
-ADDITIONAL_GROUP = "additional"
-FOLDED_GROUP_PREFIX = "folded:"  # groups made by a shard; rejected in roll-ups
 
 HOSTNAME_LABEL = "kubernetes.io/hostname"
 
@@ -208,6 +204,7 @@ class NeedKey(NamedTuple):
 
     cluster: str
     fingerprint: str
+    #: the text of the need's group
     group: str
 
 
@@ -218,9 +215,7 @@ class Need:
     profile: Profile
     #: distinct and sorted
     sizes: tuple[Size, ...]
-    #: "" for plain pods, ADDITIONAL_GROUP, or an identifier shared by the pods of one gang, or by
-    #: pods that spread together or avoid each other
-    group: str = ""
+    group: Group = PLAIN
     #: the cluster's limit on the priority of its pods
     priority_ceiling: int = HIGHEST_PRIORITY
 
@@ -229,15 +224,10 @@ class Need:
         """The effective priority: that of its pods, at most `priority_ceiling`."""
         return min(self.profile.priority, self.priority_ceiling)
 
-    @property
-    def is_additional(self) -> bool:
-        """Whether only machines beyond those that serve other needs help it."""
-        return self.group == ADDITIONAL_GROUP
-
     @cached_property
     def key(self) -> tuple[str, str]:
-        """Identity within one cluster's roll-up: (profile fingerprint, group)."""
-        return self.profile.fingerprint, self.group
+        """Identity within one cluster's roll-up: (profile fingerprint, text of the group)."""
+        return self.profile.fingerprint, group_text(self.group)
 
     @cached_property
     def pods(self) -> int:

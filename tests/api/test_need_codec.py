@@ -13,9 +13,9 @@ from bigfleet.api import machine_codec, need_codec, overhead_codec
 from bigfleet.api.v1alpha1 import capacity_pb2 as capacity
 from bigfleet.api.v1alpha1 import provider_pb2 as provider
 from bigfleet.model.errors import InvalidInput
+from bigfleet.model.group import PodGroup
 from bigfleet.model.machine import CapacityType, Machine, MachineState
 from bigfleet.model.need import (
-    ADDITIONAL_GROUP,
     Need,
     NodeOverhead,
     Operator,
@@ -166,7 +166,7 @@ def _group_of_the_shards_own(n: capacity.CapacityNeed) -> None:
 
 
 def _additional_nowhere(n: capacity.CapacityNeed) -> None:
-    n.group = ADDITIONAL_GROUP
+    n.group = "additional"
     n.requirements.add(key="rack", operator=capacity.NodeSelectorRequirement.SAME)
 
 
@@ -268,7 +268,10 @@ sizes = st.lists(st.tuples(amounts, st.integers(1, 2**29 - 1)), min_size=1, max_
 )
 
 
-@given(st.builds(Need, profiles, sizes.filter(bool), labels))
+groups = labels.map(PodGroup)
+
+
+@given(st.builds(Need, profiles, sizes.filter(bool), groups))
 def test_needs_survive_the_wire(need: Need) -> None:
     """A need read back from its message equals the need that was written."""
     received = need_codec.need_from_wire(need_codec.need_to_wire(need), ROLLUP)

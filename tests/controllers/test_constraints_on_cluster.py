@@ -14,6 +14,7 @@ import pytest
 
 from bigfleet.api.need_codec import need_from_wire
 from bigfleet.controllers import operator, pod_controller
+from bigfleet.model.group import PLAIN, PodGroup
 from bigfleet.model.need import (
     HOSTNAME_LABEL,
     Need,
@@ -170,18 +171,20 @@ def _check_where(needs: dict[str, Need]) -> None:
     )
     assert needs["tolerant"].profile.tolerations == (Toleration("gpu", True, "", "NoSchedule"),)
     ports = needs["ports"]
-    assert ports.group == '[{"hostPorts":[[9100,"TCP",""]]}]', "the host's network has its ports"
+    assert ports.group == PodGroup('[{"hostPorts":[[9100,"TCP",""]]}]'), (
+        "the host's network has its ports"
+    )
     assert ports.profile.anti_affinity == (HOSTNAME_LABEL,)
 
 
 def _check_neighbours(needs: dict[str, Need], where: str) -> None:
     own = '[["app","In",["x"]],["version","In",["v1"]]]'
     spread, anti_affinity_terms, together = needs["spread"], needs["apart"], needs["together"]
-    assert spread.group == f'["{where}",{own},"{_ZONE}"]'
+    assert spread.group == PodGroup(f'["{where}",{own},"{_ZONE}"]')
     assert spread.profile.spread == (Spread(_ZONE, 1, True, 3, honors_node_taints=True),)
-    assert anti_affinity_terms.group == f'["{where}",{own},"{HOSTNAME_LABEL}"]'
+    assert anti_affinity_terms.group == PodGroup(f'["{where}",{own},"{HOSTNAME_LABEL}"]')
     assert anti_affinity_terms.profile.anti_affinity == (HOSTNAME_LABEL,)
-    assert together.group == f'["{where}","{_ZONE}",[["app","In",["x"]]]]'
+    assert together.group == PodGroup(f'["{where}","{_ZONE}",[["app","In",["x"]]]]')
     assert together.profile.same_key == _ZONE
-    assert needs["soft"].group == ""
+    assert needs["soft"].group == PLAIN
     assert needs["soft"].profile.spread == (Spread(HOSTNAME_LABEL, 1, hard=False),)

@@ -17,8 +17,8 @@ from bigfleet.controllers.operator.request_demand import (
 )
 from bigfleet.kube.pod_types import LabelSelector, SelectorRequirement
 from bigfleet.model.errors import InvalidInput
+from bigfleet.model.group import ADDITIONAL, PLAIN, Group, PodGroup, group_text
 from bigfleet.model.need import (
-    ADDITIONAL_GROUP,
     HOSTNAME_LABEL,
     Operator,
     Requirement,
@@ -50,7 +50,7 @@ def _apart(*keys: str, selector: dict[str, Any] = _WEB) -> dict[str, Any]:
 
 def test_a_plain_request_has_no_group_and_no_more_than_its_size() -> None:
     plain = _demand()
-    assert (plain.group, plain.unit) == ("", (("cpu", 1000), ("pods", 1000)))
+    assert (plain.group, plain.unit) == (PLAIN, (("cpu", 1000), ("pods", 1000)))
     assert plain.profile.same_key is None
     assert not plain.profile.never_preempts
 
@@ -58,7 +58,7 @@ def test_a_plain_request_has_no_group_and_no_more_than_its_size() -> None:
 def test_a_gang_requires_one_domain_on_the_wire_and_other_requests_do_not() -> None:
     gang = _demand(coLocation={"topologyKey": _RACK, "labelSelector": _WEB})
     assert gang.profile.same_key == _RACK
-    assert gang.group == '["team","topology.bigfleet/rack",[["app","In",["web"]]]]'
+    assert gang.group == PodGroup('["team","topology.bigfleet/rack",[["app","In",["web"]]]]')
 
 
 def test_labels_are_compared_and_alternatives_kept_apart() -> None:
@@ -98,7 +98,7 @@ def test_workloads_that_spread_are_needs_of_their_own() -> None:
             _spread(HOSTNAME_LABEL),
         ]
     )
-    assert found.group == (
+    assert found.group == PodGroup(
         '["team",[["app","In",["web"]]],"kubernetes.io/hostname","topology.kubernetes.io/zone"]'
     )
     assert found.profile.spread == (
@@ -118,7 +118,7 @@ def test_workloads_that_spread_are_needs_of_their_own() -> None:
 
 def test_a_soft_spread_only_prefers_and_forms_no_group() -> None:
     soft = _demand(topologySpread=[_spread(maxSkew=5, whenUnsatisfiable="ScheduleAnyway")])
-    assert soft.group == ""
+    assert soft.group == PLAIN
     assert soft.profile.spread == (Spread(_ZONE, 1, hard=False),)
 
 
@@ -138,12 +138,13 @@ def test_pods_that_want_the_same_ports_repel_each_other_in_all_namespaces() -> N
     second = _demand(
         "other", hostPorts=[{"port": 53, "protocol": "UDP"}, {"port": 80, "hostIP": "0.0.0.0"}]
     )
-    assert first.group == second.group == '[{"hostPorts":[[53,"UDP",""],[80,"TCP",""]]}]'
+    both = PodGroup('[{"hostPorts":[[53,"UDP",""],[80,"TCP",""]]}]')
+    assert first.group == second.group == both
     assert first.profile.anti_affinity == (HOSTNAME_LABEL,)
     third = _demand(hostPorts=[{"port": 80}])
     assert third.group != first.group
     spreads = _demand(hostPorts=[{"port": 80}], topologySpread=[_spread()])
-    assert spreads.group.startswith('["team",')
+    assert group_text(spreads.group).startswith('["team",')
     assert spreads.profile.anti_affinity == (HOSTNAME_LABEL,)
 
 
@@ -161,12 +162,12 @@ def test_additional_pods_are_of_many_workloads_and_can_repel_by_machine_only() -
         antiAffinity=_apart(_ZONE, HOSTNAME_LABEL),
         topologySpread=[_spread()],
     )
-    assert found.group == ADDITIONAL_GROUP
+    assert found.group == ADDITIONAL
     assert found.profile.anti_affinity == (HOSTNAME_LABEL,)
     assert found.profile.spread == ()
 
 
-def _gang(namespace: str, key: str, label: str, value: str) -> str:
+def _gang(namespace: str, key: str, label: str, value: str) -> Group:
     term = CoLocation(key, LabelSelector(match_labels={label: value}))
     return demand_of(namespace, RequestSpec({"cpu": "1"}, 0, co_location=term)).group
 

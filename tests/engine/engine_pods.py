@@ -9,6 +9,7 @@ from typing import NamedTuple
 from bigfleet.engine.decision import Decision
 from bigfleet.engine.snapshot import EngineConfig
 from bigfleet.model import penalty
+from bigfleet.model.group import group_of_text
 from bigfleet.model.need import (
     Need,
     NodeOverhead,
@@ -51,7 +52,7 @@ def pods(
     amounts = [dict(zip(("cpu", "memory"), lot[1:], strict=False)) for lot in lots]
     lots_and_counts = zip(amounts, lots, strict=True)
     sizes = sizes_of(({**(more or {}), **each}, lot[0]) for each, lot in lots_and_counts)
-    return Need(wanted, sizes, group)
+    return Need(wanted, sizes, group_of_text(group))
 
 
 def daemons(cpu: int, *requirements: Requirement, **more: int) -> NodeOverhead:

@@ -22,9 +22,9 @@ from bigfleet.engine.snapshot import NONE, Demand, Flags, Flavour, Fleet, Longs
 from bigfleet.engine.state.cycle_state import key_of
 from bigfleet.model import penalty
 from bigfleet.model.ceiling import HIGHEST_PRIORITY, Ceiling
+from bigfleet.model.group import ADDITIONAL, PodGroup
 from bigfleet.model.machine import BOUND, CapacityType, MachineState
 from bigfleet.model.need import (
-    ADDITIONAL_GROUP,
     HOSTNAME_LABEL,
     Need,
     NeedKey,
@@ -258,7 +258,7 @@ def random_need(draw: np.random.Generator, at: int) -> Need:
         never_preempts=draw.random() < 0.15,
     )
     few = way in ("spread", "apart", "gang")
-    group = ADDITIONAL_GROUP if way == "additional" else f"[{at}]"
+    group = ADDITIONAL if way == "additional" else PodGroup(f"[{at}]")
     return Need(wanted, sizes_of(_random_sizes(draw, few)), group)
 
 

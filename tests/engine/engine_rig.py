@@ -13,6 +13,7 @@ from bigfleet.engine.decide import decide
 from bigfleet.engine.decision import Action, ActionType, Decision
 from bigfleet.engine.snapshot import NONE, Demand, EngineConfig, Flavour, Fleet
 from bigfleet.model import penalty
+from bigfleet.model.group import group_of_text
 from bigfleet.model.machine import CapacityType, MachineState
 from bigfleet.model.need import (
     Need,
@@ -139,7 +140,7 @@ def need_of(
     """A need for `cpu` in units of `unit` (0: no floor)."""
     wanted = profile(requirements, spread, priority, interruption, reclamation)
     sizes = sizes_of_aggregate({"cpu": cpu, **(more or {})}, {"cpu": unit or 1})
-    return Need(wanted, sizes, group)
+    return Need(wanted, sizes, group_of_text(group))
 
 
 def same(key: str = RACK) -> Requirement:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from bigfleet.model.machine import MachineState
-from bigfleet.model.need import ADDITIONAL_GROUP, Need, Operator, Requirement
+from bigfleet.model.need import Need, Operator, Requirement
 from tests.engine.engine_rig import NOW, RACK, configured, idle, need_of, speculative
 from tests.engine.engine_story import Story
 
@@ -18,7 +18,7 @@ def gangs(units: int) -> tuple[str, Need]:
 def additional(cpu: int = 1, rack: str = "a") -> tuple[str, Need]:
     """Pods that wait in a rack."""
     here = Requirement(RACK, Operator.IN, (rack,))
-    return "east", need_of(cpu, here, unit=1, group=ADDITIONAL_GROUP)
+    return "east", need_of(cpu, here, unit=1, group="additional")
 
 
 IN_A, IN_B = {RACK: "a"}, {RACK: "b"}

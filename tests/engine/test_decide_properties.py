@@ -18,8 +18,9 @@ from hypothesis import strategies as st
 from bigfleet.engine.cycle_memory import CycleMemory
 from bigfleet.engine.decision import Action, ActionType, Decision
 from bigfleet.engine.fit.matching import hard_spread
-from bigfleet.engine.fit.normalise import is_folded, normalise
+from bigfleet.engine.fit.normalise import normalise
 from bigfleet.engine.snapshot import NONE, Demand, EngineConfig, Fleet
+from bigfleet.model.group import ADDITIONAL, Additional, FoldedGangs
 from bigfleet.model.machine import MachineState
 from tests.engine.engine_history import RandomHistory
 from tests.engine.engine_random import Case, case_with_memory, unfolded_case
@@ -184,7 +185,8 @@ def test_nothing_is_given_back_that_others_lack(seed: int) -> None:
         need, cluster = demand.needs[short.need], int(demand.cluster[short.need])
         kind = need.profile
         passes = (fleet.clusters[cluster], *need.key) in gone or may_not_acquire(demand, cluster)
-        if need.is_additional or kind.same_key or kind.anti_affinity or hard_spread(kind) or passes:
+        apart = kind.same_key or kind.anti_affinity or hard_spread(kind)
+        if need.group == ADDITIONAL or apart or passes:
             continue
         for row in going:
             flavour = fleet.flavours[fleet.flavour[row]]
@@ -217,7 +219,8 @@ def test_no_free_machine_is_left_that_a_short_plain_need_could_use(seed: int) ->
         need, cluster = demand.needs[short.need], int(demand.cluster[short.need])
         kind = need.profile
         passes = (fleet.clusters[cluster], *need.key) in gone or may_not_acquire(demand, cluster)
-        if need.is_additional or kind.same_key or kind.anti_affinity or hard_spread(kind) or passes:
+        apart = kind.same_key or kind.anti_affinity or hard_spread(kind)
+        if need.group == ADDITIONAL or apart or passes:
             continue
         for row in np.flatnonzero(free).tolist():
             flavour = fleet.flavours[fleet.flavour[row]]
@@ -236,7 +239,7 @@ def test_gangs_are_complete_or_take_nothing(seed: int) -> None:
     short = {s.need for s in decision.shortfalls if s.sizes}
     for index, need in enumerate(case.demand.needs):
         key = need.profile.same_key
-        if key is None or need.is_additional or is_folded(need):
+        if key is None or isinstance(need.group, Additional | FoldedGangs):
             continue
         rows = decision.placements.row[decision.placements.need == index].tolist()
         assert len({case.fleet.flavours[case.fleet.flavour[r]].labels[key] for r in rows}) <= 1

@@ -10,9 +10,9 @@ import pytest
 
 from bigfleet.engine.decide import decide
 from bigfleet.engine.decision import ActionType
-from bigfleet.engine.fit.normalise import is_folded
 from bigfleet.engine.snapshot import NONE
 from bigfleet.model import penalty
+from bigfleet.model.group import ADDITIONAL, FoldedGangs
 from bigfleet.model.machine import MachineState
 from bigfleet.model.need import HOSTNAME_LABEL, Need
 from tests.engine.engine_history import RandomHistory
@@ -41,8 +41,8 @@ def _of_need(need: Need) -> Iterator[str]:
         "preferred spread": any(not term.hard for term in wanted.spread),
         "gang": wanted.same_key is not None,
         "gang apart": wanted.same_key is not None and bool(wanted.anti_affinity),
-        "folded gang": is_folded(need),
-        "additional": need.is_additional,
+        "folded gang": isinstance(need.group, FoldedGangs),
+        "additional": need.group == ADDITIONAL,
         "never preempts": wanted.never_preempts,
         "pinned": wanted.interruption_bucket == penalty.PINNED,
         "scarce": any(GPU in dict(size.amounts) for size in need.sizes),

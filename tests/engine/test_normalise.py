@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bigfleet.engine.fit.normalise import fold, gang_topology_key, is_folded, normalise
+from bigfleet.engine.fit.normalise import fold, normalise
+from bigfleet.model.group import FoldedGangs
 from bigfleet.model.machine import MachineState
 from bigfleet.model.need import (
     HOSTNAME_LABEL,
@@ -120,9 +121,9 @@ def folds(specs: list[Spec], gang: Need, overheads: tuple[NodeOverhead, ...] = (
     fleet = fleet_of(specs)
     demand = replace(demand_of(fleet, [("east", gang)]), overheads={0: overheads})
     (served,) = normalise(fleet, demand).needs
-    assert is_folded(served) == (served.profile.same_key is None)
-    assert gang_topology_key(served) == gang.profile.same_key
-    return is_folded(served)
+    is_folded = served.profile.same_key is None
+    assert served.group == (FoldedGangs(str(gang.profile.same_key)) if is_folded else gang.group)
+    return is_folded
 
 
 def test_another_clusters_machines_do_not_make_a_gang_fold() -> None:
@@ -223,7 +224,7 @@ def test_every_gang_that_one_machine_holds_is_a_pod_of_the_folded_need(
     demand = normalise(fleet, demand_of(fleet, needs))
     served = Counter[int]()
     for need in demand.needs:
-        if is_folded(need):
+        if isinstance(need.group, FoldedGangs):
             served.update({dict(size.amounts)["cpu"]: size.pods for size in need.sizes})
     sizes = Counter(need.aggregate["cpu"] for _, need in needs)
     assert served == {cpu: count for cpu, count in sizes.items() if cpu <= max(machines)}

@@ -10,7 +10,6 @@ import pytest
 from bigfleet.engine.explain.explain import Explainer, Reason
 from bigfleet.engine.snapshot import EngineConfig
 from bigfleet.model.need import (
-    ADDITIONAL_GROUP,
     HOSTNAME_LABEL,
     Operator,
     Requirement,
@@ -224,7 +223,7 @@ def test_an_additional_pod_gets_a_machine_and_the_others_keep_theirs() -> None:
     """No existing machine counts for it, and its new machine counts for no other need."""
     specs = [configured("c", cpu=8), idle("i", cpu=8)]
     fleet = fleet_of(specs)
-    needs = [("east", pods((4, 1))), ("east", pods((1, 1), group=ADDITIONAL_GROUP))]
+    needs = [("east", pods((4, 1))), ("east", pods((1, 1), group="additional"))]
     demand = demand_of(fleet, needs)
     first = checked(fleet, demand, EngineConfig())
     assert places(specs, first) == {"c": {0: 4}, "i": {1: 1}}
@@ -235,7 +234,7 @@ def test_an_additional_pod_gets_a_machine_and_the_others_keep_theirs() -> None:
 
 def test_a_machine_acquired_for_additional_pods_stays_theirs() -> None:
     """Also while other pods are placed beside them, or they would request the next one."""
-    here = pods((1, 1), group=ADDITIONAL_GROUP)
+    here = pods((1, 1), group="additional")
     story = Story(
         [configured("c"), idle("i"), idle("more")], ("east", pods((4, 1))), ("east", here)
     )

@@ -9,7 +9,7 @@ import pytest
 
 from bigfleet.engine.snapshot import NONE, EngineConfig
 from bigfleet.model.machine import CapacityType, MachineState
-from bigfleet.model.need import ADDITIONAL_GROUP, Operator, Requirement
+from bigfleet.model.need import Operator, Requirement
 from tests.engine.engine_rig import (
     DONE,
     EVENLY_BY_ZONE,
@@ -147,7 +147,7 @@ def test_an_empty_machine_that_an_additional_pod_waits_for_holds_back_no_other()
     """It must stay while the pod is pending; the machines behind it in order need not, also ones
     that are not empty.
     """
-    here = need_of(1, Requirement(RACK, Operator.IN, ("a",)), group=ADDITIONAL_GROUP)
+    here = need_of(1, Requirement(RACK, Operator.IN, ("a",)), group="additional")
     fetched = configured("a-fetched", labels={RACK: "a"}, price=9, last_claimed_by=0)
     story = Story([fetched, configured("b", disruption_cost=1.0)], ("east", here), settings=NO_HOLD)
     story.demand = replace(story.demand, fell_seconds={0: NOW})

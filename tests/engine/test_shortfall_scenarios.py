@@ -11,7 +11,7 @@ from bigfleet.engine.explain.shortfall_report import MAX_ROWS, report
 from bigfleet.engine.snapshot import EngineConfig
 from bigfleet.model import penalty
 from bigfleet.model.machine import MachineState
-from bigfleet.model.need import ADDITIONAL_GROUP, Need, Operator, Requirement, Size
+from bigfleet.model.need import Need, Operator, Requirement, Size
 from tests.engine.engine_pods import daemons, pods
 from tests.engine.engine_rig import (
     EVENLY_BY_ZONE,
@@ -97,7 +97,7 @@ def test_only_old_shortfalls_escalate_and_gangs_and_additional_pods_never() -> N
     ones that are there.
     """
     story = Story([], ("east", need_of(4)), ("east", need_of(4, same(), group="gang")),
-                  ("east", need_of(4, Requirement(RACK, Operator.EXISTS), group=ADDITIONAL_GROUP)),
+                  ("east", need_of(4, Requirement(RACK, Operator.EXISTS), group="additional")),
                   )  # fmt: skip
     for age in range(1, 8):
         story.cycle()

@@ -9,9 +9,9 @@ from bigfleet.engine.cycle_memory import CycleMemory, Reservation
 from bigfleet.engine.decision import Decision
 from bigfleet.engine.state.cycle_state import key_of
 from bigfleet.model import penalty
+from bigfleet.model.group import group_of_text
 from bigfleet.model.machine import CapacityType, MachineState
 from bigfleet.model.need import (
-    ADDITIONAL_GROUP,
     HOSTNAME_LABEL,
     Need,
     Requirement,
@@ -49,7 +49,7 @@ def need(
     wanted = profile(
         requirements, spread, priority, penalty.ZERO, penalty.ZERO, anti_affinity=anti_affinity
     )
-    return Need(wanted, sizes_of(sizes), group)
+    return Need(wanted, sizes_of(sizes), group_of_text(group))
 
 
 def pods_by_row(decision: Decision, index: int) -> Counter[int]:
@@ -124,7 +124,7 @@ def test_a_machine_too_small_for_an_additional_pod_does_not_hold_it_up() -> None
     """Only what could hold the pod is waited for."""
     specs = [Spec("small", MachineState.CONFIGURING, cpu=1, cluster="east"), idle("i", cpu=4)]
     fleet = fleet_of(specs)
-    extra = need(({"cpu": 3}, 1), group=ADDITIONAL_GROUP)
+    extra = need(({"cpu": 3}, 1), group="additional")
     assert action_names(specs, checked(fleet, demand_of(fleet, [("east", extra)]))) == [
         "Bootstrap i"
     ]

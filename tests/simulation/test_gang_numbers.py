@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from bigfleet.api.v1alpha1.capacity_pb2 import ClusterCapacityNeeds
 from bigfleet.engine.decision import ActionType
 from bigfleet.engine.fit.normalise import normalise
+from bigfleet.model.group import ADDITIONAL
 from bigfleet.model.machine import Machine, MachineState
 from bigfleet.services.shard.demand.needs import NeedsTable
 from bigfleet.services.shard.fleet.inventory import Inventory
@@ -211,7 +212,7 @@ def test_many_gangs_in_many_clusters_settle(clusters: int, machines_each: int) -
         latest = world.shard.cycle.latest if world.shard else None
         assert latest is not None
         short = [latest.demand.needs[each.need] for each in latest.decision.shortfalls]
-        assert all(need.is_additional for need in short)
+        assert all(need.group == ADDITIONAL for need in short)
         for name, cluster in world.clusters.items():
             assert pending(world, name) <= 0.01 * len(cluster.pods)
 

@@ -17,6 +17,7 @@ from bigfleet.api import need_codec, transport
 from bigfleet.api.v1alpha1 import capacity_pb2, shard_pb2
 from bigfleet.api.v1alpha1.shard_pb2_grpc import ShardStub
 from bigfleet.engine.snapshot import EngineConfig
+from bigfleet.model.group import group_of_text
 from bigfleet.model.machine import HOSTLESS, CapacityType, Machine, MachineState
 from bigfleet.model.need import Need, Operator, Requirement, profile, sizes_of_aggregate
 from bigfleet.ports.clock import Clock
@@ -60,9 +61,8 @@ def need(machines: float = 1, priority: int = 0, group: str = "", zone: str = "a
         (Requirement("topology.kubernetes.io/zone", Operator.IN, (zone,)),), (), priority, 1, 1
     )
     cpu = int(machines * CPU_PER_MACHINE)
-    return Need(
-        need_profile, sizes_of_aggregate({"cpu": cpu}, {"cpu": min(cpu, CPU_PER_MACHINE)}), group
-    )
+    sizes = sizes_of_aggregate({"cpu": cpu}, {"cpu": min(cpu, CPU_PER_MACHINE)})
+    return Need(need_profile, sizes, group_of_text(group))
 
 
 _timestamps = itertools.count(1)

@@ -12,7 +12,6 @@ from bigfleet.api.v1alpha1 import capacity_pb2 as wire
 from bigfleet.model import penalty
 from bigfleet.model.machine import BOUND, HOSTLESS, CapacityType, Machine, MachineState
 from bigfleet.model.need import (
-    ADDITIONAL_GROUP,
     HOSTNAME_LABEL,
     MAX_PODS_OF_A_SIZE,
     MAX_SIZES_OF_A_NEED,
@@ -117,9 +116,9 @@ def needs(draw: st.DrawFn) -> wire.CapacityNeed:
         tolerations=draw(_tolerations()),
         anti_affinity_keys=draw(_some(_KEYS, 2)),
         never_preempts=draw(st.booleans()),
-        group=draw(st.sampled_from(["", "", "g", "[]", ADDITIONAL_GROUP, "\x00", "x" * 500])),
+        group=draw(st.sampled_from(["", "", "g", "[]", "additional", "\x00", "x" * 500])),
     )
-    if need.group != ADDITIONAL_GROUP and draw(st.booleans()):
+    if need.group != "additional" and draw(st.booleans()):
         need.requirements.add(key=draw(_KEYS), operator=_REQUIREMENT.SAME)
     if draw(st.booleans()):
         need.sizes.CopyFrom(draw(pod_sizes()))

@@ -14,6 +14,7 @@ from bigfleet.controllers.operator.need_builder import NeedBuilder
 from bigfleet.controllers.operator.request_demand import RequestDemand
 from bigfleet.controllers.operator.size_classes import MAX_CLASSES, MergeCandidate, allocate_classes
 from bigfleet.model import resources
+from bigfleet.model.group import group_text
 from bigfleet.model.need import Need
 
 K = TypeVar("K", bound=Hashable)
@@ -31,6 +32,7 @@ class NeedKey(NamedTuple):
     """The key of a row."""
 
     fingerprint: str
+    #: the text of the group
     group: str
 
 
@@ -170,4 +172,4 @@ def _size_budget(needs: int, others: int) -> float:
 
 
 def _need_key(demand: RequestDemand) -> NeedKey:
-    return NeedKey(demand.profile.fingerprint, demand.group)
+    return NeedKey(demand.profile.fingerprint, group_text(demand.group))

@@ -14,6 +14,7 @@ from bigfleet.controllers.operator.size_classes import (
     MergeCandidate,
     SizeClasses,
 )
+from bigfleet.model.group import Group
 from bigfleet.model.need import Need, Profile, sizes_of
 
 K = TypeVar("K", bound=Hashable)
@@ -29,7 +30,7 @@ class NeedBuilder(Generic[K]):
     is reported only once all `members` exist.
     """
 
-    def __init__(self, profile: Profile, group: str) -> None:
+    def __init__(self, profile: Profile, group: Group) -> None:
         self._profile, self._group = profile, group
         self._members = 0
         self._complete = False

@@ -18,9 +18,9 @@ from bigfleet.kube.pod_types import (
 )
 from bigfleet.model import penalty, resources
 from bigfleet.model.errors import InvalidInput
+from bigfleet.model.group import ADDITIONAL, PLAIN, Group, PodGroup
 from bigfleet.model.integers import is_integer
 from bigfleet.model.need import (
-    ADDITIONAL_GROUP,
     HOSTNAME_LABEL,
     Operator,
     Profile,
@@ -91,11 +91,10 @@ class RequestDemand:
     """The demand of one request; equal requests of a namespace share one object.
 
     `unit` has (resource, units of `model.resources`), sorted by name, none of them zero.
-    `group` as in `model.need.Need`.
     """
 
     profile: Profile
-    group: str
+    group: Group
     unit: tuple[tuple[str, int], ...]
 
 
@@ -129,24 +128,24 @@ def demand_of(namespace: str, spec: RequestSpec) -> RequestDemand:
     )
 
 
-def group_of(namespace: str, spec: RequestSpec) -> str:
+def group_of(namespace: str, spec: RequestSpec) -> Group:
     """Equal for exactly those requests that must share a domain, or that spread or repel each
     other.
 
-    It is JSON, so that it is unambiguous whatever the names. With a co-location nothing else
-    counts. Host ports belong to the node: pods with the same ones repel each other across
-    namespaces.
+    A PodGroup's identifier is JSON, so that it is unambiguous whatever the names. With a
+    co-location nothing else counts. Host ports belong to the node: pods with the same ones repel
+    each other across namespaces.
     """
     if spec.additional:
-        return ADDITIONAL_GROUP
+        return ADDITIONAL
     if spec.co_location:
         selector = _canonical(spec.co_location.label_selector)
-        return _json([namespace, spec.co_location.topology_key, selector])
+        return PodGroup(_json([namespace, spec.co_location.topology_key, selector]))
     parts = list(_pod_terms(spec))
     named: list[Any] = [namespace, *(value for part in parts for value in part)] if parts else []
     if ports := _ports(spec):
         named.append({"hostPorts": ports})
-    return _json(named) if named else ""
+    return PodGroup(_json(named)) if named else PLAIN
 
 
 def _pod_terms(spec: RequestSpec) -> Iterator[list[Any]]:

@@ -13,6 +13,7 @@ import numpy as np
 from bigfleet.engine.decision import Action, ActionType, Decision
 from bigfleet.engine.fit.matching import accepts, accepts_machine, hard_spread, tolerates
 from bigfleet.engine.snapshot import ACQUIRABLE, NONE, Demand, Fleet
+from bigfleet.model.group import Additional
 from bigfleet.model.machine import TRANSITIONS, MachineEvent, MachineState
 from bigfleet.model.need import HOSTNAME_LABEL, Size, sizes_of
 
@@ -226,7 +227,7 @@ def _misplaced(fleet: Fleet, demand: Demand, decision: Decision, index: int) -> 
             yield f"need {index} has two pods in one domain of {key}"
     may_have_lost_pods = index in {shortfall.need for shortfall in decision.shortfalls}
     # The pods of an additional need spread together with those of another need.
-    if not may_have_lost_pods and not demand.needs[index].is_additional:
+    if not may_have_lost_pods and not isinstance(demand.needs[index].group, Additional):
         yield from _beyond_skew(fleet, demand, decision, index)
 
 

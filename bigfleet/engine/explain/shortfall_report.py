@@ -9,6 +9,7 @@ from bigfleet.engine.decision import Decision, Shortfall
 from bigfleet.engine.explain.explain import Explainer, Reason
 from bigfleet.engine.snapshot import Demand, Fleet
 from bigfleet.model import resources
+from bigfleet.model.group import Additional
 from bigfleet.model.need import Need, Profile
 
 MAX_ROWS = 100
@@ -92,4 +93,4 @@ def _row(
 
 
 def _bound_to_domain(need: Need) -> bool:
-    return need.profile.same_key is not None or need.is_additional
+    return need.profile.same_key is not None or isinstance(need.group, Additional)

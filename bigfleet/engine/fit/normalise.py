@@ -18,9 +18,9 @@ from bigfleet.engine.columns import FlavourColumns
 from bigfleet.engine.fit.capacity import Capacities
 from bigfleet.engine.fit.matching import Matcher
 from bigfleet.engine.snapshot import Bytes, Demand, Flags, Fleet, Longs
+from bigfleet.model.group import FoldedGangs
 from bigfleet.model.machine import MachineState
 from bigfleet.model.need import (
-    FOLDED_GROUP_PREFIX,
     HOSTNAME_LABEL,
     Need,
     Operator,
@@ -75,25 +75,16 @@ def fold(fleet: Fleet, demand: Demand) -> FoldedDemand:
         else:
             needs.append(served)
             clusters.append(cluster)
-    joined = [_with_canonical_sizes(need) if is_folded(need) else need for need in needs]
+    joined = [
+        _with_canonical_sizes(need) if isinstance(need.group, FoldedGangs) else need
+        for need in needs
+    ]
     served_demand = replace(demand, needs=joined, cluster=np.array(clusters, np.int32))
     return FoldedDemand(served_demand, served_by)
 
 
 def _with_canonical_sizes(need: Need) -> Need:
     return replace(need, sizes=sizes_of((dict(size.amounts), size.pods) for size in need.sizes))
-
-
-def is_folded(need: Need) -> bool:
-    """Whether it stands for gangs each of which fits on one machine."""
-    return need.group.startswith(FOLDED_GROUP_PREFIX)
-
-
-def gang_topology_key(need: Need) -> str | None:
-    """The topology key whose domain a gang's pods share, also if folded; None for others."""
-    if is_folded(need):
-        return need.group.removeprefix(FOLDED_GROUP_PREFIX)
-    return need.profile.same_key
 
 
 class _GangFolder:
@@ -107,18 +98,19 @@ class _GangFolder:
         self._unclaimed_flavours = self._flavours_of(_in(fleet.state, _UNCLAIMED_STATES))
         self._lowest_priority = self._lowest_priorities()
         self._serving: dict[int, Flags] = {}
-        self._profiles: dict[str, Profile] = {}
+        self._folded: dict[str, tuple[Profile, FoldedGangs]] = {}
         self._known: dict[tuple[int, str, tuple[tuple[str, int], ...]], bool] = {}
         self._accepting: dict[str, Flags] = {}
 
     def folded(self, gang: Need) -> Need:
         """A gang as a plain need with one pod; its machine must still have the topology label."""
         gang_profile = gang.profile
-        if gang_profile.fingerprint not in self._profiles:
-            self._profiles[gang_profile.fingerprint] = _without_same(gang_profile)
+        if gang_profile.fingerprint not in self._folded:
+            group = FoldedGangs(str(gang_profile.same_key))
+            self._folded[gang_profile.fingerprint] = _without_same(gang_profile), group
+        folded_profile, group = self._folded[gang_profile.fingerprint]
         sizes = sizes_of([(total_of(gang.sizes), 1)])
-        group = f"{FOLDED_GROUP_PREFIX}{gang_profile.same_key}"
-        return Need(self._profiles[gang_profile.fingerprint], sizes, group, gang.priority_ceiling)
+        return Need(folded_profile, sizes, group, gang.priority_ceiling)
 
     def fits(self, need: Need, cluster: int) -> bool:
         """Whether the need is a gang that a single machine which may serve it could hold."""

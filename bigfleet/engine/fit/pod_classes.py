@@ -16,6 +16,7 @@ from bigfleet.engine.fit.cost import Costs, tiers
 from bigfleet.engine.fit.matching import Matcher, hard_spread
 from bigfleet.engine.kernels.packing import NO_LIMIT, ClassColumns
 from bigfleet.engine.snapshot import Bytes, Demand, Flags, Floats, Ints, Longs, Rows
+from bigfleet.model.group import Additional
 from bigfleet.model.need import HOSTNAME_LABEL, Need, Profile, Spread
 
 
@@ -65,7 +66,7 @@ class NeedType(IntEnum):
 
 def need_type_of(need: Need, flavour_fit: FlavourFit) -> NeedType:
     """How `need` is placed."""
-    if need.is_additional:
+    if isinstance(need.group, Additional):
         return NeedType.ADDITIONAL
     if flavour_fit.profile.same_key is not None:
         return NeedType.GANG

@@ -13,13 +13,13 @@ import itertools
 
 import numpy as np
 
-from bigfleet.engine.fit.normalise import is_folded
 from bigfleet.engine.fit.pod_classes import NeedType
 from bigfleet.engine.placement.acquire import FreePools, acquire
 from bigfleet.engine.placement.gangs import begin_gang, first_fit, place_in_gang_domain, serve_gang
 from bigfleet.engine.placement.topology import acquire_constrained, place_constrained
 from bigfleet.engine.snapshot import NONE, Longs, Rows
 from bigfleet.engine.state.cycle_state import CycleState
+from bigfleet.model.group import FoldedGangs
 from bigfleet.model.machine import MachineState
 
 
@@ -54,7 +54,8 @@ class AssignmentPhase:
             return
         need_type = state.classes.need_type[index]
         # Headroom exists for folded gangs; topology terms must see the domains of all machines.
-        if need_type != NeedType.PLAIN or is_folded(state.demand.needs[index]):
+        is_folded = isinstance(state.demand.needs[index].group, FoldedGangs)
+        if need_type != NeedType.PLAIN or is_folded:
             self._use_headroom(index)
         if need_type == NeedType.GANG:
             serve_gang(state, self.free_pools, index)

@@ -14,10 +14,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from bigfleet.engine.fit.normalise import is_folded
 from bigfleet.engine.placement.acquire import FreePools, choose_machines, in_tiers
 from bigfleet.engine.snapshot import NONE, Flags, Rows
 from bigfleet.engine.state.cycle_state import CycleState
+from bigfleet.model.group import FoldedGangs
 from bigfleet.model.machine import MachineState
 
 
@@ -116,6 +116,7 @@ def _largest_first(state: CycleState) -> list[int]:
     shares = {
         index: float(state.classes.dominant_share[_largest(state, index)])
         for index, need in enumerate(state.demand.needs)
-        if is_folded(need) and not state.classes.impossible[state.classes.of(index)].all()
+        if isinstance(need.group, FoldedGangs)
+        and not state.classes.impossible[state.classes.of(index)].all()
     }
     return sorted(shares, key=lambda index: (-shares[index], index))

@@ -14,6 +14,7 @@ from bigfleet.engine.placement.topology import label_keys, place_constrained
 from bigfleet.engine.snapshot import NONE, Flags, Longs, Rows
 from bigfleet.engine.state.cluster_packing import ClusterPacking
 from bigfleet.engine.state.cycle_state import CycleState
+from bigfleet.model.group import Additional
 from bigfleet.model.machine import MachineState
 
 _MAX_QUERIED = 16
@@ -78,7 +79,9 @@ class Repacking:
     def _fixed(self) -> list[tuple[int, int, int]]:
         """The placements of gangs and additional needs: machine, class and number of pods."""
         state, needs = self._state, self._state.demand.needs
-        fixed = np.array([n.profile.same_key is not None or n.is_additional for n in needs], bool)
+        fixed = np.array(
+            [n.profile.same_key is not None or isinstance(n.group, Additional) for n in needs], bool
+        )
         machines, pod_classes, numbers = self._packing.entries()
         its = fixed[state.classes.need[pod_classes]]
         columns = machines[its].tolist(), pod_classes[its].tolist(), numbers[its].tolist()
@@ -157,7 +160,8 @@ class _Trial:
 
     def _finds_place(self, index: int, pod_class: int, pods: int) -> bool:
         state, packing = self._state, self._packing
-        if state.demand.needs[index].is_additional or index not in state.gang_domains:
+        is_additional = isinstance(state.demand.needs[index].group, Additional)
+        if is_additional or index not in state.gang_domains:
             return False
         inside = in_gang_domain(state, index, packing.flavour)
         inside &= state.flavour_fit(index).accepted[packing.flavour]

@@ -9,8 +9,9 @@ from bigfleet.engine.cycle_memory import ClusterMemory, CycleMemory, Reservation
 from bigfleet.engine.snapshot import NONE, Demand, EngineConfig, Flavour, Fleet
 from bigfleet.model import penalty
 from bigfleet.model.ceiling import Ceiling
+from bigfleet.model.group import ADDITIONAL, FoldedGangs
 from bigfleet.model.need import HOSTNAME_LABEL, Need, NeedKey, Spread
-from tests.engine.oracle.matching import FOLDED, hard_terms, room_of, suits
+from tests.engine.oracle.matching import hard_terms, room_of, suits
 from tests.engine.oracle.objects import (
     ACQUIRABLE_STATES,
     Cluster,
@@ -36,7 +37,7 @@ class NeedView:
         self.terms: tuple[Spread, ...] = hard_terms(need.profile)
         self.apart = need.profile.anti_affinity
         self.one_a_machine = HOSTNAME_LABEL in self.apart
-        self.is_folded = need.group.startswith(FOLDED)
+        self.is_folded = isinstance(need.group, FoldedGangs)
         self._suits: dict[int, bool] = {}
         self.sizes = self._sizes()
         possible = [size for size in self.sizes if not size.impossible]
@@ -45,7 +46,7 @@ class NeedView:
     @property
     def kind(self) -> str:
         """How it is placed."""
-        if self.need.is_additional:
+        if self.need.group == ADDITIONAL:
             return "additional"
         if self.profile.same_key is not None:
             return "gang"

@@ -9,6 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from bigfleet.engine.snapshot import Demand, Flavour, Fleet
+from bigfleet.model.group import FoldedGangs
 from bigfleet.model.machine import MachineState
 from bigfleet.model.need import (
     HOSTNAME_LABEL,
@@ -24,7 +25,6 @@ from bigfleet.model.need import (
     profile,
 )
 
-FOLDED = "folded:"
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _UNCLAIMED_STATES = ("SPECULATIVE", "CREATING", "IDLE", "DRAINING")
 
@@ -173,7 +173,7 @@ def _as_one_pod(gang: Need) -> Need:
         tolerations=gang_profile.tolerations,
         never_preempts=gang_profile.never_preempts,
     )
-    return Need(alone, (Size(_whole(gang), 1),), f"{FOLDED}{key}", gang.priority_ceiling)
+    return Need(alone, (Size(_whole(gang), 1),), FoldedGangs(str(key)), gang.priority_ceiling)
 
 
 def _joined(sizes: Iterable[Size]) -> tuple[Size, ...]:

@@ -16,6 +16,7 @@ from bigfleet.api.v1alpha1 import shard_pb2
 from bigfleet.api.v1alpha1.capacity_pb2 import NodeSelectorRequirement
 from bigfleet.engine.decision import ActionType
 from bigfleet.model.errors import BigFleetError, IllegalTransition, Unavailable
+from bigfleet.model.group import PodGroup
 from bigfleet.model.machine import CapacityType, MachineState
 from bigfleet.model.need import Need, Operator, Requirement, Spread, profile
 from bigfleet.observe import metrics
@@ -76,7 +77,7 @@ async def test_the_bootstrap_request_names_machine_and_requirements(tmp_path: Pa
         1,
         alternatives=[[Requirement("team", Operator.EXISTS)], [Requirement("x", Operator.EXISTS)]],
     )
-    wanted = Need(need_profile, need().sizes, '["spread"]')
+    wanted = Need(need_profile, need().sizes, PodGroup('["spread"]'))
     labels = {rack: "r7", "team": "ml", "other": "y"}
     async with shard(MemoryProvider([machine("m-1", labels=labels)]), tmp_path) as rig:
         operator = await rig.operator()

@@ -16,7 +16,8 @@ from bigfleet.api.v1alpha1 import capacity_pb2 as wire
 from bigfleet.engine.snapshot import Demand
 from bigfleet.model.ceiling import Ceiling, Ceilings
 from bigfleet.model.errors import InvalidInput
-from bigfleet.model.need import ADDITIONAL_GROUP, MAX_NEEDS_OF_A_CLUSTER, Need, NodeOverhead
+from bigfleet.model.group import Additional
+from bigfleet.model.need import MAX_NEEDS_OF_A_CLUSTER, Need, NodeOverhead
 from bigfleet.observe import metrics
 from bigfleet.services.shard.demand.node_limits import NodeLimits
 from bigfleet.services.shard.demand.rollup_guard import RollUpGuard
@@ -53,8 +54,8 @@ class Trends:
         """Record a replacement of a cluster's needs. Additional needs do not count: they change
         with kube-scheduler's placements.
         """
-        old = {key for key in before if key[1] != ADDITIONAL_GROUP}
-        new = {key for key in after if key[1] != ADDITIONAL_GROUP}
+        old = {key for key, need in before.items() if not isinstance(need.group, Additional)}
+        new = {key for key, need in after.items() if not isinstance(need.group, Additional)}
         rose, fell = bool(new - old), bool(old - new)
         for key in old & new:
             one, other = before[key], after[key]
@@ -264,7 +265,8 @@ class NeedsTable:
 
     def _new_row(self, cluster: str, need: Need, wire_bytes: bytes, now_seconds: float) -> NeedRow:
         # Additional needs are served after the other needs of their cluster.
-        order = (-need.priority, now_seconds, cluster, need.is_additional, need.key)
+        is_additional = isinstance(need.group, Additional)
+        order = (-need.priority, now_seconds, cluster, is_additional, need.key)
         row = NeedRow(need, wire_bytes, self._clusters.number(cluster), order)
         self._added.append(row)
         return row

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from bigfleet.api import need_codec
 from bigfleet.api.v1alpha1 import capacity_pb2 as wire
 from bigfleet.model.errors import InvalidInput
+from bigfleet.model.group import Additional
 from bigfleet.model.need import Need
 
 # A thousand label values of the greatest length; the largest real need seen has some 2 KiB.
@@ -69,7 +70,7 @@ def _parsed(raw: wire.CapacityNeed, size: int, where: str) -> Need:
 
 def pods_of(fresh: NeedsByKey) -> int:
     """Number of pods; those of additional needs are part of another need already."""
-    return sum(need.pods for _, need in fresh.values() if not need.is_additional)
+    return sum(need.pods for _, need in fresh.values() if not isinstance(need.group, Additional))
 
 
 def added(fresh: NeedsByKey, rows: Mapping[Key, NeedRow]) -> NeedsByKey:

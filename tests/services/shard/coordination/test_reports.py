@@ -13,6 +13,7 @@ from bigfleet.api.v1alpha1 import coordinator_pb2 as wire
 from bigfleet.commands import fleet_views as views
 from bigfleet.engine.snapshot import Flavour, Fleet
 from bigfleet.model.domain import Domain
+from bigfleet.model.group import PodGroup
 from bigfleet.model.machine import CapacityType, MachineState
 from bigfleet.model.need import Operator, Requirement, profile
 from bigfleet.services.shard.coordination import report
@@ -93,7 +94,7 @@ async def test_a_domain_that_needs_want_whole_and_that_is_split_over_shards_is_t
     labels = {"topology.bigfleet/rack": "rack-2", "kubernetes.io/hostname": "m-2"}
     fleet = [machine("m-1"), machine("m-2", labels=labels)]
     same = (Requirement("topology.kubernetes.io/zone", Operator.SAME, ()),)
-    gang = replace(need(3), profile=profile(same, (), 0, 1, 1), group='["g"]')
+    gang = replace(need(3), profile=profile(same, (), 0, 1, 1), group=PodGroup('["g"]'))
     async with shard(MemoryProvider(fleet), tmp_path, None, coordinator, shard_id="s-0") as one:
         east = await one.operator("east")
         await eventually(lambda: coordinator.reports["s-0"].owned_domains == 1)

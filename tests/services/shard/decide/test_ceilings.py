@@ -11,6 +11,7 @@ from bigfleet.adapters.provider.memory import MemoryProvider
 from bigfleet.api.v1alpha1.shard_pb2 import NeedStatus
 from bigfleet.commands import shard_queries
 from bigfleet.model.errors import InvalidInput, UnknownObject
+from bigfleet.model.group import PodGroup
 from bigfleet.model.machine import MachineState
 from bigfleet.model.need import Need, Operator, Requirement, profile, sizes_of
 from bigfleet.observe.metrics import REGISTRY
@@ -117,7 +118,7 @@ async def test_of_a_gang_that_is_beyond_the_ceiling_nothing_is_bought(tmp_path: 
     """A plain need of its cluster gets what the ceiling leaves."""
     path = state("default: {machines: 3}", tmp_path / "ceilings.yaml")
     rack = profile((Requirement("topology.bigfleet/rack", Operator.SAME),), (), 9, 1, 1)
-    gang = Need(rack, sizes_of([({"cpu": CPU_PER_MACHINE}, 4)]), '["gang"]')
+    gang = Need(rack, sizes_of([({"cpu": CPU_PER_MACHINE}, 4)]), PodGroup('["gang"]'))
     async with shard(fleet(7), tmp_path, ceilings=path) as rig:
         east = await rig.operator("east")
         await east.roll_up(gang)

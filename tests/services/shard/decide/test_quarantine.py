@@ -13,6 +13,7 @@ from bigfleet.adapters.provider.memory import MemoryProvider
 from bigfleet.engine.decide import decide
 from bigfleet.engine.decision import Decision
 from bigfleet.engine.snapshot import Demand, Fleet
+from bigfleet.model.group import PodGroup, group_text
 from bigfleet.model.machine import MachineState
 from bigfleet.model.need import Need
 from bigfleet.services.shard.decide.quarantine import decide_without_failing_needs, without
@@ -26,7 +27,7 @@ def failing_at(*groups: str) -> Callable[..., Decision]:
 
     def decided(fleet: Fleet, demand: Demand, *rest: Any) -> Decision:
         for each in demand.needs:
-            assert each.group not in groups, f"a defect at {each.group}"
+            assert group_text(each.group) not in groups, f"a defect at {group_text(each.group)}"
         return decide(fleet, demand, *rest)
 
     return decided
@@ -80,7 +81,9 @@ def test_just_those_are_left_out_that_fail(bad: tuple[int, ...]) -> None:
     demand = demand_of(*((f"g{number}", number) for number in range(8)))
 
     def fail(asked: Demand) -> list[Need]:
-        assert not any(each.group in {f"g{number}" for number in bad} for each in asked.needs)
+        assert not any(
+            each.group in {PodGroup(f"g{number}") for number in bad} for each in asked.needs
+        )
         return list(asked.needs)
 
     names = [f"c{number}" for number in range(8)]
@@ -121,5 +124,5 @@ def test_without_some_needs_a_cluster_keeps_what_it_has() -> None:
     """It counts as one that has not reported: nothing may be taken from it."""
     demand = demand_of(("g", 0), ("h", 1), ("i", 1))
     left = without(demand, [2])
-    assert [each.group for each in left.needs] == ["g", "h"]
+    assert [each.group for each in left.needs] == [PodGroup("g"), PodGroup("h")]
     assert left.reported == {0}

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from bigfleet.api.v1alpha1.capacity_pb2 import ClusterCapacityNeeds
 from bigfleet.model.errors import InvalidInput
-from bigfleet.model.need import ADDITIONAL_GROUP, Need
+from bigfleet.model.group import group_text
+from bigfleet.model.need import Need
 from bigfleet.services.shard.demand.needs import NeedsTable
 from bigfleet.services.shard.records.interning import Interned
 from tests.support.shard_rig import need, rollup
@@ -25,7 +26,7 @@ def groups(count: int, first: int = 0) -> list[Need]:
 
 
 def names(needs: NeedsTable) -> list[str]:
-    return [n.group for n in needs.demand().needs]
+    return [group_text(n.group) for n in needs.demand().needs]
 
 
 def test_a_rollup_replaces_all_of_its_cluster_and_nothing_else() -> None:
@@ -89,7 +90,7 @@ def test_a_need_that_turns_bad_stays_as_it_was() -> None:
     bad.needs[1].ClearField("sizes")
     bad.needs[1].aggregate_resources["cpu"] = "lots"
     assert list(needs.replace(bad, 2).needs) == [1]
-    assert {n.group: n.pods for n in needs.demand().needs} == {"g0": 3, "g1": 1}
+    assert {group_text(n.group): n.pods for n in needs.demand().needs} == {"g0": 3, "g1": 1}
     assert not needs.replace(rollup("east", need(group="g0")), 3).needs
     assert names(needs) == ["g0"]
 
@@ -153,7 +154,7 @@ def test_additional_needs_that_come_and_go_are_no_change_of_demand() -> None:
     """Or pods would be evicted, as if demand had fallen, because others have found a place."""
     needs = table()
     needs.replace(rollup("east", need(2)), 1.0)
-    needs.replace(rollup("east", need(2), need(1, group=ADDITIONAL_GROUP)), 2.0)
+    needs.replace(rollup("east", need(2), need(1, group="additional")), 2.0)
     needs.replace(rollup("east", need(2)), 3.0)
     demand = needs.demand()
     assert (demand.rose_seconds, demand.fell_seconds) == ({0: 1.0}, {})

@@ -14,6 +14,7 @@ from bigfleet.adapters.provider.memory import MemoryProvider
 from bigfleet.api import transport
 from bigfleet.api.v1alpha1.shard_pb2 import Hello
 from bigfleet.api.v1alpha1.shard_pb2_grpc import ShardStub
+from bigfleet.model.group import group_of_text
 from bigfleet.model.machine import MachineState
 from bigfleet.model.need import Need, sizes_of
 from bigfleet.services.provider import Latencies, ProviderConfig
@@ -29,7 +30,7 @@ _PODS = 12
 
 def pods(count: int, group: str = "") -> Need:
     """So many pods in one need, of which all fit on one machine."""
-    return Need(need().profile, sizes_of([({"cpu": 100}, count)]), group)
+    return Need(need().profile, sizes_of([({"cpu": 100}, count)]), group_of_text(group))
 
 
 def at_work(number: int = 1) -> MemoryProvider:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from bigfleet.adapters.provider.memory import MemoryProvider
 from bigfleet.model.domain import BY_ZONE, RACK_LABEL, ZONE_LABEL, Domain
+from bigfleet.model.group import PodGroup
 from bigfleet.model.machine import Machine, MachineState
 from bigfleet.model.need import Need, Operator, Requirement, profile, sizes_of
 from tests.support.fake_coordinator import FakeCoordinator
@@ -30,7 +31,7 @@ def fleet() -> list[Machine]:
 def gang(pods: int) -> Need:
     """Pods as large as a machine, all in one zone."""
     one_zone = profile((Requirement(ZONE_LABEL, Operator.SAME),), (), 0, 1, 1)
-    return Need(one_zone, sizes_of([({"cpu": CPU_PER_MACHINE}, pods)]), '["gang"]')
+    return Need(one_zone, sizes_of([({"cpu": CPU_PER_MACHINE}, pods)]), PodGroup('["gang"]'))
 
 
 async def test_a_gang_that_wants_a_zone_gets_all_of_it_and_nothing_of_another_shards(

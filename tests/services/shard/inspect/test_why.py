@@ -15,6 +15,7 @@ from bigfleet.commands import shard_queries, shard_text
 from bigfleet.commands.pod import PodFacts, read_pod
 from bigfleet.kube.client import KubeClient
 from bigfleet.model.errors import BigFleetError, InvalidInput, Unavailable, UnknownObject
+from bigfleet.model.group import PodGroup
 from bigfleet.model.machine import MachineState
 from bigfleet.model.need import Need, Operator, Requirement, profile, sizes_of_aggregate
 from tests.support.shard_rig import CPU_PER_MACHINE, cycles, machine, need, shard
@@ -28,9 +29,8 @@ def gang(machines: float, name: str) -> Need:
     """So much CPU in one rack."""
     need_profile = profile((Requirement(RACK, Operator.SAME),), (), 0, 1, 1)
     cpu = int(machines * CPU_PER_MACHINE)
-    return Need(
-        need_profile, sizes_of_aggregate({"cpu": cpu}, {"cpu": min(cpu, CPU_PER_MACHINE)}), name
-    )
+    sizes = sizes_of_aggregate({"cpu": cpu}, {"cpu": min(cpu, CPU_PER_MACHINE)})
+    return Need(need_profile, sizes, PodGroup(name))
 
 
 async def test_a_served_need_shows_its_machines_and_their_cost(tmp_path: Path) -> None:

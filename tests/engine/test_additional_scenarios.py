@@ -41,6 +41,14 @@ def test_machines_acquired_for_additional_needs_keep_serving_them() -> None:
     assert story.short() == {}
 
 
+def test_a_machine_that_arrives_for_additional_needs_is_not_taken_by_others() -> None:
+    """The pods that asked for it have waited for longer, and would ask again."""
+    specs = [configured("served", labels=IN_A), idle("arrived", labels=IN_A, last_claimed_by=1),
+             speculative("next", labels=IN_A)]  # fmt: skip
+    story = Story(specs, gangs(2), additional())
+    assert story.cycle() == ["Provision next", "Bootstrap arrived"]
+
+
 def test_another_rack_does_not_help_additional_needs() -> None:
     story = Story([configured("served", labels=IN_A), idle("elsewhere", labels=IN_B)],
                   gangs(1), additional())  # fmt: skip

@@ -66,6 +66,37 @@ def test_a_machine_that_is_being_created_serves_no_other_cluster() -> None:
     assert action_names(specs, checked(fleet, demand)) == ["Bootstrap i"]
 
 
+def test_a_machine_that_has_just_arrived_is_for_the_cluster_that_it_was_created_for() -> None:
+    """West's need comes first, yet each cluster gets the machine that it chose; else both would
+    wait for machines that the other one takes.
+    """
+    specs = [idle("arrived", last_claimed_by=1), speculative("s")]
+    fleet = fleet_of(specs)
+    demand = demand_of(fleet, [("west", need_of(4)), ("east", need_of(4, group="b"))])
+    assert action_names(specs, checked(fleet, demand)) == ["Provision s", "Bootstrap arrived"]
+
+
+def test_all_needs_of_its_cluster_share_a_machine_that_has_just_arrived() -> None:
+    """As while it was being created, although only one of them is known to have claimed it."""
+    specs = [idle("arrived", cpu=8, last_claimed_by=1), speculative("s")]
+    assert decided(specs, need_of(4), need_of(4, group="b")) == ["Bootstrap arrived"]
+
+
+@pytest.mark.parametrize(
+    ("priority", "wanted"), [(0, 0), (1, 4)], ids=["not wanted any more", "outranked"]
+)
+def test_a_machine_that_has_just_arrived_is_not_kept_from_others(
+    priority: int, wanted: int
+) -> None:
+    """From those of a higher priority, and if its own cluster does not take it."""
+    specs = [idle("arrived", last_claimed_by=1)]
+    fleet = fleet_of(specs)
+    urgent, own = need_of(4, priority=priority), need_of(wanted, group="b")
+    demand = demand_of(fleet, [("west", urgent), ("east", own)])
+    decision = checked(fleet, demand)
+    assert [(action.row, action.need) for action in decision.actions] == [(0, 0)]
+
+
 @pytest.mark.parametrize("state", [MachineState.CREATING, MachineState.DRAINING])
 def test_incoming_machines_count_though_the_requesting_need_is_gone(state: MachineState) -> None:
     """The machine is on its way to east; whichever pods are there now will use it."""

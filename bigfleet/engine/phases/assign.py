@@ -68,13 +68,13 @@ class AssignmentPhase:
 
     def _acquire(self, index: int) -> None:
         state = self._state
-        if (
-            not state.lacks(index)
-            or index in state.not_acquiring
-            or self._waits_for_incoming(index)
-        ):
+        if not state.lacks(index) or index in state.not_acquiring:
             return
-        if state.classes.need_type[index] == NeedType.CONSTRAINED:
+        if self._waits_for_incoming(index):
+            # What was created for it does not wait for what comes for others.
+            if (arrived := state.arrived_for(index)).any():
+                acquire(state, FreePools(state, arrived), index, self._order_of(index))
+        elif state.classes.need_type[index] == NeedType.CONSTRAINED:
             acquire_constrained(state, self.free_pools, index)
         else:
             acquire(state, self.free_pools, index, self._order_of(index))

@@ -74,7 +74,7 @@ class _Preemption:
         kept = (state.reserved_for != NONE) & state.fleet.acquirable
         set_free = bool((kept & ~state.unavailable).any())
         state.reserved_for[kept] = NONE
-        return set_free
+        return state.release_arrived() or set_free
 
     def _preempt_for(self, index: int) -> None:
         state = self._state

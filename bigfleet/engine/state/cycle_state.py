@@ -78,6 +78,12 @@ class CycleState:
         #: [n] int32, `reserved_for` at the start of the decision
         self.initially_reserved_for = self.reserved_for.copy()
         self._idle_reserved = np.flatnonzero(fleet.acquirable & (self.reserved_for != NONE))
+        #: rows of IDLE machines that were on their way to a need in the last decision
+        self._arrived: Rows = np.flatnonzero(
+            (fleet.state == MachineState.IDLE)
+            & (fleet.last_claimed_by != NONE)
+            & (self.reserved_for == NONE)
+        )
         backed_off = fleet.backed_off
         #: [n] bool, ordered in this decision, or backed off
         self.unavailable: Flags = (
@@ -140,13 +146,40 @@ class CycleState:
             rows = rows[(self.reserved_for[rows] == index) & ~self.unavailable[rows]]
             self.reserved_for[rows] = NONE
 
+    def arrived_for(self, index: int) -> Flags:
+        """The machines [n] that were created for the need and have just arrived."""
+        arrived = np.zeros(len(self.fleet), np.bool_)
+        arrived[self._arrived[self.fleet.last_claimed_by[self._arrived] == index]] = True
+        return arrived
+
+    def release_arrived(self) -> bool:
+        """Let all clusters use the machines that have just arrived; returns whether any is free."""
+        arrived, self._arrived = self._arrived, self._arrived[:0]
+        return not self.unavailable[arrived].all()
+
+    def _reservations_before(self, index: int) -> Ints:
+        """`reserved_for` as need `index` sees it: a machine that has just arrived is for the
+        cluster that it was created for, an additional one for the need that asked for it.
+        """
+        # Else a need of another cluster that arrived earlier would take it, and each cluster would
+        # wait for machines that the other one chose.
+        rows = self._arrived
+        if not len(rows):
+            return self.reserved_for
+        holder = self.fleet.last_claimed_by[rows]
+        open_ = self.demand.cluster[holder] == self.cluster_of(index)
+        open_ &= self.classes.need_type[holder] != NeedType.ADDITIONAL
+        reserved_for = self.reserved_for.copy()
+        reserved_for[rows[~open_]] = holder[~open_]
+        return reserved_for
+
     def availability(self, index: int) -> FleetAvailability:
         """The free machines as the cluster of need `index` sees them, for kernels."""
         cluster = self.cluster_of(index)
         return FleetAvailability(
             self.fleet.flavour,
             self.unavailable,
-            self.reserved_for,
+            self._reservations_before(index),
             self.priorities,
             self.supply_clusters,
             cluster,

@@ -85,11 +85,16 @@ def group_machines(
     return [group for _, group in sorted(groups.items(), key=lambda item: item[0])]
 
 
-def free_machines(cycle: Cycle, need: NeedView, keys: Sequence[str] = ()) -> Iterator[Offer]:
+def free_machines(
+    cycle: Cycle,
+    need: NeedView,
+    keys: Sequence[str] = (),
+    among: Sequence[Machine] | None = None,
+) -> Iterator[Offer]:
     """Machines that belong to no cluster, by tier, idle ones before speculative ones."""
     for tier in range(_TIERS):
         for state in ACQUIRABLE_STATES:
-            its = [m for m in cycle.machines if m.state is state]
+            its = [m for m in (cycle.machines if among is None else among) if m.state is state]
             its.sort(key=lambda machine: (-machine.last_reclamation, machine.tie_break))
             yield group_machines(
                 cycle, need, (m for m in its if need.tier(m.flavour) == tier), keys
@@ -298,9 +303,12 @@ def give_back(cycle: Cycle, need: NeedView, machines: Sequence[Machine]) -> None
         machine.is_unavailable, machine.ordered_by = False, NONE
 
 
-def acquire(cycle: Cycle, need: NeedView, others: Sequence[PodSize]) -> None:
-    """Acquire machines for the unplaced pods of a plain or additional need."""
+def acquire(
+    cycle: Cycle, need: NeedView, others: Sequence[PodSize], among: Sequence[Machine]
+) -> None:
+    """Acquire machines `among` these for the unplaced pods of a plain or additional need."""
     keys = preferred_keys(need)
-    chosen = choose(cycle, need, others, free_machines(cycle, need, keys), keys=keys)
+    offers = free_machines(cycle, need, keys, among)
+    chosen = choose(cycle, need, others, offers, keys=keys)
     order(cycle, need, chosen)
     cycle.acquired.setdefault(need.index, []).extend(one.machine for one in chosen)

@@ -44,8 +44,10 @@ def serve(cycle: Cycle, need: NeedView) -> None:
     if need.kind != "gang" and need.lacks and need.index not in cycle.not_acquiring:
         if need.kind == "constrained":
             acquire_constrained(cycle, need)
-        elif need.kind == "plain" or not _is_coming(cycle, need):
-            acquire(cycle, need, plain_order(cycle, need.cluster, need.priority))
+        else:
+            waits = need.kind == "additional" and _is_coming(cycle, need)
+            among = [m for m in cycle.machines if not waits or m.arrived_for == need.index]
+            acquire(cycle, need, plain_order(cycle, need.cluster, need.priority), among)
     if need.lacks and _use_headroom(cycle, need):
         place_again(cycle, need)
 

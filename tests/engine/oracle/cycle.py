@@ -171,8 +171,14 @@ class Cycle:
         return self.clusters[need.cluster]
 
     def is_free(self, need: NeedView, machine: Machine) -> bool:
-        """Whether it is available and not reserved for another need of at least its priority."""
+        """Whether it is available and not reserved for another need of at least its priority, nor
+        has just arrived for another cluster or an additional need.
+        """
         reserving_need = machine.reserved_for
+        if machine.arrived_for != NONE:
+            arrived_for = self.needs[machine.arrived_for]
+            if arrived_for.cluster != need.cluster or arrived_for.kind == "additional":
+                reserving_need = machine.arrived_for
         mine = reserving_need in (NONE, need.index)
         return not machine.is_unavailable and (
             mine or self.needs[reserving_need].priority < need.priority
@@ -241,6 +247,8 @@ class Cycle:
         reserved = machine.state in ACQUIRABLE_STATES and last_claimed_by in self.reserved
         if machine.state is S.DRAINING or reserved:
             machine.reserved_for = machine.initially_reserved_for = last_claimed_by
+        elif machine.state is S.IDLE:
+            machine.arrived_for = last_claimed_by
 
     def _cluster(self, number: int) -> Cluster:
         cluster = Cluster(number)

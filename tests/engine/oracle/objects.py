@@ -16,8 +16,8 @@ ACQUIRABLE_STATES = (S.IDLE, S.SPECULATIVE)
 @dataclass(eq=False)
 class Machine:
     """One row of the fleet. `supply_cluster` is the one it is supply for, `reserved_for` the need
-    it drains for or is reserved for. It `is_unavailable` once `ordered_by` a need in this decision,
-    or if it is backed off.
+    it drains for or is reserved for, `arrived_for` the one that it was on its way to. It
+    `is_unavailable` once `ordered_by` a need in this decision, or if it is backed off.
     """
 
     row: int
@@ -36,6 +36,7 @@ class Machine:
     supply_cluster: int = NONE
     reserved_for: int = NONE
     initially_reserved_for: int = NONE
+    arrived_for: int = NONE
     is_unavailable: bool = False
     ordered_by: int = NONE
 

@@ -83,8 +83,9 @@ class PreemptionPhase:
 
     def _drop_idle_reservations(self) -> None:
         for machine in self._cycle.machines:
-            if machine.state in ACQUIRABLE_STATES and machine.reserved_for != NONE:
-                machine.reserved_for = NONE
+            waits = machine.reserved_for != NONE or machine.arrived_for != NONE
+            if machine.state in ACQUIRABLE_STATES and waits:
+                machine.reserved_for = machine.arrived_for = NONE
                 self._all_dirty = self._all_dirty or not machine.is_unavailable
 
     def _preempt_for(self, need: NeedView) -> None:

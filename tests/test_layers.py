@@ -26,7 +26,7 @@ LAYERS: list[set[str]] = [
     {"bigfleet.ports"},
     {"bigfleet.adapters"},
     {"bigfleet.services", "bigfleet.controllers", "bigfleet.fedhpa"},
-    {"bigfleet.simulation", "bigfleet.conformance", "bigfleet.commands"},
+    {"bigfleet.simulation", "bigfleet.conformance", "bigfleet.commands", "bigfleet.bench"},
     {"bigfleet.__main__"},
 ]
 # The parts of a package, top to bottom: a part may import those below it. Parts of one set may
@@ -68,7 +68,7 @@ ORDER_INSIDE: dict[str, list[set[str]]] = {
         {"state"},
         {"fit"},
         {"kernels"},
-        {"snapshot", "columns", "decision", "cycle_memory"},
+        {"snapshot", "columns", "need_columns", "decision", "cycle_memory"},
     ],
     "bigfleet.services.shard": [
         {"role"},

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from functools import cached_property
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
-from bigfleet.engine.snapshot import NONE, Flags, Flavour, Floats, Ints, Longs
+from bigfleet.engine.snapshot import NONE, Bytes, Flags, Flavour, Floats, Ints, Longs
+from bigfleet.model.ceiling import micros
 from bigfleet.model.resources import CPU, MEMORY, PODS
 
 # The first columns of every fleet, present or not.
 _LEADING = (CPU, MEMORY, PODS)
 CPU_COLUMN, MEMORY_COLUMN, PODS_COLUMN = range(3)
 _COMMON = frozenset({*_LEADING, "ephemeral-storage", "storage"})
+# Dollars an hour that a machine counts for at most, so that the sum over a fleet fits into 64 bits.
+_MAX_PRICE = 1e6
+# Demand that changes for days asks for ever new conditions.
+_MAX_REMEMBERED_BYTES = 1 << 28
+
+_Array = TypeVar("_Array", bound=NDArray[Any])
 
 
 class LabelColumn(NamedTuple):
@@ -25,42 +34,121 @@ class LabelColumn(NamedTuple):
     values: tuple[str, ...]
 
 
-class FlavourColumns:
-    """F flavours as columns."""
+class FlavourColumns(Sequence[Flavour]):
+    """F flavours, also as columns.
 
-    def __init__(self, flavours: Sequence[Flavour]) -> None:
-        self._flavours = flavours
+    Immutable but for what it remembers: columns are computed on first use, and whoever builds
+    fleets keeps one of these for as long as the flavours are the same.
+    """
+
+    def __init__(self, flavours: Iterable[Flavour]) -> None:
+        self._flavours = tuple(flavours)
         self._labels: dict[str, LabelColumn] = {}
-        #: [F] float64, dollars an hour
-        self.price = self._floats(lambda flavour: flavour.price_per_hour)
-        #: [F] float64
-        self.interruption_probability = self._floats(lambda f: f.interruption_probability)
-        names = {name for flavour in flavours for name in flavour.allocatable}
-        #: R names: CPU, memory, pod slots, then all others sorted
-        self.resources = (*_LEADING, *sorted(names.difference(_LEADING)))
-        self.column_of = {name: at for at, name in enumerate(self.resources)}
-        #: [F, R] int64
-        self.allocatable: Longs = np.zeros((len(flavours), len(self.resources)), np.int64)
-        for at, flavour in enumerate(flavours):
-            for name, amount in flavour.allocatable.items():
-                self.allocatable[at, self.column_of[name]] = amount
-        #: [F] bool, the Node takes no new pods
-        self.limited = np.array([flavour.limited for flavour in flavours], np.bool_)
-        #: [R] bool, extended resources such as GPUs, kept for pods that request them
-        self.scarce = np.array([_is_scarce(name) for name in self.resources], np.bool_)
+        self._remembered: dict[Hashable, Any] = {}
+        self._remembered_bytes = 0
+        self._last: dict[str, tuple[Hashable, Any]] = {}
+        #: validated once; see `checks.validation`
+        self.is_valid = False
 
     def __len__(self) -> int:
         return len(self._flavours)
 
+    def __getitem__(self, index):  # type: ignore[no-untyped-def]
+        return self._flavours[index]
+
+    def __iter__(self) -> Iterator[Flavour]:
+        return iter(self._flavours)
+
+    @cached_property
+    def price(self) -> Floats:
+        """[F] float64, dollars an hour."""
+        return self._floats(lambda flavour: flavour.price_per_hour)
+
+    @cached_property
+    def micros(self) -> Longs:
+        """[F] int64, micro-dollars an hour, bounded so that a fleet's sum fits into 64 bits."""
+        prices = (micros(min(flavour.price_per_hour, _MAX_PRICE)) for flavour in self)
+        return np.fromiter(prices, np.int64, len(self))
+
+    @cached_property
+    def interruption_probability(self) -> Floats:
+        """[F] float64."""
+        return self._floats(lambda flavour: flavour.interruption_probability)
+
+    @cached_property
+    def resources(self) -> tuple[str, ...]:
+        """R names: CPU, memory, pod slots, then all others sorted."""
+        names = {name for flavour in self for name in flavour.allocatable}
+        return (*_LEADING, *sorted(names.difference(_LEADING)))
+
+    @cached_property
+    def column_of(self) -> dict[str, int]:
+        """By name, the column of a resource."""
+        return {name: at for at, name in enumerate(self.resources)}
+
+    @cached_property
+    def allocatable(self) -> Longs:
+        """[F, R] int64."""
+        amounts = np.zeros((len(self), len(self.resources)), np.int64)
+        for at, flavour in enumerate(self):
+            for name, amount in flavour.allocatable.items():
+                amounts[at, self.column_of[name]] = amount
+        return amounts
+
+    @cached_property
+    def limited(self) -> Flags:
+        """[F] bool, the Node takes no new pods."""
+        return np.fromiter((flavour.limited for flavour in self), np.bool_, len(self))
+
+    @cached_property
+    def capacity_type(self) -> Bytes:
+        """[F] uint8, CapacityType."""
+        types = (int(flavour.capacity_type) for flavour in self)
+        return np.fromiter(types, np.uint8, len(self))
+
+    @cached_property
+    def elastic(self) -> Flags:
+        """[F] bool, idle machines are returned to the provider."""
+        elastic = (flavour.capacity_type.elastic for flavour in self)
+        return np.fromiter(elastic, np.bool_, len(self))
+
+    @cached_property
+    def scarce(self) -> Flags:
+        """[R] bool, extended resources such as GPUs, kept for pods that request them."""
+        return np.array([_is_scarce(name) for name in self.resources], np.bool_)
+
     def label(self, key: str) -> LabelColumn:
         """The column of label `key`."""
         if key not in self._labels:
-            values = [flavour.labels.get(key) for flavour in self._flavours]
+            values = [flavour.labels.get(key) for flavour in self]
             names = tuple(sorted({value for value in values if value is not None}))
             code_of: dict[str | None, int] = {name: code for code, name in enumerate(names)}
             codes = np.fromiter((code_of.get(v, NONE) for v in values), np.int32, len(values))
             self._labels[key] = LabelColumn(codes, names)
         return self._labels[key]
+
+    def remember(self, key: Hashable, compute: Callable[[], _Array]) -> _Array:
+        """The array that `compute` returned when `key` was first asked for; not to be changed."""
+        found = self._remembered.get(key)
+        if found is None:
+            found = compute()
+            found.flags.writeable = False
+            self._remembered_bytes += found.nbytes
+            if self._remembered_bytes > _MAX_REMEMBERED_BYTES:
+                self._remembered.clear()
+                self._remembered_bytes = found.nbytes
+            self._remembered[key] = found
+        return found
+
+    def remember_last(self, key: tuple[str, Hashable], compute: Callable[[], _Array]) -> _Array:
+        """As `remember`, for large arrays: only the last one is kept of those with the same name,
+        the first part of `key`.
+        """
+        name, rest = key
+        if name not in self._last or self._last[name][0] != rest:
+            self._last[name] = rest, compute()
+        found: _Array = self._last[name][1]
+        return found
 
     def has_other_scarce(self, asked: Flags) -> Flags:
         """Which flavours [F] have a scarce resource that is not among those `asked` [R]."""
@@ -69,7 +157,25 @@ class FlavourColumns:
         return found
 
     def _floats(self, value: Callable[[Flavour], float]) -> Floats:
-        return np.fromiter((value(f) for f in self._flavours), np.float64, len(self._flavours))
+        return np.fromiter((value(flavour) for flavour in self), np.float64, len(self))
+
+
+class LastColumns:
+    """Flavours as columns: the same object as last time, if the flavours are the same."""
+
+    def __init__(self) -> None:
+        self._last = FlavourColumns(())
+
+    def of(self, flavours: Sequence[Flavour]) -> FlavourColumns:
+        """`flavours` as columns."""
+        if list(self._last) != list(flavours):
+            self._last = FlavourColumns(flavours)
+        return self._last
+
+
+def columns_of(flavours: Sequence[Flavour]) -> FlavourColumns:
+    """`flavours` as columns; the same object if they are already."""
+    return flavours if isinstance(flavours, FlavourColumns) else FlavourColumns(flavours)
 
 
 def _is_scarce(resource: str) -> bool:

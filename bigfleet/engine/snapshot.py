@@ -9,7 +9,7 @@ and a row holds only numbers.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
 
@@ -32,6 +32,20 @@ Bytes = NDArray[np.uint8]
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 Rows = NDArray[np.intp]
+
+
+def in_states(state: Bytes, states: Iterable[MachineState]) -> Flags:
+    """Which machines are in one of `states`."""
+    return flags_of((int(each) for each in states), max(MachineState) + 1)[state]
+
+
+def flags_of(chosen: Iterable[int], number: int) -> Flags:
+    """A table of flags for the numbers below `number`, True for those `chosen`, and at the end
+    False, where NONE (-1) finds it.
+    """
+    flags = np.zeros(number + 1, np.bool_)
+    flags[[*chosen]] = True
+    return flags
 
 
 @dataclass(frozen=True)
@@ -100,7 +114,7 @@ class Fleet:
     @property
     def acquirable(self) -> Flags:
         """Which machines [n] belong to no cluster and can be ordered."""
-        return np.isin(self.state, [int(state) for state in ACQUIRABLE])
+        return in_states(self.state, ACQUIRABLE)
 
     def of_rows(self, kept: Flags) -> Fleet:
         """The fleet reduced to the `kept` [n] rows."""

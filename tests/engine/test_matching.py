@@ -24,7 +24,7 @@ def accepted(requirements: tuple[Requirement, ...], key: str, values: list[str])
     """
     labels: list[dict[str, str]] = [{key: value} if value else {} for value in values]
     flavours = [Flavour(each, CapacityType.SPOT, 1.0, 0.0, {}) for each in labels]
-    matcher = Matcher(flavours, FlavourColumns(flavours))
+    matcher = Matcher(FlavourColumns(flavours))
     alone = [v for v, each in zip(values, labels, strict=True) if accepts(requirements, each)]
     for _ in range(2):  # the second answer is the remembered one
         flags = matcher.meeting(requirements)

@@ -13,11 +13,13 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from bigfleet.engine.snapshot import NONE, Demand, Flavour, Fleet
+from bigfleet.engine.columns import FlavourColumns
+from bigfleet.engine.need_columns import NeedColumns
+from bigfleet.engine.snapshot import NONE, Demand, Flavour, Fleet, in_states
 from bigfleet.model import penalty
 from bigfleet.model.errors import InvalidInput
 from bigfleet.model.machine import BOUND, MachineState
-from bigfleet.model.need import MAX_PODS_OF_A_SIZE, Need, Size
+from bigfleet.model.need import MAX_PODS_OF_A_SIZE, Need, Profile, Size
 from bigfleet.model.resources import MAX_MACHINE_UNITS
 
 _MAX_SUM = 2**62
@@ -44,11 +46,19 @@ def validate(fleet: Fleet, demand: Demand, now_seconds: float) -> None:
     """Raise InvalidInput that names the flavour, row or need, the value, and what is valid."""
     if not math.isfinite(now_seconds):
         raise InvalidInput("now_seconds", now_seconds, "is not finite")
-    for number, flavour in enumerate(fleet.flavours):
-        _check_flavour(f"flavour {number}", flavour)
+    _check_flavours(fleet)
     _check_rows(fleet, len(demand.needs))
     _check_sums(fleet)
     _check_demand(fleet, demand)
+
+
+def _check_flavours(fleet: Fleet) -> None:
+    known = fleet.flavours if isinstance(fleet.flavours, FlavourColumns) else None
+    if known is None or not known.is_valid:
+        for number, flavour in enumerate(fleet.flavours):
+            _check_flavour(f"flavour {number}", flavour)
+    if known is not None:
+        known.is_valid = True
 
 
 def _check_flavour(name: str, flavour: Flavour) -> None:
@@ -83,6 +93,8 @@ def _check_rows(fleet: Fleet, needs: int) -> None:
     if len(negative):
         value = float(fleet.disruption_cost[negative[0]])
         raise InvalidInput(f"row {negative[0]}: disruption_cost", value, "is not >= 0")
+    if (fleet.tie_break[1:] > fleet.tie_break[:-1]).all():
+        return
     ordered = np.sort(fleet.tie_break)
     twice = ordered[1:][ordered[1:] == ordered[:-1]]
     if len(twice):
@@ -90,7 +102,7 @@ def _check_rows(fleet: Fleet, needs: int) -> None:
 
 
 def _check_bound(fleet: Fleet) -> None:
-    unbound = np.flatnonzero(np.isin(fleet.state, [*BOUND]) & (fleet.cluster == NONE))
+    unbound = np.flatnonzero(in_states(fleet.state, BOUND) & (fleet.cluster == NONE))
     if len(unbound):
         state = MachineState(int(fleet.state[unbound[0]]))
         raise InvalidInput(f"row {unbound[0]}: state", state.name, "requires a cluster")
@@ -104,6 +116,11 @@ def _check_range(name: str, column: NDArray[np.integer], start: int, stop: int) 
 
 
 def _check_sums(fleet: Fleet) -> None:
+    if isinstance(fleet.flavours, FlavourColumns):
+        # In floating point, so that the check itself cannot overflow.
+        most = fleet.flavours.allocatable.max(initial=0) * float(len(fleet))
+        if most < _MAX_SUM * 0.99:
+            return
     for number, flavour in enumerate(fleet.flavours):
         largest = max(flavour.allocatable.values(), default=0)
         if largest * len(fleet) > _MAX_SUM:
@@ -116,6 +133,8 @@ def _check_demand(fleet: Fleet, demand: Demand) -> None:
         needs = len(demand.needs)
         raise InvalidInput("demand: cluster", len(demand.cluster), f"entries for {needs} needs")
     _check_range("cluster of the need", demand.cluster, 0, len(fleet.clusters))
+    if isinstance(demand.needs, NeedColumns) and _are_valid(demand.needs):
+        return
     last = _PRIORITIES[-1]
     for number, need in enumerate(demand.needs):
         _check_need(f"need {number} ({need.profile.fingerprint})", need)
@@ -123,6 +142,20 @@ def _check_demand(fleet: Fleet, demand: Demand) -> None:
             hint = f"follows {last}; needs must be sorted by descending priority"
             raise InvalidInput(f"need {number}: priority", need.priority, hint)
         last = need.priority
+
+
+def _are_valid(needs: NeedColumns) -> bool:
+    """Whether all needs are valid; those that are not are found one by one."""
+    amounts, pods = needs.amounts, needs.pods
+    bounded = amounts.min(initial=0) >= 0 and amounts.max(initial=0) <= MAX_UNITS_OF_A_SIZE
+    counted = pods.min(initial=1) > 0 and pods.max(initial=0) <= MAX_PODS_OF_A_SIZE
+    sorted_ = bool((np.diff(needs.priority) <= 0).all())
+    return (
+        bool(bounded and counted)
+        and sorted_
+        and bool((amounts > 0).any(axis=1).all())
+        and needs.have_valid_profiles(_check_profile)
+    )
 
 
 def _check_size(name: str, size: Size) -> None:
@@ -136,7 +169,10 @@ def _check_size(name: str, size: Size) -> None:
 def _check_need(name: str, need: Need) -> None:
     for number, size in enumerate(need.sizes):
         _check_size(f"{name}: size {number}", size)
-    profile = need.profile
+    _check_profile(name, need.profile)
+
+
+def _check_profile(name: str, profile: Profile) -> None:
     if profile.priority not in _PRIORITIES:
         raise InvalidInput(f"{name}: priority", profile.priority, "does not fit into 32 bits")
     for bucket in (profile.interruption_bucket, profile.reclamation_bucket):

@@ -8,13 +8,15 @@ from enum import Enum
 
 import numpy as np
 
-from bigfleet.engine.columns import FlavourColumns
+from bigfleet.engine.columns import columns_of
 from bigfleet.engine.decision import ActionType, Decision
 from bigfleet.engine.fit.capacity import Capacities
 from bigfleet.engine.fit.matching import Matcher
 from bigfleet.engine.fit.pod_classes import PodClasses
+from bigfleet.engine.need_columns import need_columns_of
 from bigfleet.engine.snapshot import NONE, Demand, Flags, Fleet, Ints, Longs, Rows
 from bigfleet.engine.state.ceiling_budgets import describe_usage
+from bigfleet.engine.state.cycle_state import present_flavours
 from bigfleet.model import resources
 from bigfleet.model.machine import MachineState
 from bigfleet.model.need import Size, total_of
@@ -98,17 +100,16 @@ class Explainer:
 
     def __init__(self, fleet: Fleet, demand: Demand, decision: Decision) -> None:
         self._fleet, self._demand, self._decision = fleet, demand, decision
-        self._columns = FlavourColumns(fleet.flavours)
-        self._matcher = Matcher(fleet.flavours, self._columns)
+        self._columns = columns_of(fleet.flavours)
+        self._matcher = Matcher(self._columns)
         self._capacities = Capacities(self._columns, self._matcher, demand)
-        present = np.unique(fleet.flavour).astype(np.intp)
-        self._classes = PodClasses(demand, self._columns, self._matcher, self._capacities, present)
+        needs, present = need_columns_of(demand.needs), present_flavours(fleet)
+        self._classes = PodClasses(needs, demand.cluster, self._capacities, present)
         self._ordered = {action.row: action for action in decision.actions}
         self._short = {shortfall.need: shortfall for shortfall in decision.shortfalls}
-        self._preempting = {
-            action.need for action in decision.actions if action.type is ActionType.PREEMPT
-        }
-        self._priority: Ints = np.array([*(need.priority for need in demand.needs), 0], np.int64)
+        preemptions = (each for each in decision.actions if each.type is ActionType.PREEMPT)
+        self._preempting = {action.need for action in preemptions}
+        self._priority: Ints = np.append(needs.priority, 0)
 
     def need(self, index: int) -> Explanation:
         """Explain need number `index`."""

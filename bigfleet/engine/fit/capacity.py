@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
 from bigfleet.engine.columns import FlavourColumns
 from bigfleet.engine.fit.matching import Matcher
-from bigfleet.engine.snapshot import Demand, Ints, Longs
+from bigfleet.engine.snapshot import NONE, Demand, Ints, Longs
 from bigfleet.model.need import NodeOverhead
 
 
@@ -26,21 +27,34 @@ class Capacities:
     """Capacity matrices of clusters; those with equal DaemonSets share one."""
 
     def __init__(self, columns: FlavourColumns, matcher: Matcher, demand: Demand) -> None:
-        self._columns, self._matcher = columns, matcher
+        self.columns, self.matcher = columns, matcher
         self._matrices: list[Longs] = [columns.allocatable]
         self._numbers: dict[int, int] = {}
         self._shapes: dict[int, Shapes] = {}
-        known: dict[str, int] = {}
+        known: dict[tuple[NodeOverhead, ...], int] = {}
+        #: the overheads of each matrix
+        self._keys: list[tuple[NodeOverhead, ...]] = [()]
         for cluster, overheads in demand.overheads.items():
-            key = repr(overheads)
+            key = tuple(overheads)
             if key not in known:
                 known[key] = len(self._matrices)
-                self._matrices.append(self._less(overheads))
+                self._keys.append(key)
+                self._matrices.append(columns.remember(("capacity", key), partial(self._less, key)))
             self._numbers[cluster] = known[key]
+
+    def numbers(self, clusters: Ints) -> Ints:
+        """The number of the matrix of each of `clusters`."""
+        numbers = np.zeros(max([*self._numbers, int(clusters.max(initial=0))]) + 1, np.int32)
+        numbers[[*self._numbers]] = [*self._numbers.values()]
+        return numbers[clusters]
 
     def number(self, cluster: int) -> int:
         """The number of a cluster's matrix."""
         return self._numbers.get(cluster, 0)
+
+    def key(self, number: int) -> Hashable:
+        """What a matrix depends on."""
+        return self._keys[number]
 
     def matrix(self, number: int) -> Longs:
         """Allocatable of each flavour for pods [F, R]; never negative."""
@@ -49,9 +63,16 @@ class Capacities:
     def shapes(self, number: int) -> Shapes:
         """The distinct rows of a matrix."""
         if number not in self._shapes:
-            matrix = self._matrices[number]
-            rows, of_flavour = np.unique(matrix, axis=0, return_inverse=True)
-            self._shapes[number] = Shapes(rows, of_flavour.reshape(-1).astype(np.int32))
+            matrix, key = self._matrices[number], self._keys[number]
+
+            def compute() -> Ints:
+                _, of_flavour = np.unique(matrix, axis=0, return_inverse=True)
+                return of_flavour.reshape(-1).astype(np.int32)
+
+            of_flavour = self.columns.remember(("shapes", key), compute)
+            first = np.zeros(int(of_flavour.max(initial=NONE)) + 1, np.intp)
+            first[of_flavour[::-1]] = np.arange(len(of_flavour))[::-1]
+            self._shapes[number] = Shapes(matrix[first], of_flavour)
         return self._shapes[number]
 
     def of(self, cluster: int) -> Longs:
@@ -59,12 +80,12 @@ class Capacities:
         return self._matrices[self.number(cluster)]
 
     def _less(self, overheads: Sequence[NodeOverhead]) -> Longs:
-        left = self._columns.allocatable.copy()
+        left = self.columns.allocatable.copy()
         for overhead in overheads:
-            matching = self._matcher.meeting(overhead.requirements, overhead.alternatives)
+            matching = self.matcher.meeting(overhead.requirements, overhead.alternatives)
             # Allocatable of a limited flavour is what its pods request, DaemonSets left out.
-            matching &= self._matcher.tolerating(overhead.tolerations) & ~self._columns.limited
+            matching &= self.matcher.tolerating(overhead.tolerations) & ~self.columns.limited
             for name, amount in overhead.amounts:
-                if name in self._columns.column_of:
-                    left[matching, self._columns.column_of[name]] -= amount
+                if name in self.columns.column_of:
+                    left[matching, self.columns.column_of[name]] -= amount
         return np.maximum(left, 0)

@@ -32,17 +32,9 @@ def tiers(costs: Floats, has_other_scarce: Flags) -> Ints:
     return tier
 
 
-class Costs:
-    """Effective costs of all flavours by penalty bucket, cached for one decision."""
-
-    def __init__(self, columns: FlavourColumns) -> None:
-        self._columns = columns
-        self._known: dict[int, Floats] = {}
-
-    def of(self, bucket: int) -> Floats:
-        """The effective cost of each flavour [F] for a need with this interruption bucket."""
-        if bucket not in self._known:
-            self._known[bucket] = effective_cost(
-                self._columns.price, self._columns.interruption_probability, bucket
-            )
-        return self._known[bucket]
+def costs_of(columns: FlavourColumns, bucket: int) -> Floats:
+    """The effective cost of each flavour [F] for a need with this interruption bucket."""
+    return columns.remember(
+        ("cost", bucket),
+        lambda: effective_cost(columns.price, columns.interruption_probability, bucket),
+    )

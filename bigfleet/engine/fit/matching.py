@@ -87,19 +87,19 @@ def accepts_machine(profile: Profile, flavour: Flavour) -> bool:
 
 
 class Matcher:
-    """Matches requirements and tolerations to flavours, cached for one decision."""
+    """Matches requirements and tolerations to flavours; verdicts are remembered by the columns."""
 
-    def __init__(self, flavours: Sequence[Flavour], columns: FlavourColumns) -> None:
+    def __init__(self, columns: FlavourColumns) -> None:
         self._columns = columns
-        self._taints = [flavour.taints for flavour in flavours]
-        self._tainted = any(self._taints)
-        self._by_requirement: dict[Requirement, Flags] = {}
-        self._by_tolerations: dict[tuple[Toleration, ...], Flags] = {}
 
     def accepting(self, profile: Profile) -> Flags:
         """Which flavours [F] meet all per-machine conditions of `profile`."""
-        accepted = self.meeting(placement_requirements(profile), profile.alternatives)
-        return accepted & self.tolerating(profile.tolerations)
+
+        def compute() -> Flags:
+            accepted = self.meeting(placement_requirements(profile), profile.alternatives)
+            return accepted & self.tolerating(profile.tolerations)
+
+        return self._columns.remember(("profile", profile.fingerprint), compute)
 
     def meeting(self, requirements: Term, alternatives: Sequence[Term] = ()) -> Flags:
         """Which flavours [F] meet all `requirements`, and one of the `alternatives` if any."""
@@ -112,17 +112,17 @@ class Matcher:
 
     def tolerating(self, tolerations: tuple[Toleration, ...]) -> Flags:
         """Which flavours [F] have only taints that these tolerations tolerate."""
-        if tolerations not in self._by_tolerations:
-            verdicts = np.ones(len(self._taints), np.bool_)
-            if self._tainted:
-                verdicts[:] = [tolerates(tolerations, taints) for taints in self._taints]
-            self._by_tolerations[tolerations] = verdicts
-        return self._by_tolerations[tolerations]
+
+        def compute() -> Flags:
+            verdicts = [tolerates(tolerations, flavour.taints) for flavour in self._columns]
+            return np.array(verdicts, np.bool_)
+
+        return self._columns.remember(("tolerations", tolerations), compute)
 
     def _matched(self, requirement: Requirement) -> Flags:
-        if requirement not in self._by_requirement:
-            self._by_requirement[requirement] = self._match(requirement)
-        return self._by_requirement[requirement]
+        return self._columns.remember(
+            ("requirement", requirement), lambda: self._match(requirement)
+        )
 
     def _match(self, requirement: Requirement) -> Flags:
         if requirement.key == HOSTNAME_LABEL:

@@ -9,15 +9,16 @@ Whether a gang folds depends on the current machines, and is decided in each cyc
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from bigfleet.engine.columns import FlavourColumns
+from bigfleet.engine.columns import columns_of
 from bigfleet.engine.fit.capacity import Capacities
 from bigfleet.engine.fit.matching import Matcher
-from bigfleet.engine.snapshot import Bytes, Demand, Flags, Fleet, Longs
+from bigfleet.engine.need_columns import NeedColumns, need_columns_of
+from bigfleet.engine.snapshot import Demand, Flags, Fleet, Longs, in_states
 from bigfleet.model.group import FoldedGangs
 from bigfleet.model.machine import MachineState
 from bigfleet.model.need import (
@@ -57,17 +58,20 @@ def normalise(fleet: Fleet, demand: Demand) -> Demand:
 def fold(fleet: Fleet, demand: Demand) -> FoldedDemand:
     """`demand` with each gang folded that a single machine could hold.
 
-    A folded need takes the position of its first gang. Without gangs, returns the same Demand.
+    A folded need takes the position of its first gang.
     """
-    if all(need.profile.same_key is None for need in demand.needs):
-        return FoldedDemand(demand, range(len(demand.needs)))
+    asked = need_columns_of(demand.needs)
+    if not asked.gang.any():
+        return FoldedDemand(replace(demand, needs=asked), range(len(asked)))
     gang_folder = _GangFolder(fleet, demand)
     needs: list[Need] = []
     clusters: list[int] = []
     served_by: list[int] = []
     position: dict[tuple[int, tuple[str, str]], int] = {}
-    for need, cluster in zip(demand.needs, demand.cluster.tolist(), strict=True):
-        served = gang_folder.folded(need) if gang_folder.fits(need, cluster) else need
+    clusters_of_needs, gangs = demand.cluster.tolist(), asked.gang.tolist()
+    for need, cluster, gang in zip(asked, clusters_of_needs, gangs, strict=True):
+        folds = gang and gang_folder.fits(need, cluster)
+        served = gang_folder.folded(need) if folds else need
         at = position.setdefault((cluster, served.key), len(needs))
         served_by.append(at)
         if at < len(needs):
@@ -75,10 +79,13 @@ def fold(fleet: Fleet, demand: Demand) -> FoldedDemand:
         else:
             needs.append(served)
             clusters.append(cluster)
-    joined = [
-        _with_canonical_sizes(need) if isinstance(need.group, FoldedGangs) else need
-        for need in needs
-    ]
+    joined = NeedColumns(
+        (
+            _with_canonical_sizes(need) if isinstance(need.group, FoldedGangs) else need
+            for need in needs
+        ),
+        asked,
+    )
     served_demand = replace(demand, needs=joined, cluster=np.array(clusters, np.int32))
     return FoldedDemand(served_demand, served_by)
 
@@ -92,10 +99,10 @@ class _GangFolder:
 
     def __init__(self, fleet: Fleet, demand: Demand) -> None:
         self._fleet = fleet
-        self._columns = FlavourColumns(fleet.flavours)
-        self._matcher = Matcher(fleet.flavours, self._columns)
+        self._columns = columns_of(fleet.flavours)
+        self._matcher = Matcher(self._columns)
         self._capacities = Capacities(self._columns, self._matcher, demand)
-        self._unclaimed_flavours = self._flavours_of(_in(fleet.state, _UNCLAIMED_STATES))
+        self._unclaimed_flavours = self._flavours_of(in_states(fleet.state, _UNCLAIMED_STATES))
         self._lowest_priority = self._lowest_priorities()
         self._serving: dict[int, Flags] = {}
         self._folded: dict[str, tuple[Profile, FoldedGangs]] = {}
@@ -143,7 +150,7 @@ class _GangFolder:
         """Flavours [F] of the cluster's own machines and of unclaimed ones."""
         if cluster not in self._serving:
             fleet = self._fleet
-            bound = _in(fleet.state, (MachineState.CONFIGURED, MachineState.CONFIGURING))
+            bound = in_states(fleet.state, (MachineState.CONFIGURED, MachineState.CONFIGURING))
             own = self._flavours_of(bound & (fleet.cluster == cluster))
             self._serving[cluster] = own | self._unclaimed_flavours
         return self._serving[cluster]
@@ -183,8 +190,3 @@ def _without_same(gang_profile: Profile) -> Profile:
         tolerations=gang_profile.tolerations,
         never_preempts=gang_profile.never_preempts,
     )
-
-
-def _in(state: Bytes, states: Iterable[MachineState]) -> Flags:
-    flags: Flags = np.isin(state, [int(each) for each in states])
-    return flags

@@ -1,10 +1,9 @@
-"""Kernels that pack pods onto machines.
+"""Kernel that packs pods onto machines, group by group.
 
-A pod goes to the machine on which it leaves CPU and memory utilization best balanced: once either
-is exhausted, the rest of the other is unusable. The first pass balances in the ratio of the
-cluster's requests and prefers machines that hold pods, so that pods are consolidated. If some pods
-stay unplaced, the caller packs again for equal utilization without that preference, which wastes
-least. Scores are rounded to steps of 1/256, so that floating-point noise never breaks a tie.
+Machines in the same state are interchangeable, so a whole group of them is scored once and takes
+pods in one step. Pods go to the machine with the lowest rank (`scoring.rank_of`), of equal ones to
+the first. So as long as there are pods, all machines of the lowest rank are filled until their rank
+is higher; if there are too few pods for that, the first machines get them and the group is split.
 """
 
 from __future__ import annotations
@@ -13,229 +12,233 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bigfleet.engine.snapshot import Flags, Floats, Ints, Longs
+from bigfleet.engine.kernels.machine_groups import (
+    Groups,
+    give,
+    group_machines,
+    log_class,
+    relevant_claims,
+    split,
+    write_back,
+)
+from bigfleet.engine.kernels.scoring import (
+    NO_LIMIT,
+    ClassColumns,
+    Machines,
+    PlacementLog,
+    ScoringStrategy,
+    pop,
+    push,
+    rank_of,
+    utilization,
+)
+from bigfleet.engine.snapshot import Longs
 from bigfleet.jit import kernel
 
-_STEPS = 256
-# Outweighs any imbalance: a GPU machine for a pod that requests no GPU.
-_SCARCE_STEPS = 1 << 12
 # Large classes are placed in batches, so that the cost does not grow with the number of pods.
 _MAX_BATCHES = 256
-NO_LIMIT = int(np.iinfo(np.int64).max)
 
 
-class Machines(NamedTuple):
-    """M machines of one cluster."""
+class _Tied(NamedTuple):
+    """Groups of the same rank, up to M."""
 
-    #: [M, R] int64, allocatable for pods; CPU and memory are the first columns
-    capacity: Longs
-    #: [M, R] int64, what is left of `capacity`
-    free: Longs
-    #: [M] int32, index of the flavour
-    flavour: Ints
-    #: [M] int64, the highest priority that may use the machine
-    max_priority: Longs
-    #: [M] bool, the machine holds pods
-    has_pods: Flags
-    #: [M] int32, the need that claimed the machine in the last decision, or NONE
-    last_claimed_by: Ints
-
-
-class ScoringStrategy(NamedTuple):
-    """Weights of a machine's imbalance: |CPU utilization x `cpu` - memory utilization x `memory`|,
-    plus `empty_penalty` for a machine without pods.
-    """
-
-    cpu: float
-    memory: float
-    empty_penalty: float
-
-
-BALANCED = ScoringStrategy(1.0, 1.0, 0.0)
-# The fraction of a machine's CPU or memory that consolidation may leave unusable.
-_EMPTY_PENALTY = 0.1
-
-
-def consolidating(cpu: float, memory: float) -> ScoringStrategy:
-    """The strategy for a cluster that requests these fractions of its machines' CPU and memory."""
-    most = max(cpu, memory)
-    return (
-        ScoringStrategy(memory / most, cpu / most, _EMPTY_PENALTY)
-        if most > 0
-        else ScoringStrategy(1.0, 1.0, _EMPTY_PENALTY)
-    )
-
-
-class ClassColumns(NamedTuple):
-    """C equivalence classes of pods."""
-
-    #: [C] int32, index of the need
-    need: Ints
-    #: [C, R] int64, requests of one pod
-    sizes: Longs
-    #: [C] int64, how many pods of the class's need one machine takes
-    most: Longs
-    #: [C] int32, row of `accepted` and `scarce`
-    flavour_fit: Ints
-    #: [A, F] bool, the need accepts the flavour
-    accepted: Flags
-    #: [A, F] bool, the flavour has a scarce resource that the need does not request
-    scarce: Flags
-
-
-class PlacementLog(NamedTuple):
-    """Append-only log of placements, allocated beyond its length."""
-
-    #: [L] int32, index among the cluster's machines
-    machine: Ints
-    #: [L] int32, index of the class
-    pod_class: Ints
-    #: [L] int64, how many pods; 0 for a placement that was undone
+    #: [M] int64
+    group: Longs
+    #: [M] int64, how many pods each machine takes until its rank is higher
     pods: Longs
+    #: [M] int64, its rank then; -1 if it is full
+    rank: Longs
+    #: [M, R] int64, what it has left then
+    after: Longs
 
 
 @kernel
-def fitting(free: Longs, size: Longs) -> int:
-    """How many pods of `size` [R] fit into `free` [R]."""
-    most = NO_LIMIT
-    for at in range(size.shape[0]):
-        if size[at] > 0:
-            most = min(most, free[at] // size[at])
-    return most
+def _room(free: Longs, group: int, sizes: Longs, pod_class: int) -> int:
+    """How many pods of the class fit into `free[group]`."""
+    room = NO_LIMIT
+    for resource in range(sizes.shape[1]):
+        size = sizes[pod_class, resource]
+        if size > 0:
+            room = min(room, free[group, resource] // size)
+    return room
 
 
 @kernel
-def take(free: Longs, size: Longs, pods: int) -> None:
-    """Subtract the requests of `pods` of `size` from `free`."""
-    for at in range(size.shape[0]):
-        free[at] -= pods * size[at]
-
-
-@kernel
-def rank(
-    machines: Machines, classes: ClassColumns, at: int, pod_class: int, strategy: ScoringStrategy
-) -> int:
-    """The score of machine `at` for one more pod of a class; the lowest is best."""
-    capacity, free, size = machines.capacity[at], machines.free[at], classes.sizes[pod_class]
-    cpu = 1 - (free[0] - size[0]) / capacity[0] if capacity[0] > 0 else 0.0
-    memory = 1 - (free[1] - size[1]) / capacity[1] if capacity[1] > 0 else 0.0
-    # The need's own machines count as machines with pods, and win ties: pods stay where they are.
-    own = machines.last_claimed_by[at] == classes.need[pod_class]
-    extra = 0.0 if own or machines.has_pods[at] else strategy.empty_penalty
-    deviation = abs(cpu * strategy.cpu - memory * strategy.memory)
-    steps = int(np.floor((deviation + extra) * _STEPS))
-    if classes.scarce[classes.flavour_fit[pod_class], machines.flavour[at]]:
-        steps += _SCARCE_STEPS
-    return 2 * steps + (0 if own else 1)
-
-
-@kernel
-def has_room(
-    machines: Machines, classes: ClassColumns, at: int, pod_class: int, priority: int
-) -> bool:
-    """Whether machine `at`, which the class accepts, may take a pod of `priority` and has room."""
-    # Acquired for a lower priority after this one had its turn, or removed.
-    if machines.max_priority[at] < priority:
-        return False
-    for resource in range(classes.sizes.shape[1]):
-        if machines.free[at, resource] < classes.sizes[pod_class, resource]:
+def _has_room(free: Longs, group: int, sizes: Longs, pod_class: int) -> bool:
+    for resource in range(sizes.shape[1]):
+        if free[group, resource] < sizes[pod_class, resource]:
             return False
     return True
 
 
 @kernel
-def _push(heap: Longs, length: int, key: int) -> int:
-    at = length
-    while at > 0:
-        parent = (at - 1) >> 1
-        if heap[parent] <= key:
-            break
-        heap[at] = heap[parent]
-        at = parent
-    heap[at] = key
-    return length + 1
-
-
-@kernel
-def _pop(heap: Longs, length: int) -> int:
-    """Remove the smallest key, which is at the front; returns the new length."""
-    length -= 1
-    key = heap[length]
-    at = 0
+def _fill_one(
+    capacity: Longs,
+    at: int,
+    free: Longs,
+    place: int,
+    sizes: Longs,
+    pod_class: int,
+    own: bool,
+    is_scarce: bool,
+    strategy: ScoringStrategy,
+    pods: int,
+    batch: int,
+    level: int,
+) -> tuple[int, int]:
+    """Fill a machine like `at` from `free[place]`, which is updated, with at most `pods` pods,
+    until its rank is above `level`. Returns how many it got, and its rank; -1 if it is full.
+    """
+    room, got, found = _room(free, place, sizes, pod_class), 0, -1
+    cpu, memory = free[place, 0], free[place, 1]
     while True:
-        child = 2 * at + 1
-        if child >= length:
+        some = min(batch, pods - got, room - got)
+        got += some
+        if got == room:
             break
-        if child + 1 < length and heap[child + 1] < heap[child]:
-            child += 1
-        if heap[child] >= key:
+        found = rank_of(
+            utilization(capacity[at, 0], cpu - (got + 1) * sizes[pod_class, 0]),
+            utilization(capacity[at, 1], memory - (got + 1) * sizes[pod_class, 1]),
+            own,
+            True,
+            is_scarce,
+            strategy,
+        )
+        if found > level or got == pods:
             break
-        heap[at] = heap[child]
-        at = child
-    heap[at] = key
-    return length
+    for resource in range(sizes.shape[1]):
+        free[place, resource] -= got * sizes[pod_class, resource]
+    return got, -1 if got == room else found
 
 
 @kernel
-def _pack_class(
+def _count_filled(groups: Groups, tied: _Tied, number: int, filled: Longs, pods: int) -> int:
+    """Count in `filled` [number] how many machines of each tied group get all that they take, the
+    first machines first. Returns the place of the group whose machine is next.
+    """
+    heap = np.empty(number, np.int64)
+    for place in range(number):
+        push(heap, place, groups.machine[groups.begin[tied.group[place]]] * number + place)
+    waiting, last = number, heap[0] % number
+    while pods >= tied.pods[last]:
+        waiting = pop(heap, waiting)
+        filled[last] += 1
+        pods -= tied.pods[last]
+        following = groups.begin[tied.group[last]] + filled[last]
+        if following < groups.end[tied.group[last]]:
+            waiting = push(heap, waiting, groups.machine[following] * number + last)
+        last = heap[0] % number
+    return int(last)
+
+
+@kernel
+def _fill_first(
+    groups: Groups, tied: _Tied, number: int, sizes: Longs, pod_class: int, pods: int
+) -> None:
+    """Give `pods` pods to the first machines of the `number` groups `tied`, too few for all."""
+    filled = np.zeros(number, np.int64)
+    last = _count_filled(groups, tied, number, filled, pods)
+    rest = pods
+    for place in range(number):
+        rest -= filled[place] * tied.pods[place]
+    for place in range(number):
+        group, begin = tied.group[place], groups.begin[tied.group[place]]
+        later = split(groups, group, begin + filled[place])
+        if filled[place] > 0:
+            give(groups, group, tied.after, place, tied.pods[place])
+        if place == last and rest > 0:
+            # Fewer than would raise its rank: this machine gets all of them.
+            split(groups, later, groups.begin[later] + 1)
+            for resource in range(sizes.shape[1]):
+                tied.after[place, resource] = (
+                    groups.free[later, resource] - rest * sizes[pod_class, resource]
+                )
+            give(groups, later, tied.after, place, rest)
+
+
+@kernel
+def _queue_groups(
+    groups: Groups,
     machines: Machines,
     classes: ClassColumns,
-    accepting: Longs,
-    left: Longs,
     pod_class: int,
-    priority: int,
     strategy: ScoringStrategy,
     heap: Longs,
-    got: Longs,
-) -> None:
-    """Place the pods left of one class on the machines `accepting` it; adds them to `got` [M]."""
-    # A heap of (score, machine) in one integer: only the machine that took pods is scored again.
-    number, waiting = machines.flavour.shape[0], 0
-    for at in accepting:
-        if has_room(machines, classes, at, pod_class, priority):
-            place = rank(machines, classes, at, pod_class, strategy)
-            waiting = _push(heap, waiting, place * number + at)
-    batch = max(1, left[pod_class] // _MAX_BATCHES)
-    size = classes.sizes[pod_class]
-    while left[pod_class] > 0 and waiting > 0:
-        at = heap[0] % number
-        waiting = _pop(heap, waiting)
-        room = fitting(machines.free[at], size)
-        machines.has_pods[at] = True
-        while True:
-            pods = min(batch, left[pod_class], room)
-            take(machines.free[at], size, pods)
-            left[pod_class] -= pods
-            got[at] += pods
-            room -= pods
-            if room == 0 or left[pod_class] == 0:
-                break
-            key = rank(machines, classes, at, pod_class, strategy) * number + at
-            # Stay on this machine for as long as no other one scores better.
-            if waiting > 0 and heap[0] < key:
-                waiting = _push(heap, waiting, key)
-                break
+) -> int:
+    """Push the rank of each group that can take a pod of the class; returns how many there are."""
+    sizes, row, queued = classes.sizes, classes.flavour_fit[pod_class], 0
+    for group in range(groups.number[0]):
+        at = groups.machine[groups.begin[group]]
+        flavour = machines.flavour[at]
+        if classes.accepted[row, flavour] and _has_room(groups.free, group, sizes, pod_class):
+            place = rank_of(
+                utilization(machines.capacity[at, 0], groups.free[group, 0] - sizes[pod_class, 0]),
+                utilization(machines.capacity[at, 1], groups.free[group, 1] - sizes[pod_class, 1]),
+                machines.last_claimed_by[at] == classes.need[pod_class],
+                groups.has_pods[group],
+                classes.scarce[row, flavour],
+                strategy,
+            )
+            queued = push(heap, queued, place * machines.flavour.shape[0] + group)
+    return queued
 
 
 @kernel
-def append_placements(log: PlacementLog, length: int, pod_class: int, got: Longs) -> int:
-    """Append the pods that machines `got` of a class to the log, and reset `got`; returns the new
-    length.
-    """
-    for at in range(got.shape[0]):
-        if got[at] > 0:
-            log.machine[length], log.pod_class[length], log.pods[length] = at, pod_class, got[at]
-            length += 1
-            got[at] = 0
-    return length
+def _place_class(
+    groups: Groups,
+    machines: Machines,
+    classes: ClassColumns,
+    pods: int,
+    pod_class: int,
+    strategy: ScoringStrategy,
+    heap: Longs,
+    tied: _Tied,
+) -> int:
+    """Place `pods` pods of one class; returns how many have no place."""
+    total, sizes, need = machines.flavour.shape[0], classes.sizes, classes.need[pod_class]
+    row, batch = classes.flavour_fit[pod_class], max(1, pods // _MAX_BATCHES)
+    waiting = _queue_groups(groups, machines, classes, pod_class, strategy, heap)
+    while pods > 0 and waiting > 0:
+        level, number, wanted = heap[0] // total, 0, 0
+        while waiting > 0 and heap[0] // total == level:
+            group = heap[0] % total
+            waiting = pop(heap, waiting)
+            at = groups.machine[groups.begin[group]]
+            for resource in range(sizes.shape[1]):
+                tied.after[number, resource] = groups.free[group, resource]
+            tied.group[number] = group
+            tied.pods[number], tied.rank[number] = _fill_one(
+                machines.capacity,
+                at,
+                tied.after,
+                number,
+                sizes,
+                pod_class,
+                machines.last_claimed_by[at] == need,
+                classes.scarce[row, machines.flavour[at]],
+                strategy,
+                pods,
+                batch,
+                level,
+            )
+            wanted += tied.pods[number] * (groups.end[group] - groups.begin[group])
+            number += 1
+        if wanted > pods:
+            _fill_first(groups, tied, number, sizes, pod_class, pods)
+            return 0
+        pods -= wanted
+        for place in range(number):
+            group = tied.group[place]
+            give(groups, group, tied.after, place, tied.pods[place])
+            if tied.rank[place] >= 0:
+                waiting = push(heap, waiting, tied.rank[place] * total + group)
+    return pods
 
 
 @kernel
 def pack(
     machines: Machines,
     classes: ClassColumns,
-    accepting: Longs,
-    ends: Longs,
     left: Longs,
     order: Longs,
     priority: int,
@@ -243,73 +246,26 @@ def pack(
     log: PlacementLog,
     length: int,
 ) -> int:
-    """Place the pods `left` [C] of the classes `order`, one class after the other.
+    """Place the pods `left` [C] of the classes `order`, one class after the other, on machines that
+    pods of `priority` may use.
 
-    `accepting[ends[a]:ends[a + 1]]` are the machines that row a of `classes.accepted` accepts; only
-    those that pods of `priority` may use take part. Updates the machines, `left` and the log, which
-    must have `log_capacity` to spare; returns the log's new length.
+    Updates the machines, `left` and the log, which must have `log_capacity` to spare; returns the
+    log's new length.
     """
-    heap = np.empty(machines.flavour.shape[0] + 1, np.int64)
-    got = np.zeros(machines.flavour.shape[0], np.int64)
+    groups = group_machines(machines, relevant_claims(machines, classes, left, order), priority)
+    total, resources = machines.free.shape
+    heap = np.empty(total + 1, np.int64)
+    tied = _Tied(
+        np.empty(total, np.int64),
+        np.empty(total, np.int64),
+        np.empty(total, np.int64),
+        np.empty((total, resources), np.int64),
+    )
     for pod_class in order:
         if left[pod_class] > 0:
-            row = classes.flavour_fit[pod_class]
-            its = accepting[ends[row] : ends[row + 1]]
-            _pack_class(machines, classes, its, left, pod_class, priority, strategy, heap, got)
-            length = append_placements(log, length, pod_class, got)
-    return length
-
-
-@kernel
-def log_capacity(left: Longs, order: Longs, machines: int) -> int:
-    """The upper bound of entries that placing the classes `order` adds."""
-    room = 0
-    for pod_class in order:
-        room += min(left[pod_class], machines)
-    return room
-
-
-@kernel
-def pods_allowed(classes: ClassColumns, pending: Longs, pods: Longs, pod_class: int) -> int:
-    """How many more pods of a class a machine with `pods` [P] of the classes `pending` [P] may
-    take, its free capacity aside.
-    """
-    most = classes.most[pod_class]
-    if most < NO_LIMIT:
-        # Anti-affinity binds all sizes of a need together.
-        for place in range(pending.shape[0]):
-            if classes.need[pending[place]] == classes.need[pod_class]:
-                most -= pods[place]
-    return int(most)
-
-
-@kernel
-def fill(
-    free: Longs, flavour: int, classes: ClassColumns, left: Longs, pending: Longs, pods: Longs
-) -> None:
-    """Fill one machine of `flavour` with the `pending` classes [P], in that order.
-
-    Writes to `pods` [P] how many of each it takes, and updates `free` [R].
-    """
-    pods[:] = 0
-    for place in range(pending.shape[0]):
-        pod_class = pending[place]
-        if left[pod_class] > 0 and classes.accepted[classes.flavour_fit[pod_class], flavour]:
-            size = classes.sizes[pod_class]
-            some = min(
-                fitting(free, size),
-                left[pod_class],
-                pods_allowed(classes, pending, pods, pod_class),
+            left[pod_class] = _place_class(
+                groups, machines, classes, left[pod_class], pod_class, strategy, heap, tied
             )
-            if some > 0:
-                pods[place] = some
-                take(free, size, some)
-
-
-@kernel
-def worth(pods: Longs, weights: Floats) -> float:
-    """The sum of `pods` [P] times their `weights` [P]."""
-    total = 0.0
-    for place in range(pods.shape[0]):
-        total += pods[place] * weights[place]
-    return total
+            length = log_class(groups, log, length, pod_class)
+    write_back(groups, machines)
+    return length

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bigfleet.engine.columns import PODS_COLUMN
-from bigfleet.engine.kernels.packing import ClassColumns, fill, fitting, pods_allowed, take, worth
+from bigfleet.engine.kernels.scoring import ClassColumns, fill, fitting, pods_allowed, take, worth
 from bigfleet.engine.snapshot import NONE, Flags, Floats, Ints, Longs
 from bigfleet.jit import kernel
 

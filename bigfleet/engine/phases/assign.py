@@ -16,6 +16,7 @@ import numpy as np
 from bigfleet.engine.fit.pod_classes import NeedType
 from bigfleet.engine.placement.acquire import FreePools, acquire
 from bigfleet.engine.placement.gangs import begin_gang, first_fit, place_in_gang_domain, serve_gang
+from bigfleet.engine.placement.settled_gangs import settle_gangs
 from bigfleet.engine.placement.topology import acquire_constrained, place_constrained
 from bigfleet.engine.snapshot import NONE, Longs, Rows
 from bigfleet.engine.state.cycle_state import CycleState
@@ -115,7 +116,7 @@ class AssignmentPhase:
         state, need_types = self._state, self._state.classes.need_type[needs]
         incomplete = {
             index
-            for index in needs[need_types == NeedType.GANG].tolist()
+            for index in settle_gangs(state, needs[need_types == NeedType.GANG])
             if state.lacks(index) and not begin_gang(state, self.free_pools, index)
         }
         for index in needs[need_types == NeedType.CONSTRAINED].tolist():

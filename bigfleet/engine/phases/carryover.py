@@ -8,7 +8,7 @@ import numpy as np
 
 from bigfleet.engine.cycle_memory import CycleMemory, Reservation, ShortfallAge
 from bigfleet.engine.decision import Shortfall
-from bigfleet.engine.snapshot import NONE, Ints
+from bigfleet.engine.snapshot import NONE, Ints, in_states
 from bigfleet.engine.state.cycle_state import CycleState
 from bigfleet.model.machine import MachineState
 from bigfleet.model.need import Size
@@ -73,8 +73,7 @@ def _waiting(state: CycleState, claimed_by: Ints) -> list[int]:
     in_service = (fleet.state[rows] == MachineState.CONFIGURED) & (
         fleet.cluster[rows] == state.demand.cluster[holder]
     )
-    is_gang = np.array([n.profile.same_key is not None for n in state.demand.needs], np.bool_)
-    drained = np.isin(fleet.state[rows], (int(MachineState.DRAINING), int(MachineState.CONFIGURED)))
+    drained = in_states(fleet.state[rows], (MachineState.DRAINING, MachineState.CONFIGURED))
     drained |= state.initially_reserved_for[rows] == holder
-    waits = ~in_service & (drained | is_gang[holder])
+    waits = ~in_service & (drained | state.needs.gang[holder])
     return [int(index) for index in np.unique(holder[waits])]

@@ -7,6 +7,8 @@ others of their cluster, or served again when it is their need's turn.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from bigfleet.engine.fit.pod_classes import NeedType
@@ -34,6 +36,9 @@ from bigfleet.engine.placement.topology import label_keys, take_constrained
 from bigfleet.engine.snapshot import NONE, Flags, Rows
 from bigfleet.engine.state.cycle_state import CycleState, TakenMachines
 
+# Classes looked at together for the next need that is short.
+_LOOK_AHEAD = 4096
+
 
 def preempt(state: CycleState, assignment: AssignmentPhase, reclaimable: Flags) -> None:
     """Take machines for all needs that are short, in their order.
@@ -57,7 +62,7 @@ class _Preemption:
     def run(self) -> None:
         """Serve all needs once: victims have a lower priority, so their turn is still to come."""
         state = self._state
-        for index in range(len(state.demand.needs)):
+        for index in self._short_needs():
             # By its simulated placements, the cluster of an additional need has enough machines:
             # no pods are evicted for it.
             additional = state.classes.need_type[index] == NeedType.ADDITIONAL
@@ -67,6 +72,21 @@ class _Preemption:
                 # Others may use the remaining capacity of the new machines.
                 if len(state.packing_of(index)) > machines:
                     self._dirty_clusters.add(state.cluster_of(index))
+
+    def _short_needs(self) -> Iterator[int]:
+        """All needs that are short when it is their turn, in order."""
+        state, index = self._state, 0
+        # What one need takes may make later needs short, never earlier ones.
+        while index < len(state.needs):
+            at = int(state.classes.start[index])
+            short = np.flatnonzero(state.left[at : at + _LOOK_AHEAD])
+            if len(short):
+                yield (index := int(state.classes.need[at + int(short[0])]))
+                index += 1
+            elif at + _LOOK_AHEAD >= len(state.left):
+                return
+            else:
+                index = int(state.classes.need[at + _LOOK_AHEAD])
 
     def _drop_idle_reservations(self) -> bool:
         """Release all reserved free machines; returns whether there were any."""
@@ -80,7 +100,7 @@ class _Preemption:
         state = self._state
         if self._all_dirty or state.cluster_of(index) in self._dirty_clusters:
             self._assignment.serve(index)
-            self._candidates.refresh()
+            self._candidates.refresh([state.cluster_of(index)])
         if not state.lacks(index):
             return
         candidates = self._candidates.of(index)
@@ -122,7 +142,7 @@ class _Preemption:
             serve_gang(state, free_pools, index)
         self._all_dirty |= not set(had) <= set(state.acquired.get(index, []))
         if self._usable_machines(index) != counted:
-            self._candidates.refresh()
+            self._candidates.refresh([state.cluster_of(index)])
 
     def _fill(self, index: int, choice: DomainChoice, candidates: Candidates) -> bool:
         """Acquire and preempt what the gang lacks in its domain; False if its cluster's ceiling
@@ -165,4 +185,5 @@ class _Preemption:
             headroom_pool = state.headroom_pool[cluster]
             state.headroom_pool[cluster] = headroom_pool[~np.isin(headroom_pool, lost)]
             self._dirty_clusters.add(cluster)
-        self._candidates.refresh()
+            self._candidates.refresh([cluster])
+        self._candidates.refresh([state.cluster_of(index)])

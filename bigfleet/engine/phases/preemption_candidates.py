@@ -13,7 +13,7 @@ operator, may not be preempted.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -21,7 +21,7 @@ import numpy as np
 
 from bigfleet.engine.phases.victims import grace_periods, scores
 from bigfleet.engine.placement.acquire import EligiblePool, pool_of
-from bigfleet.engine.snapshot import NONE, Bytes, Flags, Floats, Longs, Rows
+from bigfleet.engine.snapshot import NONE, Bytes, Flags, Floats, Ints, Longs, Rows, flags_of
 from bigfleet.engine.state.cycle_state import CycleState
 from bigfleet.model import penalty
 from bigfleet.model.machine import MachineState
@@ -64,88 +64,105 @@ class PreemptionCandidates:
     def __init__(self, state: CycleState, reclaimable: Flags) -> None:
         """`reclaimable` [n] are the CONFIGURED machines that are reclaimed in any case."""
         fleet = state.fleet
-        self._state, self._reclaimable = state, reclaimable
-        open_ = np.isin(fleet.cluster, sorted(state.demand.reachable))
+        self._state = state
+        open_ = flags_of(state.demand.reachable, len(fleet.clusters))[fleet.cluster]
         drains = fleet.state == MachineState.DRAINING
         works = (fleet.state == MachineState.CONFIGURED) & open_
-        self._rows = np.flatnonzero(drains | works)
-        self._drains = drains[self._rows]
-        self._stale = True
+        self._rows = rows = np.flatnonzero(drains | works)
+        self._drains, self._leaves = drains[rows], drains[rows] | reclaimable[rows]
+        #: the need that each machine drains for, or NONE: no need takes that from another
+        self._reserved_for = np.where(self._drains, state.reserved_for[rows], np.int32(NONE))
+        self._supply_cluster = state.supply_clusters[rows]
+        self._holder = self._reserved_for.copy()
+        self._priority = np.empty(len(rows), np.int64)
+        self._interruption = np.empty(len(rows), np.uint8)
+        self._reclamation = np.empty(len(rows), np.uint8)
+        self._tier = np.empty(len(rows), np.uint8)
+        #: clusters whose placements have changed; None for all, at the beginning
+        self._dirty: set[int] | None = None
 
-    def refresh(self) -> None:
-        """Recompute the candidates before the next use, because placements have changed."""
-        self._stale = True
+    def refresh(self, clusters: Iterable[int]) -> None:
+        """Recompute the candidates of these clusters before the next use: placements changed."""
+        if self._dirty is not None:
+            self._dirty.update(clusters)
 
     def of(self, index: int) -> Candidates:
         """The machines that need `index` may take."""
-        if self._stale:
-            self._recompute()
+        if self._dirty is None:
+            self._recompute(np.arange(len(self._rows)), self._state.claims())
+        elif self._dirty:
+            its = flags_of(self._dirty, len(self._state.fleet.clusters))[self._supply_cluster]
+            self._recompute(np.flatnonzero(its), self._state.claims(self._dirty))
+        self._dirty = set()
         at = self._open_to(index)
         if not len(at):
             nothing = np.empty(0, np.intp)
             return Candidates(nothing, nothing, nothing > 0, nothing)
         return self._ranked(index, at)
 
-    def _recompute(self) -> None:
-        state, rows = self._state, self._rows
-        reserving_need = state.reserved_for[rows]
-        kept = self._drains & (reserving_need != NONE)
-        self._holder = np.where(kept, reserving_need, state.claims()[rows])
-        held = np.append(state.priorities, 0)[self._holder]
-        self._priority = np.where(self._holder == NONE, state.fleet.priority[rows], held)
+    def _recompute(self, at: Rows, claims: Ints) -> None:
+        """Recompute the candidates in these positions; `claims` [n] is of their clusters."""
+        state, rows = self._state, self._rows[at]
+        reserving_need = self._reserved_for[at]
+        holder = np.where(reserving_need != NONE, reserving_need, claims[rows])
+        held = holder != NONE
+        priority = np.where(
+            held, np.append(state.priorities, 0)[holder], state.fleet.priority[rows]
+        )
         # These leave their cluster in any case.
-        free = (self._holder == NONE) & (self._drains | self._reclaimable[rows])
-        self._priority[free] = _BELOW_ALL_PRIORITIES
-        self._interruption = self._buckets("interruption_bucket")
-        self._reclamation = self._buckets("reclamation_bucket")
-        self._tier = self._tiers()
-        self._stale = False
+        priority[~held & self._leaves[at]] = _BELOW_ALL_PRIORITIES
+        self._holder[at], self._priority[at] = holder, priority
+        self._interruption[at] = self._buckets("interruption_bucket", rows, holder)
+        self._reclamation[at] = self._buckets("reclamation_bucket", rows, holder)
+        self._tier[at] = self._tiers(at)
 
-    def _tiers(self) -> Bytes:
-        held = self._holder != NONE
+    def _tiers(self, at: Rows) -> Bytes:
+        held, drains = self._holder[at] != NONE, self._drains[at]
         tier = np.where(held, int(CandidateTier.VICTIM), int(CandidateTier.SURPLUS))
-        tier[(self._interruption == penalty.PINNED) & held] = CandidateTier.PINNED
-        tier[self._drains & held] = CandidateTier.COMING
-        tier[self._drains & ~held] = CandidateTier.DRAINING
+        tier[(self._interruption[at] == penalty.PINNED) & held] = CandidateTier.PINNED
+        tier[drains & held] = CandidateTier.COMING
+        tier[drains & ~held] = CandidateTier.DRAINING
         return tier.astype(np.uint8)
 
-    def _buckets(self, name: str) -> Longs:
+    def _buckets(self, name: str, rows: Rows, holder: Ints) -> Bytes:
         """The penalty bucket of each machine's holder, or the one that it last had."""
-        needs = [getattr(need.profile, name) for need in self._state.demand.needs]
-        last = getattr(self._state.fleet, name)[self._rows]
-        held = np.array([*needs, penalty.ZERO], np.int64)[self._holder]
-        return np.where(self._holder == NONE, last, held).astype(np.int64)
+        last = getattr(self._state.fleet, name)[rows]
+        held = np.append(getattr(self._state.needs, name), np.uint8(penalty.ZERO))[holder]
+        return np.where(holder == NONE, last, held).astype(np.uint8)
 
     def _open_to(self, index: int) -> Rows:
         """Positions of the candidates that the need may take and that are still available."""
         state, fleet = self._state, self._state.fleet
         priority, flavour_fit = int(state.priorities[index]), state.flavour_fit(index)
-        surplus = self._tier == CandidateTier.SURPLUS
-        promised = surplus & (fleet.last_claimed_by[self._rows] == index)
-        open_ = (self._priority < priority) | promised
-        # Its operator reports pods that must stay, of unknown priority, whatever is placed there.
-        open_ &= ~(surplus & np.isposinf(fleet.disruption_cost[self._rows]))
+        promised = fleet.last_claimed_by[self._rows] == index
+        promised &= self._tier == CandidateTier.SURPLUS
+        lower = (self._priority < priority) | promised
         if flavour_fit.profile.same_key is not None:
-            open_ |= self._incomplete_gangs_yield(priority)
-        if flavour_fit.profile.never_preempts:
-            open_ &= self._tier < CandidateTier.COMING
-        rows, cluster = self._rows, state.cluster_of(index)
+            lower |= self._incomplete_gangs_yield(priority)
+        at = np.flatnonzero(lower)
+        rows, tier = self._rows[at], self._tier[at]
         # Machines that are supply for its own cluster were used in phase 1.
-        own = np.where(self._drains, self._comes_to(index), fleet.cluster[rows] == cluster)
-        open_ &= flavour_fit.accepted[fleet.flavour[rows]] & ~own & ~state.unavailable[rows]
-        at = np.flatnonzero(open_)
-        incoming = self._tier[at] == CandidateTier.COMING
+        own = np.where(
+            self._drains[at],
+            self._comes_to(index, at),
+            fleet.cluster[rows] == state.cluster_of(index),
+        )
+        open_ = flavour_fit.accepted[fleet.flavour[rows]] & ~own & ~state.unavailable[rows]
+        # Its operator reports pods that must stay, of unknown priority, whatever is placed there.
+        open_ &= ~((tier == CandidateTier.SURPLUS) & np.isposinf(fleet.disruption_cost[rows]))
+        if flavour_fit.profile.never_preempts:
+            open_ &= tier < CandidateTier.COMING
+        at, incoming = at[open_], tier[open_] == CandidateTier.COMING
         return at[~incoming | self._drains_in_time(priority, at)] if incoming.any() else at
 
-    def _comes_to(self, index: int) -> Flags:
+    def _comes_to(self, index: int, at: Rows) -> Flags:
         """Which machines drain for the need's cluster, but not for a need of lower priority: phase
         1 has used them.
         """
-        state, rows = self._state, self._rows
-        reserving_need = state.reserved_for[rows]
-        outranked = np.append(state.priorities, np.iinfo(np.int64).max)[reserving_need]
+        state = self._state
+        outranked = np.append(state.priorities, np.iinfo(np.int64).max)[self._reserved_for[at]]
         open_ = outranked >= state.priorities[index]
-        comes: Flags = open_ & (state.supply_clusters[rows] == state.cluster_of(index))
+        comes: Flags = open_ & (self._supply_cluster[at] == state.cluster_of(index))
         return comes
 
     def _drains_in_time(self, priority: int, at: Rows) -> Flags:
@@ -198,10 +215,10 @@ def in_ranks(
     state: CycleState, index: int, candidates: Candidates, keys: tuple[str, ...] = ()
 ) -> Iterator[EligiblePool]:
     """The candidates as pools, one for each rank."""
-    capacity_of = state.capacities.of(state.cluster_of(index))
+    number = state.capacities.number(state.cluster_of(index))
     borders = np.flatnonzero(np.diff(candidates.rank)) + 1
     for rows in np.split(candidates.rows, borders):
-        pool = pool_of(state, rows, state.flavour_fit(index), capacity_of, keys)
+        pool = pool_of(state, rows, state.flavour_fit(index), number, keys)
         yield pool, np.ones(len(pool.costs), np.bool_)
 
 

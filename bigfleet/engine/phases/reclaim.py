@@ -23,7 +23,7 @@ from bigfleet.engine.phases.limits import reclaim_cap
 from bigfleet.engine.phases.reclaim_holds import ReclaimHolds
 from bigfleet.engine.phases.repacking import Repacking
 from bigfleet.engine.placement.gangs import in_gang_domain
-from bigfleet.engine.snapshot import NONE, Flags, Fleet, Floats, Ints, Rows
+from bigfleet.engine.snapshot import NONE, Flags, Fleet, Floats, Ints, Rows, flags_of
 from bigfleet.engine.state.cluster_packing import ClusterPacking
 from bigfleet.engine.state.cycle_state import CycleState
 from bigfleet.model.machine import MachineState
@@ -185,7 +185,7 @@ def abandoned_by_gangs(state: CycleState) -> Rows:
     met.
     """
     fleet = state.fleet
-    open_ = np.isin(fleet.cluster, sorted(state.demand.reachable))
+    open_ = flags_of(state.demand.reachable, len(fleet.clusters))[fleet.cluster]
     idle = (fleet.state == MachineState.CONFIGURED) & open_ & (fleet.last_claimed_by != NONE)
     for ahead in state.headroom_pool.values():
         idle[ahead] = False
@@ -211,19 +211,13 @@ def machines_to_delete(state: CycleState, claimed_by: Ints) -> Rows:
     """Elastic machines to return to their provider, in reclaim order: those idle and unclaimed for
     longer than their hold, and failed ones. A machine that is idle since an unknown time stays.
     """
-    fleet, settings = state.fleet, state.settings
-    elastic = np.array([f.capacity_type.elastic for f in fleet.flavours], np.bool_)
-    holds = np.array(
-        [
-            settings.idle_hold_seconds.get(f.capacity_type, np.inf)
-            if f.capacity_type.elastic
-            else np.inf
-            for f in fleet.flavours
-        ]
-    )
+    fleet, elastic = state.fleet, state.columns.elastic
+    holds = np.full(len(state.columns), np.inf)
+    for capacity_type, seconds in state.settings.idle_hold_seconds.items():
+        holds[elastic & (state.columns.capacity_type == capacity_type)] = seconds
     overdue = state.now_seconds - fleet.unused_since_seconds > holds[fleet.flavour]
     unclaimed = claimed_by == NONE
-    kept = np.isin(state.initially_reserved_for, [*state.reserved])
+    kept = flags_of(state.reserved, len(state.needs))[state.initially_reserved_for]
     idle = (fleet.state == MachineState.IDLE) & unclaimed & overdue & ~kept
     failed = (fleet.state == MachineState.FAILED) & elastic[fleet.flavour]
     return reclaim_order(fleet, state.columns.price, np.flatnonzero(idle | failed))

@@ -78,10 +78,7 @@ class Repacking:
     @cached_property
     def _fixed(self) -> list[tuple[int, int, int]]:
         """The placements of gangs and additional needs: machine, class and number of pods."""
-        state, needs = self._state, self._state.demand.needs
-        fixed = np.array(
-            [n.profile.same_key is not None or isinstance(n.group, Additional) for n in needs], bool
-        )
+        state, fixed = self._state, self._state.needs.gang | self._state.needs.additional
         machines, pod_classes, numbers = self._packing.entries()
         its = fixed[state.classes.need[pod_classes]]
         columns = machines[its].tolist(), pod_classes[its].tolist(), numbers[its].tolist()

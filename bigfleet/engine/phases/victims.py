@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from bigfleet.engine.snapshot import Floats, Longs, VictimWeights
+from bigfleet.engine.snapshot import Bytes, Floats, Longs, VictimWeights
 from bigfleet.model import penalty
 
 # (gap, seconds): a larger gap gives the pods this grace period.
@@ -32,7 +32,7 @@ def grace_periods(gaps: Longs) -> Longs:
     return seconds
 
 
-def scores(gaps: Longs, interruption: Longs, reclamation: Longs, weights: VictimWeights) -> Floats:
+def scores(gaps: Longs, interruption: Bytes, reclamation: Bytes, weights: VictimWeights) -> Floats:
     """The eviction score of each machine, from penalty buckets 0 (unknown, as $0) to PINNED."""
     result: Floats = gaps * weights.priority_gap + weights.drain / grace_periods(gaps)
     result += weights.interruption / _DOLLARS[interruption]

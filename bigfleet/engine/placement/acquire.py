@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from bigfleet.engine.fit.cost import TIERS
 from bigfleet.engine.fit.pod_classes import FlavourFit
-from bigfleet.engine.kernels.packing import NO_LIMIT
+from bigfleet.engine.kernels.scoring import NO_LIMIT
 from bigfleet.engine.kernels.selection import (
     WITHHELD,
     CandidatePool,
@@ -23,7 +23,7 @@ from bigfleet.engine.kernels.selection import (
     selection_buffer,
     weights_of,
 )
-from bigfleet.engine.snapshot import ACQUIRABLE, NONE, Flags, Floats, Ints, Longs, Rows
+from bigfleet.engine.snapshot import ACQUIRABLE, Flags, Floats, Ints, Longs, Rows
 from bigfleet.engine.state.cycle_state import CycleState
 from bigfleet.model.machine import MachineState
 from bigfleet.model.need import HOSTNAME_LABEL
@@ -56,10 +56,7 @@ class FreePools:
         for machines in ACQUIRABLE:
             key = machines, flavour_fit.number, number, keys
             if key not in self._pools:
-                capacity_of = state.capacities.matrix(number)
-                self._pools[key] = pool_of(
-                    state, self._free[machines], flavour_fit, capacity_of, keys
-                )
+                self._pools[key] = pool_of(state, self._free[machines], flavour_fit, number, keys)
             found.append(self._pools[key])
         return found
 
@@ -76,7 +73,7 @@ def pool_of(
     state: CycleState,
     rows: Rows,
     flavour_fit: FlavourFit,
-    capacity_of: Longs,
+    capacity_number: int,
     keys: tuple[str, ...] = (),
 ) -> CandidatePool:
     """The pool of those `rows` that a need accepts, which it uses in the order given.
@@ -86,38 +83,63 @@ def pool_of(
     """
     flavour = state.fleet.flavour
     rows = rows[flavour_fit.accepted[flavour[rows]]]
-    flavours = np.unique(flavour[rows])
-    columns = [state.columns.label(key).codes[flavours] for key in keys]
-    codes, domain = _numbered(np.stack(columns, axis=1) if columns else flavours[:, None] * 0)
+    labels = [state.columns.label(key).codes for key in keys]
     # Infinite costs cannot be compared; within their tier, the price decides.
     costs = np.where(np.isinf(flavour_fit.costs), state.columns.price, flavour_fit.costs)
-    properties = (capacity_of[flavours], costs[flavours], flavour_fit.tier[flavours], domain)
-    _, group = _numbered(np.column_stack(properties).astype(np.float64))
-    of_flavour = np.full(len(state.columns), NONE, np.int64)
-    of_flavour[flavours] = group
-    groups = of_flavour[flavour[rows]]
-    order = np.argsort(groups, kind="stable")
-    number = int(group.max(initial=NONE)) + 1
-    starts = np.searchsorted(groups[order], np.arange(number + 1)).astype(np.int64)
-    first = np.empty(number, np.int64)
-    first[group[::-1]] = np.arange(len(flavours))[::-1]
-    like = flavours[first]
+    group_of, domain_of = _groups_of(state, flavour_fit, capacity_number, costs, keys)
+    groups = group_of[flavour[rows]]
+    present = np.bincount(groups)
+    # Groups keep their order, those without machines are left out.
+    number = (np.cumsum(present > 0) - 1)[groups]
+    order = np.argsort(number, kind="stable")
+    starts = np.append(0, np.cumsum(present[present > 0]))
+    like = flavour[rows[order[starts[:-1]]]]
+    codes = np.stack(labels, axis=1) if keys else np.zeros((len(state.columns), 1), np.int32)
+    _, first, domain = np.unique(domain_of[like], return_index=True, return_inverse=True)
     return CandidatePool(
         rows=rows[order].astype(np.int64),
         starts=starts,
         first=starts[:-1].copy(),
-        capacity=capacity_of[like],
+        capacity=state.capacities.matrix(capacity_number)[like],
         costs=costs[like],
         tier=flavour_fit.tier[like],
-        domain=domain[first],
-        codes=codes,
+        domain=domain.astype(np.int32),
+        codes=codes[like[first]],
     )
 
 
-def _numbered(rows: NDArray[Any]) -> tuple[NDArray[Any], Ints]:
-    """The distinct `rows` in ascending order, and the index of each of `rows` among them."""
-    distinct, numbers = np.unique(rows, axis=0, return_inverse=True)
-    return distinct, numbers.reshape(-1).astype(np.int32)
+def _groups_of(
+    state: CycleState,
+    flavour_fit: FlavourFit,
+    capacity_number: int,
+    costs: Floats,
+    keys: tuple[str, ...],
+) -> tuple[Ints, Ints]:
+    """For each flavour [F] the number of its group, in the order of capacity, cost, tier and
+    domain, and of its domain, in the order of its codes.
+    """
+    columns = state.columns
+
+    def domains() -> Ints:
+        labels = [columns.label(key).codes for key in keys]
+        return _numbered(np.stack(labels, axis=1))
+
+    def groups() -> Ints:
+        shape = state.capacities.shapes(capacity_number).of_flavour
+        return _numbered(np.stack((shape, _numbered(costs), flavour_fit.tier, domain), axis=1))
+
+    nowhere = np.zeros(len(columns), np.int32)
+    domain = columns.remember(("domains", keys), domains) if keys else nowhere
+    bucket = flavour_fit.profile.interruption_bucket
+    overheads = state.capacities.key(capacity_number)
+    key = "groups", overheads, bucket, flavour_fit.asked, keys
+    return columns.remember(key, groups), domain
+
+
+def _numbered(rows: NDArray[Any]) -> Ints:
+    """The place of each of `rows` among the distinct ones in ascending order."""
+    _, numbers = np.unique(rows, axis=0, return_inverse=True)
+    return numbers.reshape(-1).astype(np.int32)
 
 
 # A pool, and which of its groups [G] are candidates.
@@ -268,10 +290,11 @@ def order(state: CycleState, index: int, selection: Selection, *, counted: bool 
     begin = len(packing)
     fleet = state.fleet
     packing.add(rows, fleet.flavour[rows], fleet.last_claimed_by[rows], priority, index)
-    for at, place in zip(*np.nonzero(selection.pods), strict=True) if counted else ():
-        pod_class, pods = int(selection.classes[place]), int(selection.pods[at, place])
-        packing.record_placement(begin + int(at), pod_class, pods)
-        state.left[pod_class] -= pods
+    if counted:
+        at, place = np.nonzero(selection.pods)
+        pod_class, pods = selection.classes[place], selection.pods[at, place]
+        packing.record_placements(begin + at, pod_class, pods)
+        np.subtract.at(state.left, pod_class, pods)
     state.record_order(index, rows.astype(np.intp))
 
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bigfleet.engine.kernels.packing import fitting, take
+from bigfleet.engine.kernels.scoring import fitting, take
 from bigfleet.engine.snapshot import NONE, Bytes, Floats, Ints, Longs
 from bigfleet.jit import kernel
 

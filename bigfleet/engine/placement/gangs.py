@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from bigfleet.engine.kernels.packing import fitting
+from bigfleet.engine.kernels.scoring import fitting
 from bigfleet.engine.kernels.selection import CandidatePool, count_free
 from bigfleet.engine.placement.acquire import (
     EligiblePool,

@@ -14,7 +14,7 @@ from functools import partial
 import numpy as np
 
 from bigfleet.engine.fit.pod_classes import FlavourFit
-from bigfleet.engine.kernels.packing import NO_LIMIT, PlacementLog, fitting
+from bigfleet.engine.kernels.scoring import NO_LIMIT, PlacementLog, fitting
 from bigfleet.engine.kernels.selection import CandidatePool, count_free
 from bigfleet.engine.kernels.topology import TopologyTerms, least, pack_constrained
 from bigfleet.engine.placement.acquire import (
@@ -24,7 +24,7 @@ from bigfleet.engine.placement.acquire import (
     in_tiers,
     order,
 )
-from bigfleet.engine.snapshot import Flags, Ints
+from bigfleet.engine.snapshot import NONE, Flags, Ints
 from bigfleet.engine.state.cluster_packing import ClusterPacking, MachineDomains
 from bigfleet.engine.state.cycle_state import CycleState
 from bigfleet.model.need import HOSTNAME_LABEL
@@ -51,7 +51,7 @@ def terms_of(
     """
     flavour_fit = state.flavour_fit(index)
     apart, keys = flavour_fit.profile.anti_affinity, term_keys(flavour_fit)
-    domain, known, domains = packing.domains_of(keys, partial(_domains_of, state))
+    domain, known, domains, cell, cells = packing.domains_of(keys, partial(_domains_of, state))
     counts = np.zeros((len(keys), domains), np.bool_)
     present = packing.present(int(state.priorities[index]))
     for at, nodes in enumerate(_nodes(state, flavour_fit, packing)):
@@ -65,6 +65,8 @@ def terms_of(
     no_limit = NO_LIMIT // 4
     return TopologyTerms(
         domain=domain,
+        cell=cell,
+        cells=cells,
         pods=pods,
         counts=counts,
         max_skew=np.array([*skews, *(no_limit for _ in apart)], np.int64),
@@ -86,7 +88,12 @@ def _domains_of(state: CycleState, keys: tuple[str, ...], flavour: Ints) -> Mach
             most = max(most, len(label.values))
     stacked = np.stack(codes)
     known = stacked >= 0
-    return MachineDomains(np.where(known, stacked, most).astype(np.int32), known, most + 1)
+    domain = np.where(known, stacked, most).astype(np.int32)
+    cell = np.zeros(len(flavour), np.int64)
+    for its in domain:
+        _, cell = np.unique(cell * (most + 1) + its, return_inverse=True)
+    cells = int(cell.max(initial=NONE)) + 1
+    return MachineDomains(domain, known, most + 1, cell.astype(np.int32), cells)
 
 
 def _nodes(state: CycleState, flavour_fit: FlavourFit, packing: ClusterPacking) -> list[Flags]:

@@ -12,25 +12,22 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
+from bigfleet.engine.columns import FlavourColumns
 from bigfleet.engine.decision import ClusterUsage
 from bigfleet.engine.kernels.selection import NO_CEILING
 from bigfleet.engine.snapshot import NONE, Demand, Fleet, Ints, Longs, Rows
 from bigfleet.model.ceiling import Ceiling, micros
 
-# Dollars an hour that a machine counts for at most, so that the sum over a fleet fits into 64 bits.
-_MAX_PRICE = 1e6
-
 
 class CeilingBudgets:
     """Tracks what clusters with ceilings hold and order."""
 
-    def __init__(self, fleet: Fleet, demand: Demand, supply_cluster: Ints) -> None:
+    def __init__(
+        self, fleet: Fleet, demand: Demand, columns: FlavourColumns, supply_cluster: Ints
+    ) -> None:
         """`supply_cluster` [n] is the cluster that each machine is supply for, or NONE."""
         #: [F] int64, micro-dollars an hour
-        self.prices: Longs = np.array(
-            [micros(min(flavour.price_per_hour, _MAX_PRICE)) for flavour in fleet.flavours],
-            np.int64,
-        )
+        self.prices: Longs = columns.micros
         self._flavour, self._supply_cluster = fleet.flavour, supply_cluster
         self._ceilings: Mapping[int, Ceiling] = {
             cluster: ceiling

@@ -6,20 +6,20 @@ uses the capacity that the needs before it left.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
 
 from bigfleet.engine.fit.pod_classes import NeedType, PodClasses
-from bigfleet.engine.kernels.packing import (
+from bigfleet.engine.kernels.packing import pack
+from bigfleet.engine.kernels.scoring import (
     BALANCED,
     Machines,
     PlacementLog,
     ScoringStrategy,
     consolidating,
     log_capacity,
-    pack,
 )
 from bigfleet.engine.snapshot import NONE, Flags, Ints, Longs, Rows
 
@@ -27,7 +27,6 @@ from bigfleet.engine.snapshot import NONE, Flags, Ints, Longs, Rows
 ALWAYS = int(np.iinfo(np.int64).max)
 _MOST_NEEDS = 1 << 31
 _STEPS = 1 << 20
-_NO_MACHINES: Longs = np.empty(0, np.int64)
 
 
 class _Checkpoint(NamedTuple):
@@ -46,6 +45,9 @@ class MachineDomains(NamedTuple):
     #: [K, M] bool, the machine has the label
     known: Flags
     domains: int
+    #: [M] int32, equal for machines with equal domains for all keys, below `cells`
+    cell: Ints
+    cells: int
 
 
 class ClusterPacking:
@@ -53,18 +55,21 @@ class ClusterPacking:
     placed on them.
     """
 
-    def __init__(self, classes: PodClasses, left: Longs, capacity_of: Longs) -> None:
+    def __init__(self, classes: PodClasses, left: Longs, capacity_of: Longs, kind_of: Ints) -> None:
         """`left` [C], the unplaced pods of each class of the whole demand, is shared and updated;
-        `capacity_of` [F, R] is what a machine of each flavour has for this cluster's pods.
+        `capacity_of` [F, R] is what a machine of each flavour has for this cluster's pods, and
+        `kind_of` [F] is equal for flavours that are interchangeable for them.
         """
-        self._classes, self._left, self._capacity_of = classes, left, capacity_of
+        self._classes, self._left = classes, left
+        self._capacity_of, self._kind_of = capacity_of, kind_of
         resources = capacity_of.shape[1]
         self.consolidating = consolidating(0, 0)
-        self._accepted_by: dict[int, tuple[Longs, int]] = {}
         #: [M] intp, rows of the fleet; NONE for a removed machine
         self.rows: Rows = np.empty(0, np.intp)
         #: [M] int32, index of the flavour
         self.flavour: Ints = np.empty(0, np.int32)
+        #: [M] int32, equal for interchangeable flavours
+        self.kind: Ints = np.empty(0, np.int32)
         #: [M, R] int64, allocatable for pods
         self.capacity: Longs = np.empty((0, resources), np.int64)
         #: [M, R] int64, what is left of `capacity`
@@ -109,6 +114,7 @@ class ClusterPacking:
         capacity = self._capacity_of[flavour]
         self.rows = np.concatenate((self.rows, rows))
         self.flavour = np.concatenate((self.flavour, flavour))
+        self.kind = np.concatenate((self.kind, self._kind_of[flavour]))
         self.capacity = np.concatenate((self.capacity, capacity))
         self.free = np.concatenate((self.free, capacity))
         priorities = np.broadcast_to(np.asarray(priority, np.int64), len(rows))
@@ -135,9 +141,10 @@ class ClusterPacking:
 
     def without_pods(self, staying: Flags, left: Longs) -> ClusterPacking:
         """A packing of the `staying` [M] machines without pods, with its own `left` [C]."""
-        other = ClusterPacking(self._classes, left, self._capacity_of)
+        other = ClusterPacking(self._classes, left, self._capacity_of, self._kind_of)
         other.consolidating = self.consolidating
         other.rows, other.flavour = self.rows[staying], self.flavour[staying]
+        other.kind = self.kind[staying]
         other.capacity, other.free = self.capacity[staying], self.capacity[staying]
         other.max_priority, other.has_pods = (
             self.max_priority[staying],
@@ -181,11 +188,18 @@ class ClusterPacking:
         """Place pods of a class on a machine; the caller updates `left`."""
         self.free[machine] -= pods * self._classes.sizes[pod_class]
         self.has_pods[machine] = True
-        self._append(
-            PlacementLog(
-                np.array([machine], np.int32), np.array([pod_class], np.int32), np.array([pods])
-            )
-        )
+        self._grow_log(1)
+        log, at = self._log, self._length
+        log.machine[at], log.pod_class[at], log.pods[at] = machine, pod_class, pods
+        self._length += 1
+
+    def record_placements(self, machine: Rows, pod_class: Longs, pods: Longs) -> None:
+        """Place `pods` [P] of each `pod_class` [P] on each `machine` [P]; the caller updates
+        `left`.
+        """
+        np.subtract.at(self.free, machine, pods[:, None] * self._classes.sizes[pod_class])
+        self.has_pods[machine] = True
+        self._append(PlacementLog(machine.astype(np.int32), pod_class.astype(np.int32), pods))
 
     def machines(self) -> Machines:
         """The columns that kernels read and update."""
@@ -193,6 +207,7 @@ class ClusterPacking:
             self.capacity,
             self.free,
             self.flavour,
+            self.kind,
             self.max_priority,
             self.has_pods,
             self.last_claimed_by,
@@ -307,32 +322,13 @@ class ClusterPacking:
                 *(np.concatenate((column, np.empty(more, column.dtype))) for column in self._log)
             )
 
-    def _accepting(self, flavour_fits: Sequence[int]) -> tuple[Longs, Longs]:
-        """The machines that each of these rows of `accepted` accepts, concatenated, and where each
-        part ends [A + 1].
-        """
-        parts, ends = [], np.zeros(len(self._classes.accepted) + 1, np.int64)
-        for row in flavour_fits:
-            # Machines are only ever appended, so earlier ones need no second look.
-            known, looked_at = self._accepted_by.get(row, (_NO_MACHINES, 0))
-            if looked_at < len(self):
-                new = np.flatnonzero(self._classes.accepted[row, self.flavour[looked_at:]])
-                known = np.concatenate((known, new + looked_at))
-                self._accepted_by[row] = known, len(self)
-            parts.append(known)
-            ends[row + 1] = len(known)
-        return np.concatenate(parts or [_NO_MACHINES]), ends.cumsum()
-
     def _pack(self, order: Longs, priority: int, strategy: ScoringStrategy) -> None:
         machines, classes = self.machines(), self._classes.columns
-        accepting, ends = self._accepting(np.unique(classes.flavour_fit[order]).tolist())
 
         def kernel(log: PlacementLog, length: int) -> int:
             return pack(
                 machines,
                 classes,
-                accepting,
-                ends,
                 self._left,
                 order,
                 priority,

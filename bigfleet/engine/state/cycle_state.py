@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from bigfleet.engine.columns import FlavourColumns
+from bigfleet.engine.columns import columns_of
 from bigfleet.engine.cycle_memory import ClusterMemory, CycleMemory, Reservation
 from bigfleet.engine.fit.capacity import Capacities
 from bigfleet.engine.fit.matching import Matcher
 from bigfleet.engine.fit.pod_classes import FlavourFit, NeedType, PodClasses
 from bigfleet.engine.kernels.selection import FleetAvailability
+from bigfleet.engine.need_columns import need_columns_of
 from bigfleet.engine.snapshot import (
     NONE,
     Demand,
@@ -23,12 +24,15 @@ from bigfleet.engine.snapshot import (
     Ints,
     Longs,
     Rows,
+    flags_of,
+    in_states,
 )
 from bigfleet.engine.state.ceiling_budgets import CeilingBudgets
 from bigfleet.engine.state.cluster_packing import ALWAYS, ClusterPacking
 from bigfleet.model.machine import MachineState
 from bigfleet.model.need import NeedKey
 
+_IN_SERVICE = (MachineState.CONFIGURED, MachineState.CONFIGURING)
 _INCOMING = (MachineState.CREATING, MachineState.DRAINING)
 
 
@@ -56,20 +60,21 @@ class CycleState:
     ) -> None:
         self.fleet, self.demand, self.settings = fleet, demand, settings
         self.now_seconds = now_seconds
-        self.columns = FlavourColumns(fleet.flavours)
-        self.matcher = Matcher(fleet.flavours, self.columns)
+        self.columns = columns_of(fleet.flavours)
+        self.matcher = Matcher(self.columns)
         self.capacities = Capacities(self.columns, self.matcher, demand)
-        self.present: Rows = np.unique(fleet.flavour).astype(np.intp)
-        self.classes = PodClasses(demand, self.columns, self.matcher, self.capacities, self.present)
+        self.needs = need_columns_of(demand.needs)
+        self.present = present_flavours(fleet)
+        self.classes = PodClasses(self.needs, demand.cluster, self.capacities, self.present)
         #: [C] int64, pods without a place, impossible ones left out
         self.left: Longs = np.where(self.classes.impossible, 0, self.classes.count)
         #: [N] int64
-        self.priorities: Longs = np.array([n.priority for n in demand.needs], np.int64)
+        self.priorities: Longs = self.needs.priority
         #: by need: the reservations in force
         self.reserved: dict[int, Reservation] = {}
         #: needs that acquire and preempt nothing in this decision
         self.not_acquiring: set[int] = set(
-            np.flatnonzero(np.isin(demand.cluster, sorted(demand.suspended))).tolist()
+            np.flatnonzero(flags_of(demand.suspended, len(fleet.clusters))[demand.cluster]).tolist()
         )
         self._memory = {memory.cluster: memory for memory in cycle_memory.clusters}
         self._restore_reservations(cycle_memory)
@@ -99,7 +104,7 @@ class CycleState:
         self.gang_domains: dict[int, str] = {}
         #: [n] int32, the cluster that the machine is supply for, or NONE
         self.supply_clusters = self._supply_clusters()
-        self.budgets = CeilingBudgets(fleet, demand, self.supply_clusters)
+        self.budgets = CeilingBudgets(fleet, demand, self.columns, self.supply_clusters)
         #: needs from which their cluster's ceiling withheld a machine
         self.at_ceiling: set[int] = set()
         #: by cluster: rows kept as headroom for gangs, which are not in `packings`
@@ -236,12 +241,14 @@ class CycleState:
         """The clusters that acquire machines in this decision."""
         return {self.cluster_of(index) for index, rows in self.acquired.items() if len(rows)}
 
-    def claims(self) -> Ints:
+    def claims(self, clusters: Iterable[int] | None = None) -> Ints:
         """For each machine [n] the need that claims it: the one that ordered it in this decision,
-        or else the first with pods on it; NONE if there is none.
+        or else the first with pods on it; NONE if there is none. Only for the machines of
+        `clusters`, if given.
         """
         claimed = np.full(len(self.fleet), NONE, np.int32)
-        for packing in self.packings.values():
+        for cluster in self.packings if clusters is None else clusters:
+            packing = self.packings[cluster]
             mine = packing.rows != NONE
             claimed[packing.rows[mine]] = packing.holders()[mine]
         ordered = self.ordered_by != NONE
@@ -259,7 +266,12 @@ class CycleState:
         classes = np.argsort(cluster_of_class, kind="stable").astype(np.int64)
         ends = np.searchsorted(cluster_of_class[classes], np.arange(len(fleet.clusters) + 1))
         for cluster in sorted(wanted):
-            packing = ClusterPacking(self.classes, self.left, self.capacities.of(cluster))
+            packing = ClusterPacking(
+                self.classes,
+                self.left,
+                self.capacities.of(cluster),
+                self.classes.kinds(self.capacities.number(cluster)),
+            )
             mine = rows[borders[cluster] : borders[cluster + 1]]
             ahead = fleet.headroom[mine]
             self.headroom_pool[cluster] = mine[ahead]
@@ -282,8 +294,8 @@ class CycleState:
     def _supply_clusters(self) -> Ints:
         """The cluster that each machine is supply for."""
         fleet = self.fleet
-        bound = np.isin(fleet.state, (int(MachineState.CONFIGURED), int(MachineState.CONFIGURING)))
-        incoming = np.isin(fleet.state, [int(state) for state in _INCOMING])
+        bound = in_states(fleet.state, _IN_SERVICE)
+        incoming = in_states(fleet.state, _INCOMING)
         of_need = np.append(self.demand.cluster, np.int32(NONE))[fleet.last_claimed_by]
         destination = np.where(of_need != NONE, of_need, fleet.destination)
         supply_clusters: Ints = np.where(
@@ -343,6 +355,11 @@ class CycleState:
         kept = fleet.state == MachineState.DRAINING
         kept |= fleet.acquirable & has_reservation[fleet.last_claimed_by]
         return np.where(kept, fleet.last_claimed_by, np.int32(NONE))
+
+
+def present_flavours(fleet: Fleet) -> Rows:
+    """The flavours that some machine of the fleet has."""
+    return np.flatnonzero(np.bincount(fleet.flavour, minlength=len(fleet.flavours)))
 
 
 def key_of(fleet: Fleet, demand: Demand, index: int) -> NeedKey:

@@ -8,7 +8,7 @@ import numpy as np
 
 from bigfleet.api import need_codec
 from bigfleet.api.v1alpha1 import provider_pb2, shard_pb2
-from bigfleet.engine.columns import FlavourColumns
+from bigfleet.engine.columns import columns_of
 from bigfleet.engine.fit.matching import Matcher
 from bigfleet.engine.snapshot import Demand, Flags, Fleet, Longs
 from bigfleet.model import resources
@@ -84,8 +84,8 @@ class _Supply:
 
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
-        self._columns = FlavourColumns(fleet.flavours)
-        self._matcher = Matcher(fleet.flavours, self._columns)
+        self._columns = columns_of(fleet.flavours)
+        self._matcher = Matcher(self._columns)
         self._idle = self._count(MachineState.IDLE)
         self._speculative = self._count(MachineState.SPECULATIVE)
 

@@ -99,7 +99,7 @@ def without(asked: Demand, excluded: Collection[int]) -> Demand:
     affected = frozenset(asked.cluster[~kept].tolist())
     return replace(
         asked,
-        needs=tuple(need for need, stays in zip(asked.needs, kept.tolist(), strict=True) if stays),
+        needs=[need for need, stays in zip(asked.needs, kept.tolist(), strict=True) if stays],
         cluster=asked.cluster[kept],
         reported=asked.reported - affected,
     )

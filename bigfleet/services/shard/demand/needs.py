@@ -13,6 +13,7 @@ import numpy as np
 from bigfleet.api.limit_codec import NodeLimit, limits_from_wire
 from bigfleet.api.overhead_codec import overheads_from_wire
 from bigfleet.api.v1alpha1 import capacity_pb2 as wire
+from bigfleet.engine.need_columns import NeedColumns
 from bigfleet.engine.snapshot import Demand
 from bigfleet.model.ceiling import Ceiling, Ceilings
 from bigfleet.model.errors import InvalidInput
@@ -112,6 +113,7 @@ class NeedsTable:
         self._overheads: dict[str, tuple[NodeOverhead, ...]] = {}
         self._trends = Trends()
         self._demand: Demand | None = None
+        self._needs = NeedColumns(())
         self._ceilings = Ceilings()
         self.limits = NodeLimits()
         self.version = 0
@@ -185,8 +187,9 @@ class NeedsTable:
         """All needs, sorted by descending priority, arrival, cluster, additional ones last, key."""
         if self._demand is None:
             self._arrange()
+            self._needs = NeedColumns((row.need for row in self._ordered), self._needs)
             self._demand = Demand(
-                needs=tuple(row.need for row in self._ordered),
+                needs=self._needs,
                 cluster=np.array([row.cluster_number for row in self._ordered], np.int32),
                 reported=frozenset(self._reported),
                 overheads={

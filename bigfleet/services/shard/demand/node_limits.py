@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from bigfleet.api.limit_codec import LimitReason, NodeLimit
+from bigfleet.engine.columns import LastColumns
 from bigfleet.engine.snapshot import NONE, Flavour, Fleet
 from bigfleet.model.machine import MachineState
 from bigfleet.observe import metrics
@@ -25,6 +26,7 @@ class NodeLimits:
 
     def __init__(self) -> None:
         self._of: dict[str, Mapping[str, NodeLimit]] = {}
+        self._last_columns = LastColumns()
 
     def replace(self, cluster: str, limits: Mapping[str, NodeLimit]) -> bool:
         """Replace all limits of the cluster; True if they changed."""
@@ -64,7 +66,7 @@ class NodeLimits:
                     fleet.disruption_cost[row] = 0.0
         for reason in LimitReason:
             metrics.shard_limited_machines.labels(reason.value).set(counts[reason])
-        return replace(fleet, flavours=tuple(flavours))
+        return replace(fleet, flavours=self._last_columns.of(flavours)) if derived else fleet
 
 
 def _is_at_work(

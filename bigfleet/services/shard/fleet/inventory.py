@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from bigfleet.engine.columns import LastColumns
 from bigfleet.engine.snapshot import NONE, Demand, Flags, Flavour, Fleet, Ints
 from bigfleet.model.domain import Domain
 from bigfleet.model.machine import BOUND, Machine, MachineState
@@ -48,10 +49,10 @@ class Inventory:
         self._drained_for = drained_for
         self._shard_filter = shard_filter or ShardFilter()
         self._rows: Rows = ALL
-        self._ids = MachineIds()
-        self._columns = Columns()
+        self._ids, self._columns = MachineIds(), Columns()
         self._classes: Interned[MachineClass] = Interned()
         self._flavours: list[Flavour] = []
+        self._last_columns = LastColumns()
         self._domains: list[Domain] = []
         self._needs: Interned[NeedKey] = Interned()
         self._last_errors: dict[str, str] = {}
@@ -152,7 +153,7 @@ class Inventory:
         own = None if self._shard_filter.is_everything else np.flatnonzero(self.owned())
         rows = self._rows = ALL if own is None else own.astype(np.int32)
         fleet = Fleet(
-            flavours=tuple(self._flavours),
+            flavours=self._last_columns.of(self._flavours),
             clusters=(),
             last_claimed_by=np.full(len(columns.state[rows]), NONE, np.int32),
             destination=np.full(len(columns.state[rows]), NONE, np.int32),

@@ -1,0 +1,217 @@
+"""Needs as columns: one row per need, and one per size of each need.
+
+A decision touches needs through these columns only, so that its cost per need is that of a few
+vector operations. Whoever builds demands derives the columns of the next one from the last: only
+needs that are new are read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields
+
+import numpy as np
+
+from bigfleet.engine.snapshot import Bytes, Flags, Ints, Longs
+from bigfleet.model.errors import InvalidInput
+from bigfleet.model.group import Additional
+from bigfleet.model.need import HOSTNAME_LABEL, Need, Profile
+
+# Read needs keep the columns of those that are gone until these are this many times as many.
+_MAX_GARBAGE = 2
+
+
+@dataclass(frozen=True)
+class _NeedRows:
+    """N needs, by row."""
+
+    #: [N] int64, effective priority
+    priority: Longs
+    #: [N] int32, index of `profiles`
+    profile: Ints
+    #: [N] uint8, penalty buckets
+    interruption_bucket: Bytes
+    reclamation_bucket: Bytes
+    #: [N] bool, requested beyond what exists
+    additional: Flags
+    #: [N] bool, all pods share a domain of one topology key
+    gang: Flags
+    #: [N] bool, at most one pod per host
+    apart: Flags
+    #: [N] bool, no machine could ever hold all of it
+    contradictory: Flags
+    #: [N] int64, the need's first row among the sizes
+    first_size: Longs
+    #: [N] int64, how many sizes
+    sizes: Longs
+
+
+class _Reader:
+    """Reads needs one by one; a need that was read before is not read again."""
+
+    def __init__(self) -> None:
+        self.needs: list[Need] = []
+        self.row_of: dict[int, int] = {}
+        self.profiles: list[Profile] = []
+        self.names: list[str] = []
+        self.valid_profiles = 0
+        self._profile_numbers: dict[str, int] = {}
+        self._column_of: dict[str, int] = {}
+        self._new: list[tuple[object, ...]] = []
+        self._new_sizes: list[tuple[int, int, int]] = []
+        self._pods: list[int] = []
+        self._number_of_sizes = 0
+        self.rows = _NeedRows(*(np.empty(0, _TYPES[f.name]) for f in fields(_NeedRows)))
+        self.amounts: Longs = np.empty((0, 0), np.int64)
+        self.pods: Longs = np.empty(0, np.int64)
+
+    def read(self, needs: Sequence[Need]) -> Longs:
+        """The row of each need."""
+        row_of = self.row_of
+        rows = [row_of.get(id(need), -1) for need in needs]
+        if -1 in rows:
+            for at, row in enumerate(rows):
+                if row < 0:
+                    rows[at] = row_of.get(id(needs[at]), -1)
+                    if rows[at] < 0:
+                        rows[at] = self._add(needs[at])
+            self._append()
+        return np.array(rows, np.int64)
+
+    def _add(self, need: Need) -> int:
+        row = self.row_of[id(need)] = len(self.needs)
+        self.needs.append(need)  # keeps its id from being used again
+        profile = need.profile
+        number = self._profile_numbers.setdefault(profile.fingerprint, len(self.profiles))
+        if number == len(self.profiles):
+            self.profiles.append(profile)
+        self._new.append((
+            need.priority,
+            number,
+            profile.interruption_bucket,
+            profile.reclamation_bucket,
+            isinstance(need.group, Additional),
+            profile.same_key is not None,
+            HOSTNAME_LABEL in profile.anti_affinity,
+            _is_contradictory(need),
+            self._number_of_sizes,
+            len(need.sizes),
+        ))  # fmt: skip
+        for size in need.sizes:
+            for name, amount in size.amounts:
+                column = self._column_of.setdefault(name, len(self.names))
+                if column == len(self.names):
+                    self.names.append(name)
+                self._new_sizes.append((self._number_of_sizes, column, amount))
+            self._pods.append(size.pods)
+            self._number_of_sizes += 1
+        return row
+
+    def _append(self) -> None:
+        columns = zip(*self._new, strict=True)
+        self.rows = _NeedRows(*(
+            np.concatenate((getattr(self.rows, f.name), np.array(column, _TYPES[f.name])))
+            for f, column in zip(fields(_NeedRows), columns, strict=True)
+        ))  # fmt: skip
+        amounts = np.zeros((self._number_of_sizes, len(self.names)), np.int64)
+        known, resources = self.amounts.shape
+        amounts[:known, :resources] = self.amounts
+        if self._new_sizes:
+            row, column, amount = zip(*self._new_sizes, strict=True)
+            amounts[row, column] = amount
+        self.amounts = amounts
+        self.pods = np.concatenate((self.pods, np.array(self._pods, np.int64)))
+        self._new, self._new_sizes, self._pods = [], [], []
+
+
+_TYPES: dict[str, type] = {
+    "priority": np.int64,
+    "profile": np.int32,
+    "interruption_bucket": np.uint8,
+    "reclamation_bucket": np.uint8,
+    "additional": np.bool_,
+    "gang": np.bool_,
+    "apart": np.bool_,
+    "contradictory": np.bool_,
+    "first_size": np.int64,
+    "sizes": np.int64,
+}
+
+
+class NeedColumns(Sequence[Need]):
+    """N needs, also as columns; immutable."""
+
+    _reader: _Reader
+
+    def __init__(self, needs: Iterable[Need], last: NeedColumns | None = None) -> None:
+        """`last` are the columns of an earlier demand, from which needs that are still there are
+        taken over.
+        """
+        self._needs = tuple(needs)
+        reader = last._reader if last is not None else _Reader()
+        if len(reader.needs) > _MAX_GARBAGE * len(self._needs) + 1000:
+            reader = _Reader()
+        row = reader.read(self._needs)
+        self._reader = reader
+        columns = reader.rows
+        #: distinct profiles, among them those of all needs
+        self.profiles: Sequence[Profile] = reader.profiles
+        #: names of the columns of `amounts`
+        self.resources = tuple(reader.names)
+        self.priority: Longs = columns.priority[row]
+        self.profile: Ints = columns.profile[row]
+        self.interruption_bucket: Bytes = columns.interruption_bucket[row]
+        self.reclamation_bucket: Bytes = columns.reclamation_bucket[row]
+        self.additional: Flags = columns.additional[row]
+        self.gang: Flags = columns.gang[row]
+        self.apart: Flags = columns.apart[row]
+        self.contradictory: Flags = columns.contradictory[row]
+        sizes = columns.sizes[row]
+        #: [N + 1] int64, delimits each need's sizes
+        self.start: Longs = np.zeros(len(row) + 1, np.int64)
+        np.cumsum(sizes, out=self.start[1:])
+        #: [S] int32, the need of each size
+        self.need: Ints = np.repeat(np.arange(len(row), dtype=np.int32), sizes)
+        at = np.arange(self.start[-1]) + np.repeat(columns.first_size[row] - self.start[:-1], sizes)
+        #: [S, Q] int64, requests of one pod
+        self.amounts: Longs = reader.amounts[at]
+        #: [S] int64, number of pods
+        self.pods: Longs = reader.pods[at]
+
+    def have_valid_profiles(self, check: Callable[[str, Profile], None]) -> bool:
+        """Whether `check` raises InvalidInput for none of the profiles; each is checked once."""
+        reader = self._reader
+        try:
+            for profile in reader.profiles[reader.valid_profiles :]:
+                check(profile.fingerprint, profile)
+                reader.valid_profiles += 1
+        except InvalidInput:
+            return False
+        return True
+
+    def __len__(self) -> int:
+        return len(self._needs)
+
+    def __getitem__(self, index):  # type: ignore[no-untyped-def]
+        return self._needs[index]
+
+    def __iter__(self) -> Iterator[Need]:
+        return iter(self._needs)
+
+
+def need_columns_of(needs: Sequence[Need]) -> NeedColumns:
+    """`needs` as columns; the same object if they are already."""
+    return needs if isinstance(needs, NeedColumns) else NeedColumns(needs)
+
+
+def _is_contradictory(need: Need) -> bool:
+    """Whether all pods must share a domain that may not hold them all, whatever machines exist."""
+    profile = need.profile
+    if profile.same_key is None:
+        return False
+    # A gang that must share one host and was not folded fits on no machine.
+    if profile.same_key == HOSTNAME_LABEL:
+        return True
+    # Domains are nested: two pods of one rack are in one zone as well. Only hosts are finer.
+    repels = any(key != HOSTNAME_LABEL for key in profile.anti_affinity)
+    return repels and sum(size.pods for size in need.sizes) > 1

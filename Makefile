@@ -122,6 +122,11 @@ oracle: setup ## Hold the engine against a plain reading of its rules on SEEDS=1
 	@ORACLE_SEEDS=$(or $(SEEDS),10000) ORACLE_FIRST_SEED=$(or $(FIRST_SEED),0) \
 	  $(BIN)/pytest -q -m slow tests/engine/test_engine_oracle.py
 
+.PHONY: bench
+bench: setup ## Time decisions on large fleets against targets; CYCLES=20 ROWS=text SCALE=1
+	@$(BIN)/python -m bigfleet.bench $(if $(CYCLES),--cycles $(CYCLES)) \
+	  $(if $(ROWS),--rows "$(ROWS)") $(if $(SCALE),--scale $(SCALE))
+
 .PHONY: explore
 explore: setup ## Look for broken rules: 1,150 seeds of faults, and a life of 10,000 cycles
 	@$(BIN)/python -m bigfleet.simulation explore

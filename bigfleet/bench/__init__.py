@@ -1,0 +1,1 @@
+"""Benchmarks of decisions on synthetic fleets."""

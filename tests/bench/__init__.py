@@ -1,0 +1,1 @@
+"""Tests of the benchmark itself; the engine is measured by `make bench`."""

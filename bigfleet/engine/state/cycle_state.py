@@ -89,11 +89,10 @@ class CycleState:
             & (fleet.last_claimed_by != NONE)
             & (self.reserved_for == NONE)
         )
-        backed_off = fleet.backed_off
         #: [n] bool, ordered in this decision, or backed off
-        self.unavailable: Flags = (
-            np.zeros(len(fleet), np.bool_) if backed_off is None else backed_off.copy()
-        )
+        self.unavailable: Flags = np.zeros(len(fleet), np.bool_)
+        if fleet.backed_off is not None:
+            self.unavailable |= fleet.backed_off
         #: [n] int32, the need that ordered the machine in this decision, or NONE
         self.ordered_by: Ints = np.full(len(fleet), NONE, np.int32)
         #: by need: rows that it acquired

@@ -21,8 +21,8 @@ import pytest
 from bigfleet.api.auth import handshakes
 from bigfleet.api.auth.identity import Identity
 from bigfleet.api.auth.tls_diagnosis import explain_failure
-from loaddriver.substrates.ports import free_port
 from tests.api.identity_rig import get, identity, refusal
+from tests.support.ports import free_address
 
 EXPIRED = timedelta(minutes=-1)
 # Only a failing test waits this long: machines that run tests may be slow.
@@ -82,7 +82,7 @@ class Running:
 async def provider(folder: Path) -> AsyncIterator[Running]:
     own = identity(folder, "provider", "kwok").directory
     (folder / "inventory.jsonl").write_text(json.dumps(MACHINE))
-    listen, observe = (f"127.0.0.1:{free_port()}" for _ in range(2))
+    listen, observe = free_address(), free_address()
     running = Running(listen, f"http://{observe}", folder / "log")
     command = [sys.executable, "-m", "bigfleet", "provider", "--identity", str(own)]
     command += ["--listen", listen, "--observe", observe]

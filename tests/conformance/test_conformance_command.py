@@ -7,7 +7,6 @@ import json
 import os
 import shlex
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -21,6 +20,7 @@ from bigfleet.api.auth import issuing
 from bigfleet.api.auth.identity import Principal
 from bigfleet.conformance.subject import Bounds
 from tests.conformance.example import PATH
+from tests.support.ports import free_address
 
 DAY = timedelta(days=1)
 
@@ -28,12 +28,6 @@ DAY = timedelta(days=1)
 def conformance(*flags: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "bigfleet", "conformance", *flags]
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=240)
-
-
-def free_address() -> str:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return f"127.0.0.1:{probe.getsockname()[1]}"
 
 
 @pytest.fixture

@@ -163,11 +163,9 @@ async def test_a_replica_that_was_taken_out_ends_and_says_so(
 
 def test_a_replica_whose_peer_port_is_taken_says_so(binaries: Binaries, directory: Path) -> None:
     """It gives up with etcd's own words instead of trying for ever."""
-    replicas = Replicas(binaries.etcd, directory, ["a"])
-    replica = replicas.by_id["a"]
-    with socket.socket() as stranger:
-        stranger.bind(("127.0.0.1", replicas.peer_port("a")))
-        stranger.listen()
+    with socket.create_server(("127.0.0.1", 0)) as stranger:
+        taken = f"127.0.0.1:{stranger.getsockname()[1]}"
+        replica = Replicas(binaries.etcd, directory, ["a"], peers={"a": taken}).by_id["a"]
         replica.start()
         wait_until(lambda: replica.exit_status is not None, "it gives up")
     assert replica.exit_status == 1
@@ -195,15 +193,15 @@ async def test_replicas_with_identities_admit_their_like_alone(
             assert await shards_of(client) == ["s1"]
         shard = made[Principal("shard", "s1")]
         for who, welcome in ((shard, False), (made[Principal("coordinator", "b")], True)):
-            port = replicas.peer_port("a")
-            assert await asyncio.to_thread(peer_port_answers, port, who) is welcome
+            address = replicas.peer_address("a")
+            assert await asyncio.to_thread(peer_port_answers, address, who) is welcome
 
 
-def peer_port_answers(port: int, identity: Identity) -> bool:
+def peer_port_answers(address: str, identity: Identity) -> bool:
     """Whether the Raft port answers a question to somebody with this identity."""
     context = ssl.create_default_context(cafile=str(identity.directory / "ca.crt"))
     context.load_cert_chain(identity.directory / "tls.crt", identity.directory / "tls.key")
-    connection = http.client.HTTPSConnection("127.0.0.1", port, context=context, timeout=5)
+    connection = http.client.HTTPSConnection(address, context=context, timeout=5)
     try:
         connection.request("GET", "/members")
         return connection.getresponse().status == 200

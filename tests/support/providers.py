@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import socket
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -141,14 +140,6 @@ def subject_of(channel: grpc.aio.Channel) -> Subject:
     cluster = ExternalCluster("conformance", b"{machine}")
     patient = Bounds(answer=30.0, state=60.0, drain=60.0)
     return Subject(CapacityProviderStub(channel), cluster, patient)
-
-
-def free_port() -> tuple[socket.socket, int]:
-    """A port that stays ours while the socket is open; a server may share it by SO_REUSEPORT."""
-    holder = socket.socket()
-    holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-    holder.bind(("127.0.0.1", 0))
-    return holder, holder.getsockname()[1]
 
 
 _RUNNER = """

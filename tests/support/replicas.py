@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-import socket
 import subprocess
 import sys
 import urllib.request
@@ -14,20 +13,12 @@ from pathlib import Path
 
 import psutil
 
+from tests.support.ports import free_address
 from tests.support.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
 _READY_TIMEOUT_SECONDS = 60.0
 _POLL_INTERVAL_SECONDS = 0.02
-
-
-def free_ports(count: int) -> list[int]:
-    """Unused ports."""
-    with contextlib.ExitStack() as held:
-        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
 
 
 class ReplicaProcess:
@@ -116,18 +107,19 @@ class Replicas:
         directory: Path,
         names: Sequence[str] = ("a", "b", "c"),
         identities: Mapping[str, Path] | None = None,
+        peers: Mapping[str, str] | None = None,
     ) -> None:
         self._etcd, self._directory, self._identities = etcd, directory, identities or {}
-        self._peers = dict(zip(names, free_ports(len(names)), strict=True))
+        self._peers = {name: free_address() for name in names} | dict(peers or {})
         self.by_id: dict[str, ReplicaProcess] = {}
         for name in names:
             self.add(name)
 
     def add(self, name: str, *more: str) -> ReplicaProcess:
         """One more replica, not started yet; `more` are further flags."""
-        self._peers.setdefault(name, free_ports(1)[0])
-        listen, observe = (f"127.0.0.1:{port}" for port in free_ports(2))
-        peers = ",".join(f"{n}=127.0.0.1:{port}" for n, port in self._peers.items())
+        self._peers.setdefault(name, free_address())
+        listen, observe = free_address(), free_address()
+        peers = ",".join(f"{each}={address}" for each, address in self._peers.items())
         state = self._directory / name
         state.mkdir(parents=True, exist_ok=True)
         identity = self._identities.get(name)
@@ -141,8 +133,8 @@ class Replicas:
         self.by_id[name] = replica
         return replica
 
-    def peer_port(self, name: str) -> int:
-        """Its etcd peer address."""
+    def peer_address(self, name: str) -> str:
+        """Where its etcd answers the others."""
         return self._peers[name]
 
     def addresses(self) -> list[str]:

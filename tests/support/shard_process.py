@@ -13,7 +13,7 @@ import aiohttp
 import psutil
 from prometheus_client.parser import text_string_to_metric_families
 
-from loaddriver.substrates.ports import free_port
+from tests.support.ports import free_address
 
 START_SECONDS = 60.0
 _CYCLES = "bigfleet_shard_cycle_duration_seconds_count"
@@ -74,7 +74,7 @@ async def shard_process(
     provider: str, state: Path, *more: str, port: int = 0
 ) -> AsyncIterator[ShardProcess]:
     """`bigfleet shard` with `more` flags; ended by SIGTERM, or killed if that does not help."""
-    address, observe = f"127.0.0.1:{port or free_port()}", f"127.0.0.1:{free_port()}"
+    address, observe = f"127.0.0.1:{port}" if port else free_address(), free_address()
     state.mkdir(parents=True, exist_ok=True)  # noqa: ASYNC240 - nobody else waits yet
     flags = ["--shard-id", "shard-0", "--listen", address, "--observe", observe, "--insecure"]
     flags += ["--provider", provider, "--state", str(state), *more]

@@ -28,7 +28,7 @@ from bigfleet.services.coordinator import role
 from bigfleet.services.coordinator.config import CoordinatorConfig
 from controlplane.request import Binaries
 from tests.support.fake_shard import FakeShard, many_shortfalls
-from tests.support.replicas import free_ports
+from tests.support.ports import free_address
 
 RACK, ZONE = "topology.bigfleet/rack", "topology.kubernetes.io/zone"
 _DEADLINE_SECONDS = 60.0
@@ -228,7 +228,7 @@ async def test_a_follower_names_the_leader(binaries: Binaries, directory: Path) 
     """UNAVAILABLE with the trailer, which is empty while no leader is known; here for ever, as the
     only other replica is not there.
     """
-    own, other = (f"127.0.0.1:{port}" for port in free_ports(2))
+    own, other = free_address(), free_address()
     alone = replace(settings(binaries, directory), peers={"a": own, "b": other})
     async with (
         role.serving(alone) as serves,

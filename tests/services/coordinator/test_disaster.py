@@ -27,7 +27,7 @@ from bigfleet.api.v1alpha1.shard_pb2_grpc import ShardStub
 from bigfleet.model.machine import MachineState
 from bigfleet.ports.provider import EPOCHS_SKIPPED
 from controlplane.request import Binaries
-from tests.support.replicas import free_ports
+from tests.support.ports import free_address
 from tests.support.shard_rig import DEADLINE_SECONDS, FakeOperator, need
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
@@ -58,10 +58,9 @@ class Fleet:
     def __init__(self, directory: Path, etcd: Path) -> None:
         self.home, self._etcd = directory, etcd
         self._names = ("provider", "coordinator", "s1", "s2")
-        ports = iter(free_ports(2 * len(self._names) + 1))
-        self.address = {name: f"127.0.0.1:{next(ports)}" for name in self._names}
-        self.observe = {name: f"127.0.0.1:{next(ports)}" for name in self._names}
-        self.peer = f"127.0.0.1:{next(ports)}"
+        self.address = {name: free_address() for name in self._names}
+        self.observe = {name: free_address() for name in self._names}
+        self.peer = free_address()
         self.state = {name: directory / name for name in self._names}
         self.processes: dict[str, asyncio.subprocess.Process] = {}
 
@@ -257,12 +256,11 @@ async def test_a_shard_that_lost_its_disk_gets_its_domains_again(
 
 async def _twin(made: Fleet) -> None:
     """Run a second s1 with its own directory and ports until it is rejected."""
-    listen, observe = free_ports(2)
     identity = made.home / "ids/shard-s1"
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "bigfleet", "shard", "--identity", str(identity)),
-        *("--shard-id", "s1", "--listen", f"127.0.0.1:{listen}"),
-        *("--observe", f"127.0.0.1:{observe}", "--state", str(made.home / "twin")),
+        *("--shard-id", "s1", "--listen", free_address()),
+        *("--observe", free_address(), "--state", str(made.home / "twin")),
         *("--provider", made.address["provider"], "--coordinator", made.address["coordinator"]),
         cwd=ROOT,
         stderr=asyncio.subprocess.PIPE,

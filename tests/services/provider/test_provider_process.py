@@ -16,7 +16,8 @@ from bigfleet.conformance.subject import Subject
 from bigfleet.model.errors import InvalidInput, Unavailable
 from bigfleet.services.provider import run
 from tests.support.full_disk import full_disk
-from tests.support.providers import free_port, settings, start_process, subject_of, write_inventory
+from tests.support.ports import free_port
+from tests.support.providers import settings, start_process, subject_of, write_inventory
 
 # Only a failing test waits this long; test machines may be slow.
 _PATIENCE_SECONDS = 60.0
@@ -33,55 +34,52 @@ async def test_operations_under_way_at_a_kill_are_finished_by_the_next_process(
 ) -> None:
     """After SIGKILL: same operation, same fencing tokens, continued revisions, and an end."""
     write_inventory(tmp_path / "inventory.jsonl", {"id": "m-0"}, {"id": "m-1"})
-    holder, port = free_port()
-    with holder:
-        first = await start_process(tmp_path, port, latency_seconds=1.5)
+    port = free_port()
+    first = await start_process(tmp_path, port, latency_seconds=1.5)
+    async with transport.channel(f"127.0.0.1:{port}") as channel:
+        subject = subject_of(channel)
+        shard = subject.fenced_client()
+        before = await answers(subject)
+        ack = await shard.create("m-0", sequence=5)
+        first.kill()
+        await first.wait()
+    second = await start_process(tmp_path, port, latency_seconds=0.0)
+    try:
         async with transport.channel(f"127.0.0.1:{port}") as channel:
             subject = subject_of(channel)
-            shard = subject.fenced_client()
-            before = await answers(subject)
-            ack = await shard.create("m-0", sequence=5)
-            first.kill()
-            await first.wait()
-        second = await start_process(tmp_path, port, latency_seconds=0.0)
-        try:
-            async with transport.channel(f"127.0.0.1:{port}") as channel:
-                subject = subject_of(channel)
-                await answers(subject)
-                shard.stub = subject.stub
-                with pytest.raises(Exception, match="is not newer"):
-                    await shard.create("m-0", sequence=5)
-                assert (await shard.create("m-0", sequence=6)).operation_id == ack.operation_id
-                await subject.wait_for_state("m-0", wire.IDLE)
-                since = wire.ListFilter(since_revision=before.revision)
-                changed = await subject.stub.List(since)
-                assert [m.id for m in changed.machines] == ["m-0"]
-        finally:
-            second.kill()
-            await second.wait()
+            await answers(subject)
+            shard.stub = subject.stub
+            with pytest.raises(Exception, match="is not newer"):
+                await shard.create("m-0", sequence=5)
+            assert (await shard.create("m-0", sequence=6)).operation_id == ack.operation_id
+            await subject.wait_for_state("m-0", wire.IDLE)
+            since = wire.ListFilter(since_revision=before.revision)
+            changed = await subject.stub.List(since)
+            assert [m.id for m in changed.machines] == ["m-0"]
+    finally:
+        second.kill()
+        await second.wait()
 
 
 async def test_run_serves_until_it_is_stopped_and_closes_cleanly(tmp_path: Path) -> None:
     """Ready while it serves; afterwards the state directory and the ports are free again."""
-    holder, port = free_port()
-    observer, observe_port = free_port()
+    port, observe_port = free_port(), free_port()
     given = settings(tmp_path, listen_port=port, observe_port=observe_port)
-    with holder, observer:
-        for _ in range(2):
-            stop = asyncio.Event()
-            role = asyncio.create_task(run(given, stop))
-            async with transport.channel(f"127.0.0.1:{port}") as channel:
-                assert len((await answers(subject_of(channel))).machines) == 4
-            async with aiohttp.ClientSession() as web:
-                address = f"http://127.0.0.1:{observe_port}"
-                async with web.get(f"{address}/readyz") as ready:
-                    assert ready.status == 200
-                async with web.get(f"{address}/metrics") as metrics:
-                    assert 'bigfleet_provider_machines{state="SPECULATIVE"} 3.0' in (
-                        await metrics.text()
-                    )
-            stop.set()
-            await asyncio.wait_for(role, _PATIENCE_SECONDS)
+    for _ in range(2):
+        stop = asyncio.Event()
+        role = asyncio.create_task(run(given, stop))
+        async with transport.channel(f"127.0.0.1:{port}") as channel:
+            assert len((await answers(subject_of(channel))).machines) == 4
+        async with aiohttp.ClientSession() as web:
+            address = f"http://127.0.0.1:{observe_port}"
+            async with web.get(f"{address}/readyz") as ready:
+                assert ready.status == 200
+            async with web.get(f"{address}/metrics") as metrics:
+                assert 'bigfleet_provider_machines{state="SPECULATIVE"} 3.0' in (
+                    await metrics.text()
+                )
+        stop.set()
+        await asyncio.wait_for(role, _PATIENCE_SECONDS)
 
 
 async def test_the_inventory_is_read_once(tmp_path: Path) -> None:
@@ -122,22 +120,21 @@ async def test_a_full_disk_delays_operations_and_loses_none(tmp_path: Path) -> N
     is room again: a provider that ended instead could not even be asked what runs.
     """
     settings(tmp_path)
-    holder, port = free_port()
-    with holder:
-        process = await start_process(tmp_path, port, latency_seconds=1.0)
-        try:
-            async with transport.channel(f"127.0.0.1:{port}") as channel:
-                subject = subject_of(channel)
-                await answers(subject)
-                shard = subject.fenced_client()
-                await shard.create("m-0")
-                with full_disk(process.pid):
-                    with pytest.raises(grpc.aio.AioRpcError, match="cannot be written"):
-                        await shard.create("m-1")
-                    await asyncio.sleep(2.5)
-                    assert process.returncode is None
-                    assert (await subject.get("m-0")).state == wire.CREATING
-                await subject.wait_for_state("m-0", wire.IDLE)
-        finally:
-            process.kill()
-            await process.wait()
+    port = free_port()
+    process = await start_process(tmp_path, port, latency_seconds=1.0)
+    try:
+        async with transport.channel(f"127.0.0.1:{port}") as channel:
+            subject = subject_of(channel)
+            await answers(subject)
+            shard = subject.fenced_client()
+            await shard.create("m-0")
+            with full_disk(process.pid):
+                with pytest.raises(grpc.aio.AioRpcError, match="cannot be written"):
+                    await shard.create("m-1")
+                await asyncio.sleep(2.5)
+                assert process.returncode is None
+                assert (await subject.get("m-0")).state == wire.CREATING
+            await subject.wait_for_state("m-0", wire.IDLE)
+    finally:
+        process.kill()
+        await process.wait()

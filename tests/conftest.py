@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 from hypothesis import HealthCheck, settings
+from xdist.remote import Producer
 
 from bigfleet.api.install import install
 from bigfleet.kube.client import KubeClient
@@ -22,6 +23,8 @@ from loaddriver.substrates.local import LocalSubstrate
 from loaddriver.substrates.runscope import RunScope
 from tests.support.fedhpa_fleet import Fleet, fleet
 from tests.support.loop_thread import LoopThread
+from tests.support.progress import Progress
+from tests.support.side_by_side import ByFile, longest_first
 
 # The machine may be busy: how long an example, or the making of one, takes is no property of ours.
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -32,12 +35,28 @@ settings.load_profile("patient")
 OPT_IN = ("containers", "failover", "load", "scenarios", "slow", "soak", "truth")
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Say how long is left, in the process that reports."""
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Progress(config))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> ByFile:
+    """How workers share the tests, whatever `--dist` says."""
+    config.option.loadscopereorder = False
+    return ByFile(config, log)
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out what has to be asked for; whoever uses the binaries starts a control plane."""
     for item in items:
-        if "binaries" in getattr(item, "fixturenames", ()):
+        fixtures = getattr(item, "fixturenames", ())
+        if "binaries" in fixtures:
             item.add_marker("cluster")
+        if "federated_clusters" in fixtures:  # three control planes: not in every worker
+            item.add_marker(pytest.mark.xdist_group("federation"))
     unasked = {name for name in OPT_IN if name not in config.getoption("markexpr")}
     asked: list[pytest.Item] = []
     left_out: list[pytest.Item] = []
@@ -46,6 +65,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         (left_out if marks & unasked else asked).append(item)
     config.hook.pytest_deselected(items=left_out)
     items[:] = asked
+    if hasattr(config, "workerinput"):
+        longest_first(config, items)
 
 
 @pytest.fixture(scope="session")

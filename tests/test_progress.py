@@ -1,0 +1,32 @@
+"""The time left that a long run of the tests prints."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from tests.support.progress import Estimate
+
+
+def test_nothing_is_left_once_every_test_has_ended() -> None:
+    done = Estimate({"a": 2, "b": 1}, {"a": 60.0, "b": 30.0}, 2, Counter(a=2, b=1))
+    assert done.share_done() == 1
+    assert done.seconds_left(elapsed=45.0) == 0
+
+
+def test_the_rest_takes_as_much_longer_as_what_is_done_did() -> None:
+    """90 s were expected, a third of them is done in twice the time."""
+    slow = Estimate({"a": 2, "b": 1}, {"a": 60.0, "b": 30.0}, 1, Counter(b=1))
+    assert slow.share_done() == pytest.approx(1 / 3)
+    assert slow.seconds_left(elapsed=60.0) == pytest.approx(120)
+
+
+def test_a_file_is_not_divided_between_workers() -> None:
+    """However many workers there are, the longest one is waited for."""
+    many = Estimate({"a": 10, "b": 1}, {"a": 100.0, "b": 25.0}, 4, Counter(b=1))
+    assert many.seconds_left(elapsed=6.25) == pytest.approx(100)
+
+
+def test_before_the_first_test_has_ended_what_is_expected_is_left() -> None:
+    assert Estimate({"a": 1}, {"a": 30.0}, 1).seconds_left(elapsed=5.0) == pytest.approx(30)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 from collections.abc import Callable, Iterator
 from typing import cast
@@ -21,6 +22,8 @@ _SYSTEM, _LANES = "SCENARIO_SYSTEM", "SCENARIO_LANES"
 _SUITE = "scenarios/test_scenarios.py::"
 # As many as two cores can bear; most of a scenario is waiting.
 _USUAL_LANES = 5
+# To start a lane's control plane costs as much as some scenarios.
+_LEAST_OF_A_LANE = 4
 
 
 @pytest.fixture(scope="session")
@@ -43,7 +46,8 @@ def play(
     loop = LoopThread()
 
     async def suite() -> Suite:
-        return Suite(context, cases, int(environment.get(_LANES) or _USUAL_LANES))
+        usual = min(_USUAL_LANES, math.ceil(len(cases) / _LEAST_OF_A_LANE))
+        return Suite(context, cases, int(environment.get(_LANES) or usual))
 
     playing = loop.run(suite())
     run = loop.begin(playing.run())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from functools import cache, lru_cache
 from pathlib import Path
 
 from loaddriver.plan.make import make_plan
@@ -27,15 +28,20 @@ SPECIAL = (
 )
 
 
+# To plan takes up to half a second, and a plan some megabytes; nobody changes one.
+_PLANS = 16
+
 # Pods of all sizes share their machines; these, too, run on two cores.
 SHARED = ("mixed-50", "spread-50", "antiaffinity-50")
 
 
+@cache
 def shipped(name: str, *overrides: str, seed: int | None = None) -> Profile:
     """A shipped profile with overrides."""
     return load_profile(name, PROFILES, overrides, seed)
 
 
+@lru_cache(_PLANS)
 def planned(
     name: str, *overrides: str, seed: int | None = None
 ) -> tuple[Profile, Plan, PlanDemand]:
@@ -45,6 +51,7 @@ def planned(
     return profile, plan, demand(plan, profile.catalog)
 
 
+@lru_cache(_PLANS)
 def planned_shared(
     name: str, *overrides: str, seed: int | None = None
 ) -> tuple[Profile, Plan, SharedMachineDemand]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import types
 from collections.abc import Iterator, Mapping
+from functools import cache
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import msgspec
@@ -38,6 +39,7 @@ def decode(raw: Any, shape: type[T]) -> tuple[T | None, list[FieldError]]:
     return msgspec.convert(raw, shape), []
 
 
+@cache
 def schema_paths(shape: type[msgspec.Struct], prefix: str = "") -> tuple[str, ...]:
     """Every dotted key of `shape`, without list indices."""
     paths: list[str] = []
@@ -48,9 +50,13 @@ def schema_paths(shape: type[msgspec.Struct], prefix: str = "") -> tuple[str, ..
     return tuple(paths)
 
 
-def _fields_of(shape: type[msgspec.Struct]) -> dict[str, Any]:
+@cache  # reading the annotations takes longer than all else
+def _fields_of(shape: type[msgspec.Struct]) -> Mapping[str, Any]:
     hints = get_type_hints(shape, include_extras=True)
-    return {field.encode_name: hints[field.name] for field in msgspec.structs.fields(shape)}
+    return {field.encode_name: hints[field.name] for field in _struct_fields(shape)}
+
+
+_struct_fields = cache(msgspec.structs.fields)
 
 
 def _branches(annotation: Any) -> tuple[Any, ...]:
@@ -78,7 +84,7 @@ def _struct_errors(
     for key in raw:
         if key not in fields:
             yield FieldError(_join(path, str(key)), unknown_key_hint(str(key), path, fields, known))
-    for field in msgspec.structs.fields(shape):
+    for field in _struct_fields(shape):
         where = _join(path, field.encode_name)
         if field.encode_name in raw:
             annotation = fields[field.encode_name]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -53,7 +53,7 @@ class Progress:
         self._config = config
         self._estimate = Estimate({}, {})
         self._workers: set[str] = set()
-        self._seconds: Counter[str] = Counter()
+        self._seconds: defaultdict[str, float] = defaultdict(float)
         self._began = self._last = 0.0
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 
 import pytest
 from xdist.scheduler import LoadGroupScheduling
@@ -10,7 +10,7 @@ from xdist.scheduler import LoadGroupScheduling
 from tests.support.durations import expected_seconds, file_of, known_seconds
 
 
-class ByFile(LoadGroupScheduling):
+class ByFile(LoadGroupScheduling):  # type: ignore[misc]  # it has no types
     """A worker takes one group of tests after the other; those without a group go by file.
 
     They are begun in the order in which they were collected.
@@ -26,9 +26,9 @@ def longest_first(config: pytest.Config, items: list[pytest.Item]) -> None:
     end. A group's tests keep their order.
     """
     files = {file_of(item.nodeid): _group(item) for item in items}
-    seconds: Counter[str] = Counter()
+    seconds: defaultdict[str, float] = defaultdict(float)
     for name, each in expected_seconds(known_seconds(config), files).items():
-        seconds[files[name]] += each  # type: ignore[assignment]  # typeshed's are whole
+        seconds[files[name]] += each
     items.sort(key=lambda item: (-seconds[_group(item)], _group(item)))
 
 

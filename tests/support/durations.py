@@ -25,7 +25,8 @@ def file_of(nodeid: str) -> str:
 def known_seconds(config: pytest.Config) -> dict[str, float]:
     """Seconds by file, as seen last."""
     fresh: dict[str, float] = json.loads(_FRESH.read_text())
-    return fresh | _cache(config).get(_KEY, {})
+    seen: dict[str, float] = _cache(config).get(_KEY, {})
+    return fresh | seen
 
 
 def remember(config: pytest.Config, seconds: Mapping[str, float]) -> None:

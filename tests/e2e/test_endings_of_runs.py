@@ -11,13 +11,13 @@ import pytest
 
 from tests.support.scaletest import Scaletest, end_all
 
-pytestmark = [pytest.mark.alone, pytest.mark.cluster, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 
 # As little as has every phase; so few pods miss the profile's gate on their number.
 TINY = (
     "smoke",
     *("--set", "podsPerCluster=40", "--set", "ramp.steps=1", "--set", "ramp.stepSeconds=1"),
-    *("--set", "soak.seconds=1", "--set", "soak.churnPodsPerSecond=4"),
+    *("--set", "soak.seconds=3", "--set", "soak.churnPodsPerSecond=2"),
 )
 
 
@@ -28,12 +28,21 @@ def no_run_goes_on() -> Iterator[None]:
     end_all()
 
 
-@pytest.mark.parametrize("moment", ["  ramp", "  settling"])
+def tiny(tmp_path: Path, *, ignore_interrupts: bool = False) -> Scaletest:
+    """Such a run, beside other tests."""
+    tempdir = tmp_path / "tmp"
+    tempdir.mkdir()
+    return Scaletest(
+        tmp_path / "results", *TINY, ignore_interrupts=ignore_interrupts, tempdir=tempdir
+    )
+
+
+@pytest.mark.parametrize("moment", ["  ramp", "  soak", "  settling"])
 def test_an_interruption_while_pods_bind_leaves_a_partial_report(
     tmp_path: Path, moment: str
 ) -> None:
     """It reports the phase, exits with 130 and prints that all is cleaned up."""
-    run = Scaletest(tmp_path, *TINY)
+    run = tiny(tmp_path)
     run.await_line(moment)
     run.child.send_signal(signal.SIGINT)
     assert run.exit_code() == 130, run.output
@@ -50,7 +59,7 @@ def test_an_interruption_while_judging_leaves_the_complete_report(tmp_path: Path
     """All was measured by then, so the verdict stands; the exit code is that of an interruption,
     also where a script had put the run into the background and SIGINT was ignored.
     """
-    run = Scaletest(tmp_path, *TINY, ignore_interrupts=True)
+    run = tiny(tmp_path, ignore_interrupts=True)
     run.await_line("judging")
     run.child.send_signal(signal.SIGINT)
     assert run.exit_code() == 130, run.output
@@ -61,6 +70,7 @@ def test_an_interruption_while_judging_leaves_the_complete_report(tmp_path: Path
     assert not run.left_overs()
 
 
+@pytest.mark.alone
 def test_one_plan_is_played_with_and_without_anchors_and_both_are_judged(tmp_path: Path) -> None:
     """Each part has its summary, and each shows the other's figures beside its own. A missed gate
     ends it with 3 and a way to judge by other limits.

@@ -16,10 +16,17 @@ import msgspec
 import pytest
 
 from bigfleet.kube.client import KubeClient
-from tests.support.scaletest import PATIENCE_SECONDS, ROOT, deployment
+from tests.support.scaletest import (
+    PATIENCE_SECONDS,
+    ROOT,
+    deployment,
+    own_second,
+    until_named,
+    with_tempdir,
+)
 from tests.support.waiting import eventually
 
-pytestmark = [pytest.mark.alone, pytest.mark.cluster, pytest.mark.timeout(700)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(700)]
 
 NAMESPACE = "way-out"
 PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"
@@ -32,12 +39,22 @@ INSTANCE_TYPE = "m6i.large"
 
 @asynccontextmanager
 async def held_up(results: Path, *overrides: str) -> AsyncIterator[KubeClient]:
-    """A smoke fleet without load, as an administrator sees its cluster."""
+    """A smoke fleet without load, as an administrator sees its cluster. Its machine lock is its
+    own, as it measures nothing.
+    """
+    tempdir = results / "tmp"
+    tempdir.mkdir()
     settings = [part for override in overrides for part in ("--set", override)]
     command = [sys.executable, "-m", "loaddriver", "hold", "smoke", "--results", str(results)]
-    child = await asyncio.create_subprocess_exec(
-        *command, *settings, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
-    )
+    with own_second():
+        child = await asyncio.create_subprocess_exec(
+            *(*command, *settings),
+            cwd=ROOT,
+            env=with_tempdir(tempdir),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+        )
+        until_named(results, lambda: child.returncode is not None)
     try:
         path = await asyncio.wait_for(_kubeconfig(child), PATIENCE_SECONDS)
         async with await KubeClient.from_kubeconfig(path) as admin:

@@ -15,7 +15,7 @@ import pytest
 
 from tests.support.scaletest import Scaletest, end_all
 
-pytestmark = [pytest.mark.alone, pytest.mark.cluster, pytest.mark.timeout(1000)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1000)]
 
 # A run that is to be broken needs to be no longer than that takes.
 BRIEF = ("smoke", "--set", "soak.seconds=5")
@@ -28,26 +28,67 @@ def no_run_goes_on() -> Iterator[None]:
     end_all()
 
 
-def test_smoke_passes(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def smoke(tmp_path_factory: pytest.TempPathFactory) -> Scaletest:
+    """The smoke profile, played with BigFleet and then without."""
+    return Scaletest.sound(tmp_path_factory.mktemp("smoke"), "smoke", "--bare")
+
+
+@pytest.fixture
+def tempdir(tmp_path: Path) -> Path:
+    """For a run that measures nothing, and bears other runs beside it."""
+    path = tmp_path / "tmp"
+    path.mkdir()
+    return path
+
+
+@pytest.mark.alone
+def test_smoke_passes(smoke: Scaletest) -> None:
     """Every pod is bound by kube-scheduler onto machines that BigFleet provided; verdict pass."""
-    run = Scaletest.sound(tmp_path, "smoke")
-    assert run.exit_code() == 0, run.output
-    summary = run.summary()
+    assert smoke.exit_code() == 0, smoke.output
+    summary = smoke.summary()
     assert summary["verdict"] == "pass"
     assert summary["pods"]["planned"] == 200
     assert summary["pods"]["created"] == summary["pods"]["bound"] >= 200
     assert set(summary["audit"]["boundBy"]) == {"scheduler"}
     assert summary["machines"]["configured"] >= 5
     assert summary["hopsSeconds"].keys() >= {"seen", "rolledUp", "nodeReady", "scheduled"}
-    with gzip.open(run.folder / "pods.csv.gz", "rt") as file:
+    with gzip.open(smoke.folder / "pods.csv.gz", "rt") as file:
         assert len(list(csv.DictReader(file))) == summary["pods"]["created"]
-    suites = ElementTree.parse(run.folder / "junit.xml").getroot().iter("testsuite")
-    assert [suite.get("failures") for suite in suites] == ["0"]
-    assert (run.results / "latest" / "report.html").stat().st_size > 10_000
-    assert not run.left_overs()
-    for path in (p for p in run.folder.rglob("*") if p.is_file() and p.suffix != ".gz"):
+    suites = ElementTree.parse(smoke.folder / "junit.xml").getroot().iter("testsuite")
+    assert {suite.get("failures") for suite in suites} == {"0"}
+    assert (smoke.results / "latest" / "report.html").stat().st_size > 10_000
+    assert not smoke.left_overs()
+    for path in (p for p in smoke.folder.rglob("*") if p.is_file() and p.suffix != ".gz"):
         assert b'"token":' not in path.read_bytes(), f"{path} holds a credential"
         assert b"eyJhbGciOi" not in path.read_bytes(), f"{path} holds a ServiceAccount token"
+
+
+@pytest.mark.alone
+def test_a_run_is_compared_with_the_bare_run_of_its_plan(smoke: Scaletest) -> None:
+    """Same plan, same nodes, no BigFleet. The bare part can be had anew; interrupted, it says
+    nothing any more, while the run's own numbers stay.
+    """
+    ours, bare = smoke.summary(), smoke.bare_summary()
+    assert (bare["run"]["bare"], bare["run"]["bareOf"]) == (True, smoke.folder.name)
+    assert bare["verdict"] == "pass"
+    assert bare["pods"]["created"] == bare["pods"]["bound"] == ours["pods"]["created"]
+    nodes = (smoke.folder / "nodes.jsonl").read_text().splitlines()
+    assert bare["nodes"]["readyAtEnd"] == len(nodes)
+    assert bare["hopsSeconds"].keys() == {"scheduled"}
+    assert ours["bare"]["ratios"]["bind"]["p50"] > 0
+    folders = (smoke.folder, smoke.folder / "bare")
+    plans = [(folder / "plan.jsonl").read_bytes() for folder in folders]
+    assert plans[0] == plans[1]
+
+    again = Scaletest.bare_of(smoke)
+    again.await_line("  ramp")
+    again.child.send_signal(signal.SIGINT)
+    assert again.exit_code() == 130, again.output
+    assert "Interrupted" in smoke.bare_summary()["why"][0]
+    assert smoke.summary()["pods"] == ours["pods"]
+    assert smoke.summary()["bare"]["verdict"] == "error"
+    assert not again.left_overs()
 
 
 @pytest.mark.parametrize(
@@ -59,10 +100,10 @@ def test_smoke_passes(tmp_path: Path) -> None:
     ],
 )
 def test_a_death_ends_the_run_as_an_infrastructure_failure(
-    tmp_path: Path, victim: tuple[str, ...], named: str
+    tmp_path: Path, tempdir: Path, victim: tuple[str, ...], named: str
 ) -> None:
     """When a component dies mid-run, the run names it and its log, and never passes."""
-    run = Scaletest(tmp_path, *BRIEF)
+    run = Scaletest(tmp_path / "results", *BRIEF, tempdir=tempdir)
     run.await_line("  ramp")
     run.kill(*victim)
     assert run.exit_code() == 6, run.output
@@ -73,10 +114,12 @@ def test_a_death_ends_the_run_as_an_infrastructure_failure(
     assert not run.left_overs()
 
 
-@pytest.mark.parametrize("moment", ["starting 1 control plane", "starting BigFleet", "  soak"])
-def test_an_interruption_cleans_up_and_leaves_a_partial_report(tmp_path: Path, moment: str) -> None:
+@pytest.mark.parametrize("moment", ["starting 1 control plane", "starting BigFleet"])
+def test_an_interruption_cleans_up_and_leaves_a_partial_report(
+    tmp_path: Path, tempdir: Path, moment: str
+) -> None:
     """Ctrl-C ends a run with 130, a report of the interruption, and full cleanup."""
-    run = Scaletest(tmp_path, *BRIEF)
+    run = Scaletest(tmp_path / "results", *BRIEF, tempdir=tempdir)
     run.await_line(moment)
     run.child.send_signal(signal.SIGINT)
     assert run.exit_code() == 130, run.output
@@ -86,36 +129,9 @@ def test_an_interruption_cleans_up_and_leaves_a_partial_report(tmp_path: Path, m
     assert not run.left_overs()
 
 
-def test_a_run_is_compared_with_the_bare_run_of_its_plan(tmp_path: Path) -> None:
-    """Same plan, same nodes, no BigFleet. The bare part can be had anew; interrupted, it says
-    nothing any more, while the run's own numbers stay.
-    """
-    run = Scaletest.sound(tmp_path, *BRIEF, "--bare")
-    assert run.exit_code() == 0, run.output
-    ours, bare = run.summary(), run.bare_summary()
-    assert (bare["run"]["bare"], bare["run"]["bareOf"]) == (True, run.folder.name)
-    assert bare["verdict"] == "pass"
-    assert bare["pods"]["created"] == bare["pods"]["bound"] == ours["pods"]["created"]
-    assert bare["nodes"]["readyAtEnd"] == len((run.folder / "nodes.jsonl").read_text().splitlines())
-    assert bare["hopsSeconds"].keys() == {"scheduled"}
-    assert ours["bare"]["ratios"]["bind"]["p50"] > 0
-    plans = [(folder / "plan.jsonl").read_bytes() for folder in (run.folder, run.folder / "bare")]
-    assert plans[0] == plans[1]
-    assert not run.left_overs()
-
-    again = Scaletest.bare_of(run)
-    again.await_line("  ramp")
-    again.child.send_signal(signal.SIGINT)
-    assert again.exit_code() == 130, again.output
-    assert "Interrupted" in run.bare_summary()["why"][0]
-    assert run.summary()["pods"] == ours["pods"]
-    assert run.summary()["bare"]["verdict"] == "error"
-    assert not again.left_overs()
-
-
-def test_a_killed_runner_leaves_nothing(tmp_path: Path) -> None:
+def test_a_killed_runner_leaves_nothing(tmp_path: Path, tempdir: Path) -> None:
     """After kill -9 of the runner its processes and data are gone within ten seconds."""
-    run = Scaletest(tmp_path, *BRIEF)
+    run = Scaletest(tmp_path / "results", *BRIEF, tempdir=tempdir)
     run.await_line("  ramp")
     os.kill(run.child.pid, signal.SIGKILL)
     assert run.exit_code() == -signal.SIGKILL
@@ -125,13 +141,13 @@ def test_a_killed_runner_leaves_nothing(tmp_path: Path) -> None:
     assert not run.left_overs()
 
 
-def test_a_second_run_is_rejected_while_the_first_one_runs(tmp_path: Path) -> None:
+def test_a_second_run_is_rejected_while_the_first_one_runs(tmp_path: Path, tempdir: Path) -> None:
     """Two runs would falsify each other; the second is told who holds the machine, and
     leaves nothing that could be taken for results.
     """
-    first = Scaletest(tmp_path / "first", *BRIEF)
+    first = Scaletest(tmp_path / "first", *BRIEF, tempdir=tempdir)
     first.await_line("starting")
-    second = Scaletest(tmp_path / "second", *BRIEF)
+    second = Scaletest(tmp_path / "second", *BRIEF, tempdir=tempdir)
     assert second.exit_code() == 6
     assert f"pid {first.child.pid}, profile smoke" in second.output
     assert not second.results.exists()

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,22 +21,33 @@ import psutil
 from loaddriver.errors import ExitCode
 from loaddriver.plan.manifests import INSTANCE_TYPE_KEY
 from loaddriver.substrates.runlock import current_holder, machine_lock_path
+from tests.support.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
 # Only a failing test waits this long: machines that run tests may be slow.
 PATIENCE_SECONDS = 300.0
 _ORDERLY_SECONDS = 60.0
 _ATTEMPTS = 3
+SHARED_TEMPDIR = Path(tempfile.gettempdir())
 
 
 class Scaletest:
     """One `loaddriver run`, its output as it comes, and its processes.
 
-    With `ignore_interrupts` it begins as a job does that a script has put into the background.
+    With `ignore_interrupts` it begins as a job does that a script has put into the background. In
+    a `tempdir` of its own it has its own machine lock, too: what it measures counts for nothing, as
+    other tests run beside it.
     """
 
-    def __init__(self, results: Path, *arguments: str, ignore_interrupts: bool = False) -> None:
+    def __init__(
+        self,
+        results: Path,
+        *arguments: str,
+        ignore_interrupts: bool = False,
+        tempdir: Path = SHARED_TEMPDIR,
+    ) -> None:
         self.results = results
+        self._tempdir = tempdir
         before = signal.getsignal(signal.SIGINT)
         if ignore_interrupts:
             signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -56,15 +71,22 @@ class Scaletest:
     def bare_of(cls, finished: Scaletest) -> Scaletest:
         """One `loaddriver bare` of a finished run."""
         again = cls.__new__(cls)
-        again.results = finished.results
+        again.results, again._tempdir = finished.results, finished._tempdir
         again._start("bare", str(finished.folder))
         return again
 
     def _start(self, *arguments: str) -> None:
         command = [sys.executable, "-m", "loaddriver", *arguments]
-        self.child = subprocess.Popen(
-            command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-        )
+        with own_second():
+            self.child = subprocess.Popen(
+                command,
+                cwd=ROOT,
+                env=with_tempdir(self._tempdir),
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+            )
+            until_named(self.results, lambda: self.child.poll() is not None)
         self.lines: list[str] = []
         self._ended = False
         self._news = threading.Condition()
@@ -150,11 +172,30 @@ class Scaletest:
 
     def left_overs(self) -> list[str]:
         """Processes, data and the machine's lock, where the run has left them."""
-        roots = (Path("/dev/shm"), Path("/tmp"))
+        roots = (Path("/dev/shm"), self._tempdir)
         data = [str(p) for root in roots for p in root.glob(f"bigfleet-*{self.folder.name}*")]
-        holder = current_holder(machine_lock_path())
+        holder = current_holder(self._tempdir / machine_lock_path().name)
         locks = [str(holder)] if holder and holder.pid == self.child.pid else []
         return [*data, *locks, *(str(p) for p in self.processes())]
+
+
+@contextmanager
+def own_second() -> Iterator[None]:
+    """A run is named after the second that it begins in; no two tests begin one in the same."""
+    with (SHARED_TEMPDIR / f"bigfleet-tests-{os.getuid()}.lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+        time.sleep(1.0)
+
+
+def until_named(results: Path, ended: Callable[[], bool]) -> None:
+    """Wait until a run has its folder there, or has ended without."""
+    wait_until(lambda: ended() or any(results.glob("*-*")), "a folder of results")
+
+
+def with_tempdir(path: Path) -> dict[str, str]:
+    """This process's environment for a child with that directory for temporary files."""
+    return {**os.environ, "TMPDIR": str(path)}
 
 
 _started: list[Scaletest] = []
@@ -166,10 +207,12 @@ def end_all() -> None:
         _started.pop().end()
 
 
-def deployment(name: str, replicas: int, instance_type: str = "") -> dict[str, Any]:
-    """Small pods that nothing runs, on machines of the type if one is named."""
+def deployment(name: str, replicas: int, instance_type: str = "", times: int = 1) -> dict[str, Any]:
+    """Small pods that nothing runs, or so many times as large, on machines of the type if one is
+    named.
+    """
     labels = {"app": name}
-    resources = {"requests": {"cpu": "400m", "memory": "500Mi"}}
+    resources = {"requests": {"cpu": f"{400 * times}m", "memory": f"{500 * times}Mi"}}
     spec: dict[str, Any] = {
         "containers": [{"name": "c", "image": "fake", "resources": resources}],
         "terminationGracePeriodSeconds": 1,

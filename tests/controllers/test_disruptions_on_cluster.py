@@ -306,11 +306,19 @@ async def test_reclaims_that_come_together_share_their_review(kubeconfig: dict[s
         _operator(kubeconfig) as shard,
     ):
         deployments = f"/apis/apps/v1/namespaces/{where}/deployments"
+        for name in staying:
+            await client.patch(f"/api/v1/nodes/{name}", {"spec": {"unschedulable": True}})
         for name in leaving:
             on = _deployment(name, 1, [name, *staying], "500m")
-            on["spec"]["template"]["spec"]["nodeName"] = name
             await client.create(deployments, on)
         await _until_bound(client, where, 20)
+        for name in staying:
+            await client.patch(f"/api/v1/nodes/{name}", {"spec": {"unschedulable": False}})
+
+        async def seen() -> bool:
+            return any(each["fits"] for each in await _reviewed(client, leaving))
+
+        await eventually(seen, "the room on the other Nodes to be seen")
         before = _reviews_answered()
         for name in leaving:
             shard.order(ShardMessage(reclaim_instruction=_instruction(name, max_cost=9.0)))
@@ -322,6 +330,27 @@ async def test_reclaims_that_come_together_share_their_review(kubeconfig: dict[s
         started = sum(ack.nodes_started for ack in acks)
         assert 15 <= started <= 17, [ack.refused for ack in acks if ack.refused]
         assert all("does not fit on any other node" in ack.refused for ack in acks if ack.refused)
+
+
+async def _reviewed(client: KubeClient, nodes: Sequence[str]) -> list[dict[str, Any]]:
+    """The pod controller's verdicts on these Nodes."""
+    body = {
+        "apiVersion": "bigfleet.lucy.sh/v1alpha1",
+        "kind": "DisruptionReview",
+        "metadata": {"name": "by-hand"},
+        "spec": {"maxNodes": len(nodes), "nodes": list(nodes)},
+    }
+    await client.create(_REVIEWS, body)
+    status: dict[str, Any] = {}
+
+    async def answered() -> bool:
+        status.update((await get(client, f"{_REVIEWS}/by-hand")).get("status", {}))
+        return "observedAt" in status
+
+    await eventually(answered, "the review to be answered")
+    await client.delete(f"{_REVIEWS}/by-hand")
+    found: list[dict[str, Any]] = status["nodes"]
+    return found
 
 
 def _reviews_answered() -> float:

@@ -1,31 +1,19 @@
-"""Wire messages are validated once, and rejected as a whole when anything is invalid."""
+"""A need's message is validated once, and rejected as a whole when anything is invalid."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bigfleet.api import machine_codec, need_codec, overhead_codec
+from bigfleet.api import need_codec
 from bigfleet.api.v1alpha1 import capacity_pb2 as capacity
-from bigfleet.api.v1alpha1 import provider_pb2 as provider
 from bigfleet.model.errors import InvalidInput
 from bigfleet.model.group import PodGroup
-from bigfleet.model.machine import CapacityType, Machine, MachineState
-from bigfleet.model.need import (
-    Need,
-    NodeOverhead,
-    Operator,
-    Requirement,
-    Spread,
-    Taint,
-    Toleration,
-    profile,
-    sizes_of,
-)
+from bigfleet.model.need import Need, Spread, profile, sizes_of
+from tests.api.need_strategies import amounts, labels, requirement, terms, tolerations
 
 ROLLUP = "cluster a, need 0"
 
@@ -42,18 +30,6 @@ def sound_need() -> capacity.CapacityNeed:
         priority=100,
         interruption_penalty_bucket=capacity.PENALTY_BUCKET_32,
         reclamation_penalty_bucket=capacity.PENALTY_BUCKET_64,
-    )
-
-
-def sound_machine() -> provider.Machine:
-    return provider.Machine(
-        id="m-1",
-        state=provider.IDLE,
-        host=provider.HostRef(provider="fake", ref="h-1"),
-        capacity_type=provider.SPOT,
-        price_per_hour=0.3,
-        interruption_probability=0.3,
-        resources=provider.Resources(resources={"cpu": "8", "memory": "32Gi"}),
     )
 
 
@@ -219,29 +195,6 @@ def test_order_and_repeats_of_values_do_not_make_another_profile() -> None:
     assert one.profile.fingerprint == other.profile.fingerprint
 
 
-labels = st.text("abcdefghij./-", min_size=1, max_size=12)
-amounts = st.dictionaries(
-    st.sampled_from(["cpu", "memory", "pods", "nvidia.com/gpu"]), st.integers(1, 2**40), min_size=1
-)
-requirement = st.one_of(
-    st.builds(
-        Requirement,
-        labels,
-        st.sampled_from([Operator.IN, Operator.NOT_IN]),
-        st.lists(labels, min_size=1, max_size=3).map(tuple),
-    ),
-    st.builds(Requirement, labels, st.sampled_from([Operator.EXISTS, Operator.DOES_NOT_EXIST])),
-    st.builds(
-        Requirement,
-        labels,
-        st.sampled_from([Operator.GREATER_THAN, Operator.LESS_THAN]),
-        st.integers(-(2**63), 2**63 - 1).map(lambda number: (str(number),)),
-    ),
-)
-terms = st.lists(requirement, min_size=1, max_size=2)
-tolerations = st.builds(
-    Toleration, labels, st.booleans(), st.just(""), st.sampled_from(["", "NoSchedule"])
-)
 spreads = st.builds(
     Spread,
     labels,
@@ -287,129 +240,3 @@ def test_amounts_are_sent_in_steps_that_make_them_short() -> None:
     assert need_codec.sizes_from_wire(message, ROLLUP) == sizes
     message.ClearField("steps")
     assert need_codec.sizes_from_wire(message, ROLLUP)[0].amounts == (("cpu", 1), ("memory", 2))
-
-
-overheads = st.builds(
-    overhead_codec.overhead_of,
-    st.lists(requirement, max_size=3),
-    st.lists(terms, max_size=2),
-    st.lists(tolerations, max_size=2),
-    amounts,
-)
-
-
-@given(st.lists(overheads, max_size=3))
-def test_overheads_survive_the_wire(several: list[NodeOverhead]) -> None:
-    """What DaemonSets take is read back as it was written, in one order whatever the sender's."""
-    messages = overhead_codec.overheads_to_wire(several)
-    expected = tuple(sorted(several))
-    assert overhead_codec.overheads_from_wire(messages, "cluster a") == (expected, {})
-    assert overhead_codec.overheads_from_wire(messages[::-1], "cluster a") == (expected, {})
-
-
-@pytest.mark.parametrize(
-    ("overhead", "named"),
-    [
-        (capacity.NodeOverhead(resources={"cpu": "x"}), "node_overhead 0: resources: cpu"),
-        (
-            capacity.NodeOverhead(
-                requirements=[
-                    capacity.NodeSelectorRequirement(
-                        key="rack", operator=capacity.NodeSelectorRequirement.SAME
-                    )
-                ]
-            ),
-            "SAME",
-        ),
-        (
-            capacity.NodeOverhead(alternatives=[capacity.NodeSelectorTerm()]),
-            "node_overhead 0: alternatives",
-        ),
-        (capacity.NodeOverhead(tolerations=[capacity.Toleration()]), "tolerations"),
-    ],
-)
-def test_a_bad_overhead_is_left_out_with_the_field_named(
-    overhead: capacity.NodeOverhead, named: str
-) -> None:
-    """One DaemonSet must not keep all others of its cluster from counting."""
-    sound = capacity.NodeOverhead(resources={"cpu": "1"})
-    taken, faults = overhead_codec.overheads_from_wire([overhead, sound], "cluster a")
-    assert [dict(each.amounts) for each in taken] == [{"cpu": 1000}]
-    assert list(faults) == [0]
-    assert faults[0].startswith("cluster a")
-    assert named in faults[0]
-
-
-def test_too_many_overheads_are_rejected() -> None:
-    """Each is matched with each instance type: a sender's fault must not stall a shard."""
-    many = [capacity.NodeOverhead(resources={"cpu": "1"})] * 1001
-    with pytest.raises(InvalidInput, match="more than 1000"):
-        overhead_codec.overheads_from_wire(many, "cluster a")
-
-
-def test_machines_survive_the_wire() -> None:
-    """A machine read back from its message equals the machine that was written."""
-    machine = Machine(
-        id="m-1",
-        state=MachineState.CONFIGURED,
-        instance_type="m6i.large",
-        zone="a",
-        capacity_type=CapacityType.SPOT,
-        price_per_hour=0.25,
-        interruption_probability=0.5,
-        resources={"cpu": 8000, "memory": 2**25},
-        allocatable={"cpu": 7900, "memory": 2**24},
-        labels={"topology.bigfleet/rack": "a-1"},
-        host="h-1",
-        cluster="a",
-        shard_metadata={"unknown/key": "kept"},
-        taints=(Taint("gpu", "a100", "NoSchedule"), Taint("spot", "", "NoExecute")),
-    )
-    assert (
-        machine_codec.machine_from_wire(machine_codec.machine_to_wire(machine, "fake")) == machine
-    )
-
-
-@pytest.mark.parametrize(
-    "taints",
-    [
-        [{"key": "", "effect": "NoSchedule"}],
-        [{"key": "a", "effect": "Never"}],
-        [{"key": "a"}],
-        [{"key": "a", "effect": "NoSchedule"}, {"key": "a", "value": "b", "effect": "NoSchedule"}],
-    ],
-)
-def test_a_taint_that_is_invalid_on_a_node_is_rejected(taints: list[dict[str, str]]) -> None:
-    """A Node with it could not be registered, and pods would wait forever."""
-    message = sound_machine()
-    for taint in taints:
-        message.taints.add(**taint)
-    with pytest.raises(InvalidInput, match="machine m-1: taints"):
-        machine_codec.machine_from_wire(message)
-
-
-def test_without_allocatable_the_resources_count() -> None:
-    """A provider that reports no allocatable offers all of its resources."""
-    machine = machine_codec.machine_from_wire(sound_machine())
-    assert machine.allocatable == machine.resources == {"cpu": 8000, "memory": 2**25}
-
-
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [
-        ("state", 42),
-        ("state", 0),
-        ("capacity_type", 9),
-        ("price_per_hour", math.nan),
-        ("price_per_hour", -1.0),
-        ("interruption_probability", 1.5),
-        ("cluster", "a"),
-        ("id", ""),
-    ],
-)
-def test_an_inconsistent_machine_is_rejected(field: str, value: object) -> None:
-    """Unknown states, prices that are not numbers and violated invariants are rejected."""
-    message = sound_machine()
-    setattr(message, field, value)
-    with pytest.raises(InvalidInput):
-        machine_codec.machine_from_wire(message)

@@ -25,16 +25,15 @@ def file_of(nodeid: str) -> str:
 def known_seconds(config: pytest.Config) -> dict[str, float]:
     """Seconds by file, as seen last."""
     fresh: dict[str, float] = json.loads(_FRESH.read_text())
-    seen: dict[str, float] = _cache(config).get(_KEY, {})
-    return fresh | seen
+    cache = _cache(config)
+    return fresh | (cache.get(_KEY, {}) if cache else {})
 
 
 def remember(config: pytest.Config, seconds: Mapping[str, float]) -> None:
     """Keep what this run saw, unless it ran parts of files."""
     parts = config.option.keyword or any("::" in each for each in config.args)
-    if not parts:
+    if (cache := _cache(config)) and not parts:
         rounded = {name: round(each, 1) for name, each in sorted(seconds.items())}
-        cache = _cache(config)
         cache.set(_KEY, cache.get(_KEY, {}) | rounded)
 
 
@@ -43,6 +42,6 @@ def expected_seconds(known: Mapping[str, float], files: Iterable[str]) -> dict[s
     return {name: known.get(name, _UNKNOWN_SECONDS) for name in files}
 
 
-def _cache(config: pytest.Config) -> pytest.Cache:
-    assert config.cache is not None
-    return config.cache
+def _cache(config: pytest.Config) -> pytest.Cache | None:
+    """None with `-p no:cacheprovider`."""
+    return getattr(config, "cache", None)

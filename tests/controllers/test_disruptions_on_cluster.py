@@ -316,7 +316,7 @@ async def test_reclaims_that_come_together_share_their_review(kubeconfig: dict[s
             await client.patch(f"/api/v1/nodes/{name}", {"spec": {"unschedulable": False}})
 
         async def seen() -> bool:
-            return any(each["fits"] for each in await _reviewed(client, leaving))
+            return sum(each["fits"] for each in await _reviewed(client, leaving)) == 16
 
         await eventually(seen, "the room on the other Nodes to be seen")
         before = _reviews_answered()

@@ -65,7 +65,7 @@ down: setup ## End what is up or running on this machine, cleanly
 test: check binaries ## All checks, then all tests, also on real control planes
 	@$(BIN)/python -m bigfleet.engine.precompile # not in each worker at once
 	@echo "1 of 2: tests that run side by side, two workers per core"
-	@$(BIN)/pytest -q --numprocesses $(WORKERS) --dist loadgroup --durations=10 -m "not alone" \
+	@$(BIN)/pytest -q --numprocesses $(WORKERS) --dist loadfile --durations=10 -m "not alone" \
 	  $(addprefix --ignore=,$(RULES))
 	@echo "2 of 2: tests that measure, one at a time"
 	@$(BIN)/pytest -q --durations=10 -m alone

@@ -24,7 +24,7 @@ from loaddriver.substrates.runscope import RunScope
 from tests.support.fedhpa_fleet import Fleet, fleet
 from tests.support.loop_thread import LoopThread
 from tests.support.progress import Progress
-from tests.support.side_by_side import ByFile, longest_first
+from tests.support.side_by_side import ByGroup, longest_first
 
 # The machine may be busy: how long an example, or the making of one, takes is no property of ours.
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -42,21 +42,18 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> ByFile:
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> ByGroup:
     """How workers share the tests, whatever `--dist` says."""
     config.option.loadscopereorder = False
-    return ByFile(config, log)
+    return ByGroup(config, log)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out what has to be asked for; whoever uses the binaries starts a control plane."""
     for item in items:
-        fixtures = getattr(item, "fixturenames", ())
-        if "binaries" in fixtures:
+        if "binaries" in getattr(item, "fixturenames", ()):
             item.add_marker("cluster")
-        if "federated_clusters" in fixtures:  # three control planes: not in every worker
-            item.add_marker(pytest.mark.xdist_group("federation"))
     unasked = {name for name in OPT_IN if name not in config.getoption("markexpr")}
     asked: list[pytest.Item] = []
     left_out: list[pytest.Item] = []

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
 from tests.support.progress import Estimate
+from tests.support.side_by_side import group_of
 
 
 def test_nothing_is_left_once_every_test_has_ended() -> None:
@@ -30,3 +32,12 @@ def test_a_file_is_not_divided_between_workers() -> None:
 
 def test_before_the_first_test_has_ended_what_is_expected_is_left() -> None:
     assert Estimate({"a": 1}, {"a": 30.0}, 1).seconds_left(elapsed=5.0) == pytest.approx(30)
+
+
+def test_a_federations_control_planes_are_started_by_one_worker() -> None:
+    """Its files are one group; any other file is a group by itself."""
+    files = (Path(__file__).parent / "fedhpa").glob("test_*.py")
+    federated = [f.name for f in files if "federated: Fleet" in f.read_text()]
+    assert federated
+    assert {group_of(name) for name in federated} == {"federation"}
+    assert group_of("tests/controllers/test_rollups_on_cluster.py") != "federation"

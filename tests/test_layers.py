@@ -178,6 +178,15 @@ def test_services_know_each_other_by_the_wire_alone(module: str, path: Path) -> 
     assert all(i == own or i.startswith(f"{own}.") for i in others), f"{module} imports {others}"
 
 
+@pytest.mark.parametrize(
+    ("module", "path"), [(m, p) for m, p in modules() if m.startswith("bigfleet.conformance")]
+)
+def test_the_conformance_suite_knows_a_provider_by_the_wire_alone(module: str, path: Path) -> None:
+    """So it holds every provider, BigFleet's own too, to the contract and to nothing else."""
+    services = {i for i in imports(path) if i.startswith("bigfleet.services")}
+    assert not services, f"{module} imports {sorted(services)}"
+
+
 @pytest.mark.parametrize("module", [m for m, _ in modules()])
 def test_every_bigfleet_module_has_a_layer(module: str) -> None:
     """A new top-level part of BigFleet is given its place before it is used."""

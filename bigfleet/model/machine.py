@@ -7,6 +7,7 @@ that is not in the table, and the report is adopted; the table limits what may b
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, IntEnum
@@ -78,10 +79,20 @@ TRANSITIONS: Mapping[tuple[MachineState, MachineEvent], MachineState] = {
     (_S.FAILED, _E.RECOVER): _S.IDLE,
 }
 
+# Of a machine's id, which becomes the name of its Node and of a ServiceAccount.
+MAX_ID_BYTES = 36
+VALID_ID = f"1 to {MAX_ID_BYTES} of a-z, 0-9, '-' and '.', as in a Node name (DNS-1123)"
+_DNS_1123 = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*")
+
 TRANSITIONAL = frozenset({_S.CREATING, _S.CONFIGURING, _S.DRAINING, _S.DELETING})
 BOUND = frozenset({_S.CONFIGURING, _S.CONFIGURED, _S.DRAINING})
 UNBOUND = frozenset({_S.SPECULATIVE, _S.CREATING, _S.IDLE, _S.DELETING})
 HOSTLESS = frozenset({_S.SPECULATIVE, _S.CREATING})
+
+
+def is_valid_id(machine_id: str) -> bool:
+    """Whether an id is short enough and a valid Node name: see VALID_ID."""
+    return len(machine_id) <= MAX_ID_BYTES and _DNS_1123.fullmatch(machine_id) is not None
 
 
 def next_state(name: str, state: MachineState, event: MachineEvent) -> MachineState:

@@ -13,7 +13,7 @@ from bigfleet.conformance.check import check
 from bigfleet.conformance.expectations import RuleViolation, describe_error, expect, rejection
 from bigfleet.conformance.subject import UNKNOWN_MACHINE, Subject, state_name
 from bigfleet.model.errors import InvalidInput
-from bigfleet.services.shard.fleet.machine_ids import VALID_ID, is_valid_id
+from bigfleet.model.machine import VALID_ID, is_valid_id
 
 _UNKNOWN_STATE = 99
 # Another check detects CONFIGURED too early.

@@ -7,23 +7,28 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from bigfleet.model.errors import IllegalTransition
-from bigfleet.model.machine import Machine, MachineEvent, MachineState, next_state
+from bigfleet.model.machine import (
+    TRANSITIONAL,
+    TRANSITIONS,
+    Machine,
+    MachineEvent,
+    MachineState,
+    next_state,
+)
 
-_S, _E = MachineState, MachineEvent
+_E = MachineEvent
 
-# For each order: the state while it is under way, and its target state.
-ORDERS: Mapping[MachineEvent, tuple[MachineState, MachineState]] = {
-    _E.CREATE: (_S.CREATING, _S.IDLE),
-    _E.CONFIGURE: (_S.CONFIGURING, _S.CONFIGURED),
-    _E.DRAIN: (_S.DRAINING, _S.IDLE),
-    _E.DELETE: (_S.DELETING, _S.SPECULATIVE),
-}
 # The event that ends an operation successfully, by the state while it is under way.
 SUCCESS: Mapping[MachineState, MachineEvent] = {
-    _S.CREATING: _E.CREATED,
-    _S.CONFIGURING: _E.JOINED,
-    _S.DRAINING: _E.DRAINED,
-    _S.DELETING: _E.DELETED,
+    state: event
+    for state, event in TRANSITIONS
+    if state in TRANSITIONAL and event is not MachineEvent.FAIL
+}
+# For each order: the state while it is under way, and its target state.
+ORDERS: Mapping[MachineEvent, tuple[MachineState, MachineState]] = {
+    event: (under_way, TRANSITIONS[under_way, SUCCESS[under_way]])
+    for (_, event), under_way in TRANSITIONS.items()
+    if under_way in TRANSITIONAL
 }
 _UNBIND: Mapping[str, Any] = {"cluster": "", "shard_metadata": {}}
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -127,6 +129,14 @@ def test_no_sequence_leaves_the_table(
 def test_every_operation_has_an_end() -> None:
     """Whatever can be under way has a way to succeed, so that nothing stays there for ever."""
     assert set(lifecycle.SUCCESS) == TRANSITIONAL == {way for way, _ in lifecycle.ORDERS.values()}
+
+
+def test_there_are_four_orders_and_each_succeeds_in_one_way() -> None:
+    """They follow from the table: an order leads to a state that ends by itself."""
+    calls = {each.name.capitalize() for each in lifecycle.ORDERS}
+    assert calls == {"Create", "Configure", "Drain", "Delete"}
+    ends = [event for state, event in TRANSITIONS if state in TRANSITIONAL]
+    assert Counter(ends) == {MachineEvent.FAIL: 4} | dict.fromkeys(lifecycle.SUCCESS.values(), 1)
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), max_size=20))

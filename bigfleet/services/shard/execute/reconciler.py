@@ -8,13 +8,19 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 
 from bigfleet.engine.decision import ActionType
-from bigfleet.model.machine import BOUND, TRANSITIONS, Machine, MachineState
+from bigfleet.model.machine import (
+    BOUND,
+    TRANSITIONS,
+    VALID_ID,
+    Machine,
+    MachineState,
+    is_valid_id,
+)
 from bigfleet.observe import metrics
 from bigfleet.ports.clock import Clock
 from bigfleet.ports.provider import CapacityProvider, Listing
 from bigfleet.services.shard.fleet.backoff import FailureBackOff
 from bigfleet.services.shard.fleet.inventory import Inventory
-from bigfleet.services.shard.fleet.machine_ids import VALID_ID, is_valid_id
 from bigfleet.services.shard.records.journal import Journal
 from bigfleet.services.shard.records.orders import Order, Orders
 from bigfleet.services.shard.records.views import Transition

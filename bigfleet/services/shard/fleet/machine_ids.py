@@ -2,23 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bigfleet.engine.snapshot import NONE, Flags, Ints, Longs
-
-MAX_ID_BYTES = 36
-# What the API server takes as the name of a Node and of a ServiceAccount.
-_DNS_1123 = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*")
-VALID_ID = f"1 to {MAX_ID_BYTES} of a-z, 0-9, '-' and '.', as in a Node name (DNS-1123)"
-
-
-def is_valid_id(machine_id: str) -> bool:
-    """Whether an id is short enough and a valid Node name: see VALID_ID."""
-    return len(machine_id) <= MAX_ID_BYTES and _DNS_1123.fullmatch(machine_id) is not None
+from bigfleet.model.machine import MAX_ID_BYTES, is_valid_id
 
 
 class MachineIds:

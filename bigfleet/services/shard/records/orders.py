@@ -10,24 +10,18 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
+from bigfleet.engine.checks.invariants import EVENT_OF
 from bigfleet.engine.decision import ActionType
-from bigfleet.model.machine import TRANSITIONS, MachineEvent, MachineState
+from bigfleet.model.machine import TRANSITIONS, MachineState
 from bigfleet.model.need import Need, NeedKey
 
-_EVENTS = {
-    ActionType.BOOTSTRAP: MachineEvent.CONFIGURE,
-    ActionType.PROVISION: MachineEvent.CREATE,
-    ActionType.PREEMPT: MachineEvent.DRAIN,
-    ActionType.RECLAIM: MachineEvent.DRAIN,
-    ActionType.DELETE: MachineEvent.DELETE,
-}
 STARTS_FROM = {
     action_type: tuple(before for before, each in TRANSITIONS if each is event)
-    for action_type, event in _EVENTS.items()
+    for action_type, event in EVENT_OF.items()
 }
 LEADS_TO = {
     action_type: TRANSITIONS[STARTS_FROM[action_type][0], event]
-    for action_type, event in _EVENTS.items()
+    for action_type, event in EVENT_OF.items()
 }
 
 _BY_OPERATOR = (ActionType.BOOTSTRAP, ActionType.PREEMPT, ActionType.RECLAIM)

@@ -8,8 +8,8 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 
 from bigfleet.api.v1alpha1 import capacity_pb2, shard_pb2
 from bigfleet.model.errors import InvalidInput
+from bigfleet.model.machine import is_valid_id
 from bigfleet.observe import metrics
-from bigfleet.services.shard.fleet.machine_ids import is_valid_id
 from bigfleet.services.shard.sessions.session import Ending, Session
 
 _log = logging.getLogger(__name__)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from bigfleet.api.journal import JournalEvent
 from bigfleet.ports.clock import Clock
 from bigfleet.services.shard.records.journal import Journal
 from bigfleet.simulation.runtime.loop import START_UNIX_SECONDS
@@ -41,7 +42,7 @@ class Story(Journal):
         self.events: list[StoryEvent] = []
         self.last_move_seconds = 0.0
 
-    def note(self, event: str, **fields: object) -> None:
+    def note(self, event: JournalEvent, **fields: Any) -> None:
         """Record an event of the shard."""
         super().note(event, **fields)
         self.record_from_shard(event, fields)
@@ -74,6 +75,6 @@ class _ShardJournal(Journal):
         super().__init__(None, clock)
         self._story, self._shard = story, shard
 
-    def note(self, event: str, **fields: object) -> None:
+    def note(self, event: JournalEvent, **fields: Any) -> None:
         super().note(event, **fields)
         self._story.record_from_shard(event, {**fields, "shard": self._shard})

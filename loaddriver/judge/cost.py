@@ -128,7 +128,7 @@ def cost_section(
 def _paid(machine: InventoryMachine, journal: Journal, started_micros: int) -> Iterator[HeldSpan]:
     begin = started_micros if machine.state == "IDLE" else None
     for event in journal.stories.get(machine.id, ()):
-        if event.event != "state" or not event.state:
+        if not event.reached:
             continue
         if begin is None and event.state not in _UNPAID:
             begin = event.at_micros

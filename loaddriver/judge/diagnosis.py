@@ -98,7 +98,7 @@ def _machines(journal: Journal, now_micros: int) -> Iterator[str]:
     last = [
         events[-1]
         for story in journal.stories.values()
-        if (events := [event for event in story if event.event == "state" and event.state])
+        if (events := [event for event in story if event.reached])
     ]
     failed = sum(event.state == "FAILED" for event in last)
     under_way = [event.at_micros for event in last if event.state in _UNDER_WAY]

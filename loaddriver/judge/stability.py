@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from bigfleet.api.journal import JournalEvent
 from loaddriver.judge.active_pods import DemandCurve, completed_micros, mean_running
 from loaddriver.judge.cost import HeldSpan, paid_spans
 from loaddriver.judge.facts import FleetFacts, RunFacts
@@ -152,7 +153,7 @@ class _MachineChanges:
     def taken(self, time: Time) -> int:
         """The number of decisions to take a machine from its cluster."""
         return sum(
-            event.event == "decided" and event.takes and _within(event.at_micros, time)
+            event.event == JournalEvent.DECIDED and event.takes and _within(event.at_micros, time)
             for story in self._journal.stories.values()
             for event in story
         )
@@ -187,7 +188,7 @@ class _MachineChanges:
 
     def _last_state(self, name: str, at_first: str) -> str:
         story = self._journal.stories.get(name, ())
-        return next((e.state for e in reversed(story) if e.event == "state" and e.state), at_first)
+        return next((e.reached for e in reversed(story) if e.reached), at_first)
 
     def _explained(self, span: HeldSpan) -> bool:
         """Whether its cluster's requests decreased enough in that time."""

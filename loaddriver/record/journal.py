@@ -10,6 +10,8 @@ from pathlib import Path
 
 import msgspec
 
+from bigfleet.api.journal import JournalEvent, JournalLine
+
 _ACQUIRING = frozenset({"bootstrap", "provision"})
 _PREEMPTING = "preempt"
 _TAKING = frozenset({"reclaim", _PREEMPTING})
@@ -18,35 +20,24 @@ _ENDING = frozenset({_LEAVING, "DELETING", "FAILED"})
 _BOOTING = "CONFIGURING"
 
 
-class Event(msgspec.Struct, frozen=True):
-    """A line of a journal; times are in seconds since 1970.
-
-    `decided` is when the action was decided: with the machine it identifies one choice, since a
-    machine has at most one action at a time. `cluster` is the machine's target or the cluster it
-    is taken from, `claimant` the one whose need it was chosen for. `grace` is the termination
-    grace period of the pods on a machine that is taken, in seconds.
-    """
-
-    at: float
-    event: str
-    machine: str = ""
-    state: str = ""
-    action: str = ""
-    cluster: str = ""
-    claimant: str = ""
-    decided: float | None = None
-    grace: float | None = None
+class Event(JournalLine, frozen=True):
+    """A line of a journal, and what it means for a run."""
 
     @property
     def at_micros(self) -> int:
         """The time in whole microseconds."""
         return round(self.at * 1e6)
 
+    @property
+    def reached(self) -> str:
+        """The state that the machine reached; "" for other events."""
+        return self.state if self.event == JournalEvent.STATE else ""
+
     def chooses_for(self, cluster: str) -> bool:
         """Whether the machine was chosen to serve `cluster`, possibly by preemption."""
         taken = self.takes and self.claimant == cluster
         acquired = self.action.casefold() in _ACQUIRING and self.cluster == cluster
-        return self.event == "decided" and (taken or acquired)
+        return self.event == JournalEvent.DECIDED and (taken or acquired)
 
     @property
     def takes(self) -> bool:
@@ -56,7 +47,7 @@ class Event(msgspec.Struct, frozen=True):
     @property
     def preempts(self) -> bool:
         """Whether it is the decision to preempt the machine."""
-        return self.event == "decided" and self.action.casefold() == _PREEMPTING
+        return self.event == JournalEvent.DECIDED and self.action.casefold() == _PREEMPTING
 
 
 @dataclass(frozen=True)
@@ -151,7 +142,7 @@ def _choice(story: Sequence[Event], cluster: str) -> Event | None:
             choices.append(event)
         elif event.state in _ENDING and not (event.state == _LEAVING and _taken(choices)):
             choices.clear()
-    failed = {each.decided for each in story if each.event == "order-failed"} - {None}
+    failed = {each.decided for each in story if each.event == JournalEvent.ORDER_FAILED} - {None}
     standing = [each for each in choices if each.decided not in failed]
     return next(iter(standing or choices[-1:]), None)
 
@@ -162,5 +153,5 @@ def _taken(choices: Sequence[Event]) -> bool:
 
 
 def _changes(story: Sequence[Event]) -> Iterable[tuple[str, str]]:
-    states = [event.state for event in story if event.event == "state" and event.state]
+    states = [event.reached for event in story if event.reached]
     return ((old, new) for old, new in pairwise(["", *states]) if old != new)

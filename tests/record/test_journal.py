@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
-from loaddriver.record.journal import Acquisition, count_machines, read_journals
+from bigfleet.api.journal import JournalEvent, JournalLine
+from bigfleet.engine.decision import ActionType
+from bigfleet.services.shard.records.journal import Journal as ShardJournal
+from loaddriver.record.journal import Acquisition, Event, count_machines, read_journals
 from tests.record.record_rig import at
 
 
@@ -35,6 +39,54 @@ def written(folder: Path, entries: list[dict[str, object]], torn: bytes = b"") -
     path = folder / "journal.jsonl"
     path.write_bytes(msgspec.json.Encoder().encode_lines(entries) + torn)
     return path
+
+
+class Now:
+    """A clock that stands still."""
+
+    def unix_seconds(self) -> float:
+        """Seconds since 1970."""
+        return 1_700_000_000.5
+
+    def monotonic_seconds(self) -> float:
+        """Seconds since an unspecified moment."""
+        return 0.5
+
+
+def test_the_harness_reads_every_line_that_a_shard_writes(tmp_path: Path) -> None:
+    """Each event, and each field of the schema, comes back as it was recorded."""
+    path = tmp_path / "journal.jsonl"
+    values: dict[str, Any] = {
+        "machine": "m-1", "state": "IDLE", "action": "Preempt", "cluster": "c1", "claimant": "c2",
+        "decided": 1.25, "grace": 0, "need": "abc", "group": "additional", "note": "why",
+        "needs": 0, "sequence": 2**62, "lacks": {"cpu": "2"}, "count": 3,
+    }  # fmt: skip
+    shards = ShardJournal(path, Now())
+    shards.begin("shard-0", 7)
+    for event in JournalEvent:
+        shards.note(event, **values)
+    shards.close()
+    read = read_journals([path])
+    assert (read.undecodable, list(read.stories)) == (0, ["m-1"])
+    assert [line.event for line in read.stories["m-1"]] == list(JournalEvent)
+    fixed = {"at": Now().unix_seconds(), "shard": "shard-0", "epoch": 7}
+    for line in read.stories["m-1"]:
+        assert msgspec.to_builtins(line) == values | fixed | {"event": line.event}
+    assert {*values, *fixed, "event"} == set(JournalLine.__struct_fields__), "every field was tried"
+
+
+def test_the_harness_knows_each_action_of_a_shard() -> None:
+    """What an order does to its machine is read from the name of its action."""
+
+    decided = [
+        Event(1.0, JournalEvent.DECIDED, action=each.value, cluster="c1") for each in ActionType
+    ]
+    acquired = [event.action for event in decided if event.chooses_for("c1")]
+    taken = [event.action for event in decided if event.takes]
+    preempted = [event.action for event in decided if event.preempts]
+    assert acquired == [ActionType.BOOTSTRAP.value, ActionType.PROVISION.value]
+    assert taken == [ActionType.PREEMPT.value, ActionType.RECLAIM.value]
+    assert preempted == [ActionType.PREEMPT.value]
 
 
 def test_each_life_of_a_machine_has_its_own_choice(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import grpc.aio
 import numpy as np
 
 from bigfleet.api.grpc_status import abort
+from bigfleet.api.journal import JournalEvent
 from bigfleet.api.v1alpha1 import shardadmin_pb2 as wire
 from bigfleet.api.v1alpha1.shardadmin_pb2_grpc import ShardAdminServicer as Servicer
 from bigfleet.model.errors import BigFleetError, Unavailable, UnknownObject
@@ -111,7 +112,7 @@ class ClusterRemover:
         cycle.failures.forget(cluster)
         if (session := cycle.sessions.of(cluster)) is not None:
             session.end()
-        cycle.journal.note("cluster-removal", cluster=cluster)
+        cycle.journal.note(JournalEvent.CLUSTER_REMOVAL, cluster=cluster)
         cycle.woken.set()
 
 

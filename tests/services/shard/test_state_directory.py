@@ -12,6 +12,7 @@ import pytest
 from bigfleet.adapters.provider.memory import MemoryProvider
 from bigfleet.adapters.store.eviction_file import EvictionFile
 from bigfleet.api import transport
+from bigfleet.api.journal import JournalEvent
 from bigfleet.api.v1alpha1 import shard_pb2
 from bigfleet.api.v1alpha1.shard_pb2_grpc import ShardStub
 from bigfleet.model.errors import InvalidInput
@@ -126,7 +127,7 @@ async def test_a_journal_keeps_to_its_sizes(tmp_path: Path) -> None:
     sizes = JournalLimits(max_bytes=2_000, kept=2)
     async with shard(provider, tmp_path, journal_limits=sizes) as rig:
         for number in range(200):
-            rig.shard.cycle.journal.note("test", machine="m-2", number=number)
+            rig.shard.cycle.journal.note(JournalEvent.STATE, machine="m-2", note=f"{number}")
             rig.shard.cycle.journal.flush()
     files = [tmp_path / f"journal.jsonl{suffix}" for suffix in ("", ".1", ".2")]
     assert not (tmp_path / "journal.jsonl.3").exists()

@@ -9,6 +9,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 
+from bigfleet.api.journal import JournalEvent
 from bigfleet.api.v1alpha1.shard_pb2 import ShardMessage
 from bigfleet.engine.cycle_memory import CycleMemory
 from bigfleet.engine.explain.shortfall_report import ESCALATE_AFTER_CYCLES
@@ -234,7 +235,7 @@ class Cycle:
         for cluster in self.needs.release_held(now_seconds):
             metrics.shard_rollups.labels("released").inc()
             _log.info("held roll-up accepted after its hold", extra={"cluster": cluster})
-            self.journal.note("rollup-released", cluster=cluster)
+            self.journal.note(JournalEvent.ROLLUP_RELEASED, cluster=cluster)
 
     def _publish(self, result: CycleResult) -> None:
         connected = dict.fromkeys(self.sessions.clusters())  # in a deterministic order
@@ -272,11 +273,13 @@ class Cycle:
         aged = sum(1 for short in decision.shortfalls if short.age_cycles > ESCALATE_AFTER_CYCLES)
         metrics.shard_shortfalls_aged.set(aged)
         for aged_shortfall in result.aged_shortfalls:
-            self.journal.note("need-short", **aged_shortfall.fields())
+            self.journal.note(JournalEvent.NEED_SHORT, **aged_shortfall.fields())
         metrics.shard_needs_quarantined.set(len(result.quarantine))
         for key in result.newly_quarantined:
             error = result.quarantine[key].error if key in result.quarantine else ""
-            self.journal.note("need-quarantined", cluster=key.cluster, need=key.fingerprint)
+            self.journal.note(
+                JournalEvent.NEED_QUARANTINED, cluster=key.cluster, need=key.fingerprint
+            )
             fields = {"cluster": key.cluster, "need": key.fingerprint, "error": error}
             _log.error("need quarantined: deciding on it failed", extra=fields)
         metrics.shard_reclaims_capped.inc(decision.reclaims_capped)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 
+from bigfleet.api.journal import JournalEvent
 from bigfleet.api.v1alpha1 import capacity_pb2 as wire
 from bigfleet.api.v1alpha1.shard_pb2 import Acknowledgement, RejectedItem, RollUpTooLarge
 from bigfleet.model.errors import InvalidInput
@@ -72,7 +73,7 @@ class RollUpReceiver:
         if why:
             _log.warning(f"roll-up {outcome}", extra={"cluster": cluster, "why": why})
         self._journal.note(
-            f"rollup-{outcome}",
+            JournalEvent(f"rollup-{outcome}"),
             cluster=cluster,
             needs=len(rollup.needs),
             sequence=rollup.timestamp_unix_nanos,

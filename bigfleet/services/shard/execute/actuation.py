@@ -7,6 +7,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable
 
+from bigfleet.api.journal import JournalEvent
 from bigfleet.engine.decision import ActionType
 from bigfleet.model.errors import BigFleetError, Fenced
 from bigfleet.observe import metrics
@@ -135,7 +136,7 @@ class Actuation:
             fields = {"machine": order.machine_id, "action": order.action_type.value, "why": why}
             _log.warning("order failed", extra=fields)
         note = f"{outcome.value}: {why}" if why else outcome.value
-        self._journal.note_order("order-failed", order, note=note)
+        self._journal.note_order(JournalEvent.ORDER_FAILED, order, note=note)
 
     def stop_ordering(self, why: str) -> None:
         """Stop executing orders for the rest of this process; the first reason is kept."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from bigfleet.api import need_codec
+from bigfleet.api.journal import JournalEvent
 from bigfleet.engine.decision import ActionType
 from bigfleet.model.errors import (
     BigFleetError,
@@ -135,17 +136,17 @@ class Execution:
             metadata = to_metadata(need) | ordered_by(fence)
             return self.provider.configure(order.machine_id, order.cluster, blob, metadata, fence)
 
-        return await self._send(order, "configure-sent", send)
+        return await self._send(order, JournalEvent.CONFIGURE_SENT, send)
 
     async def _blob(self, session: Session, order: Order) -> bytes:
         assert order.need is not None
         known = self.inventory.view(order.machine_id)
         labels = known.machine_class.labels_of(known.id) if known else {}
         requirements = need_codec.requirements_to_wire(as_met(order.need.profile, labels))
-        self._note(order, "bootstrap-requested")
+        self._note(order, JournalEvent.BOOTSTRAP_REQUESTED)
         with metrics.shard_bootstrap_seconds.time():
             blob = await session.request_bootstrap(order.machine_id, requirements)
-        self._note(order, "bootstrap-received")
+        self._note(order, JournalEvent.BOOTSTRAP_RECEIVED)
         return blob
 
     async def _provision(self, order: Order) -> OrderOutcome:
@@ -155,22 +156,24 @@ class Execution:
         def send(fence: Fence) -> Awaitable[Operation]:
             return self.provider.create(order.machine_id, metadata, fence)
 
-        return await self._send(order, "create-sent", send)
+        return await self._send(order, JournalEvent.CREATE_SENT, send)
 
     async def _delete(self, order: Order) -> OrderOutcome:
         return await self._send(
-            order, "delete-sent", lambda fence: self.provider.delete(order.machine_id, fence)
+            order,
+            JournalEvent.DELETE_SENT,
+            lambda fence: self.provider.delete(order.machine_id, fence),
         )
 
     async def _reclaim(self, order: Order) -> OrderOutcome:
         if order.unattended:
-            return await self._send(order, "drain-sent", lambda f: self._drain(order, f))
+            return await self._send(order, JournalEvent.DRAIN_SENT, lambda f: self._drain(order, f))
         session = self.sessions.of(order.cluster)
         if session is None:
             return OrderOutcome.NO_SESSION
         known = self.inventory.view(order.machine_id)
         self.evictions.begin(order, known.incarnation if known else 0)
-        self._note(order, "reclaim-sent")
+        self._note(order, JournalEvent.RECLAIM_SENT)
         try:
             started = await session.instruct_reclaim(
                 order.machine_id, order.grace_seconds, order.preemptor_priority, order.max_cost
@@ -179,21 +182,23 @@ class Execution:
             self.evictions.cancel(order.machine_id)
             self.disruptions.refused(order.machine_id, order.cluster, order.decided_seconds)
             raise
-        self._note(order, "reclaim-acknowledged", f"nodes started: {started}")
+        self._note(order, JournalEvent.RECLAIM_ACKNOWLEDGED, f"nodes started: {started}")
         # The Node is being drained now: a machine left CONFIGURED would count as supply.
         while True:
             if self._is_overtaken(order):
                 return OrderOutcome.OVERTAKEN
             try:
-                return await self._send(order, "drain-sent", lambda f: self._drain(order, f))
+                return await self._send(
+                    order, JournalEvent.DRAIN_SENT, lambda f: self._drain(order, f)
+                )
             except (Unavailable, TimeoutError) as error:
-                self._note(order, "drain-unanswered", str(error))
+                self._note(order, JournalEvent.DRAIN_UNANSWERED, str(error))
             await asyncio.sleep(DRAIN_RETRY_SECONDS)
 
     def _drain(self, order: Order, fence: Fence) -> Awaitable[Operation]:
         return self.provider.drain(order.machine_id, order.grace_seconds, fence)
 
-    async def _send(self, order: Order, event: str, send: _Send) -> OrderOutcome:
+    async def _send(self, order: Order, event: JournalEvent, send: _Send) -> OrderOutcome:
         async with self.provider_slots:
             if self._is_overtaken(order):
                 return OrderOutcome.OVERTAKEN
@@ -217,5 +222,5 @@ class Execution:
         )
         return left or not self.orders.is_current(order)
 
-    def _note(self, order: Order, event: str, note: str = "") -> None:
+    def _note(self, order: Order, event: JournalEvent, note: str = "") -> None:
         self.journal.note_order(event, order, note=note)

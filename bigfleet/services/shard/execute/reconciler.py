@@ -7,6 +7,7 @@ import logging
 from collections.abc import Iterable, Sequence
 from functools import partial
 
+from bigfleet.api.journal import JournalEvent
 from bigfleet.engine.decision import ActionType
 from bigfleet.model.machine import (
     BOUND,
@@ -164,7 +165,7 @@ class Reconciler:
         if why := self._guard.reason_to_hold(known, kept, now_seconds):
             metrics.shard_listings_suspect.inc()
             _log.warning("suspect full listing held", extra={"why": why})
-            self._journal.note("listing-suspect", note=why)
+            self._journal.note(JournalEvent.LISTING_SUSPECT, note=why)
             return False
         self._observe(self._inventory.retain(named))
         return True
@@ -200,7 +201,7 @@ class Reconciler:
         view = self._inventory.view(transition.machine_id)
         need = view.need if view is not None else None
         self._journal.note(
-            "state",
+            JournalEvent.STATE,
             machine=transition.machine_id,
             state=transition.after.name if transition.after else "GONE",
             cluster=transition.cluster or transition.former_cluster,

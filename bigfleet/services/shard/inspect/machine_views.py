@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 
+from bigfleet.api.journal import JournalLine
 from bigfleet.api.limit_codec import limits_to_wire
 from bigfleet.api.v1alpha1 import provider_pb2
 from bigfleet.api.v1alpha1 import shardread_pb2 as wire
@@ -114,10 +116,7 @@ def _machine(known: MachineView, provider_name: str) -> provider_pb2.Machine:
     )
 
 
-def _line(event: dict[str, object]) -> wire.StoryLine:
-    fields = {name: str(value) for name, value in event.items() if name not in ("at", "event")}
-    at_seconds = event["at"]
-    assert isinstance(at_seconds, float)
-    return wire.StoryLine(
-        at_unix_nanos=to_nanos(at_seconds), event=str(event["event"]), fields=fields
-    )
+def _line(line: JournalLine) -> wire.StoryLine:
+    present = msgspec.to_builtins(line)
+    fields = {name: str(value) for name, value in present.items() if name not in ("at", "event")}
+    return wire.StoryLine(at_unix_nanos=to_nanos(line.at), event=str(line.event), fields=fields)

@@ -12,10 +12,11 @@ from contextlib import suppress
 from dataclasses import dataclass
 from io import FileIO
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 
+from bigfleet.api.journal import JournalEvent, JournalLine
 from bigfleet.flags import Flag
 from bigfleet.model.errors import BigFleetError
 from bigfleet.model.machine import MachineState
@@ -51,38 +52,40 @@ class JournalLimits:
 
 
 class Journal:
-    """Collects events and writes them on `flush`; without a path it only keeps the latest.
+    """Collects lines and writes them on `flush`; without a path it only keeps the latest.
 
-    A line identifies an order by its machine and `decided`, the Unix time of its decision: a
-    machine has at most one order at a time. `cluster` is the cluster that the machine goes to or
-    is taken from, and `claimant` the one whose need it is chosen for. `grace` is the grace period
-    of the machine's pods in seconds. `begin` adds shard and epoch to every later line. Where lines
-    were lost to a full disk, a line `lines-lost` has their number.
+    `begin` adds shard and epoch to every later line. Where lines were lost to a full disk, a line
+    LINES_LOST has their number.
     """
 
     def __init__(
         self, path: Path | None, clock: Clock, limits: JournalLimits | None = None
     ) -> None:
         self._clock = clock
-        self._writer: dict[str, object] = {}
+        self._shard = ""
+        self._epoch: int | None = None
         self._file = _RotatedFile(path, limits or JournalLimits()) if path else None
-        self._unwritten: deque[dict[str, object]] = deque()
+        self._unwritten: deque[JournalLine] = deque()
         self._lost, self._problem = 0, ""
-        self._recent: deque[dict[str, object]] = deque(maxlen=_MAX_RECENT)
+        self._recent: deque[JournalLine] = deque(maxlen=_MAX_RECENT)
 
     def begin(self, shard_id: str, epoch: int) -> None:
         """Add shard and epoch to all further lines."""
-        self._writer = {"shard": shard_id, "epoch": epoch}
+        self._shard, self._epoch = shard_id, epoch
 
-    def note(self, event: str, **fields: object) -> None:
-        """Record `event` as of now; fields that are None or "" are left out."""
-        present = {name: value for name, value in fields.items() if value not in (None, "")}
-        line = {"at": self._clock.unix_seconds(), "event": event, **present, **self._writer}
+    def note(self, event: JournalEvent, **fields: Any) -> None:
+        """Record `event` as of now, with fields of a JournalLine; None leaves a field out."""
+        line = self._line(event, **fields)
         self._recent.append(line)
         if self._file is not None:
             self._unwritten.append(line)
 
-    def note_order(self, event: str, order: Order, **fields: object) -> None:
+    def _line(self, event: JournalEvent, **fields: Any) -> JournalLine:
+        present = {name: value for name, value in fields.items() if value is not None}
+        at = self._clock.unix_seconds()
+        return JournalLine(at, event, **present, shard=self._shard, epoch=self._epoch)
+
+    def note_order(self, event: JournalEvent, order: Order, note: str = "") -> None:
         """Record `event` about an order, with the fields that identify it."""
         need = order.need_key
         self.note(
@@ -95,19 +98,18 @@ class Journal:
             group=need.group if need else None,
             decided=order.decided_seconds,
             grace=order.grace_seconds if order.leads_to is MachineState.DRAINING else None,
-            **fields,
+            note=note,
         )
 
-    def story(self, machine_id: str) -> list[dict[str, object]]:
+    def story(self, machine_id: str) -> list[JournalLine]:
         """Recent lines about one machine, oldest first."""
-        return [line for line in self._recent if line.get("machine") == machine_id]
+        return [line for line in self._recent if line.machine == machine_id]
 
     def flush(self) -> None:
         """Write all recorded lines, or keep them for the next call."""
         if self._file is None or not self._unwritten:
             return
-        lost = {"at": self._clock.unix_seconds(), "event": "lines-lost", "count": self._lost}
-        lines = [{**lost, **self._writer}] if self._lost else []
+        lines = [self._line(JournalEvent.LINES_LOST, count=self._lost)] if self._lost else []
         try:
             self._file.append(msgspec.json.Encoder().encode_lines([*lines, *self._unwritten]))
         except OSError as error:

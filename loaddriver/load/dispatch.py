@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import gevent
 from gevent.queue import Queue
 
-from loaddriver.load.files import Control
+from loaddriver.load.files import Control, StepReleased
 from loaddriver.plan.records import LoadEvent
 
 # The request timeout. There are enough users for every response to take this long, so that a slow
@@ -58,13 +58,16 @@ class Dispatcher:
         """Whether no user is sending."""
         return self._sending == 0
 
-    def follow(self, control: Control) -> None:
-        """Start the steps newly released by `control`."""
+    def follow(self, control: Control) -> list[StepReleased]:
+        """Start the steps newly released by `control`, and return them."""
+        released: list[StepReleased] = []
         for step, at in control.released_at.items():
             number = int(step)
             if number not in self._released:
                 self._released.add(number)
+                released.append(StepReleased(step=number, at=at))
                 gevent.spawn(self._feed, self._steps[number], at)
+        return released
 
     def play_next(self, send: Callable[[DueEvent], None]) -> None:
         """Wait for the next due event and send it."""

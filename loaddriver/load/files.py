@@ -89,7 +89,21 @@ class EventResult(msgspec.Struct, frozen=True, kw_only=True, tag="result", renam
         return self.verb == "churn" and self.ok and not (self.name and 200 <= self.status < 300)
 
 
-ResultLine = LoadStarted | EventResult
+class StepReleased(msgspec.Struct, frozen=True, kw_only=True, tag="released", rename="camel"):
+    """The load process has received the release of a step; `at` is what its offsets count from.
+
+    With the plan it has the due time of every event of the step, also of those never sent.
+    """
+
+    step: int
+    at: float
+
+    def due_micros(self, offset_seconds: float) -> int:
+        """When what the plan has at `offset_seconds` of the step was due."""
+        return round((self.at + offset_seconds) * 1e6)
+
+
+ResultLine = LoadStarted | StepReleased | EventResult
 
 
 def cluster_endpoint(name: str, kubeconfig: Path) -> ClusterEndpoint:

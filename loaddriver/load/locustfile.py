@@ -25,6 +25,7 @@ from loaddriver.load.files import (
     ClusterEndpoint,
     EventResult,
     LoadStarted,
+    ResultLine,
     read_control,
     read_endpoints,
 )
@@ -54,7 +55,7 @@ _DISPATCHER = Dispatcher(_EVENTS, time.time)
 _USERS = users_for(_EVENTS)
 
 
-def _record(line: LoadStarted | EventResult) -> None:
+def _record(line: ResultLine) -> None:
     os.write(_RESULTS, msgspec.json.encode(line) + b"\n")
 
 
@@ -180,7 +181,8 @@ class StepReleases(LoadTestShape):
     def tick(self) -> tuple[int, float] | None:
         """Called by Locust every second; returning None ends the process with exit code 0."""
         control = read_control(_CONTROL)
-        _DISPATCHER.follow(control)
+        for released in _DISPATCHER.follow(control):
+            _record(released)
         if not self._started and self.runner is not None and self.runner.user_count == _USERS:
             self._started = True
             _record(LoadStarted(at=time.time()))

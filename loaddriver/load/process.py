@@ -168,7 +168,7 @@ class LoadProcess:
         for line in self._reader.new_lines():
             if isinstance(line, LoadStarted):
                 self._started = True
-            else:
+            elif isinstance(line, EventResult):
                 self._progress = self._progress.with_result(line)
                 self._played[line.step] += 1
                 if line.step > SETUP_STEP:

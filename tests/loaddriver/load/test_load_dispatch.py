@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from loaddriver.load.dispatch import Dispatcher, DueEvent, users_for
-from loaddriver.load.files import Control
+from loaddriver.load.files import Control, StepReleased
 from loaddriver.plan.records import DeleteEvent
 from tests.loaddriver.load_rig import planned
 
@@ -37,8 +37,8 @@ def test_events_come_in_order_each_with_the_time_it_was_due() -> None:
     """Due times follow from release and offset, however late an event is taken."""
     events = deletes(0.0, 0.25, 0.5)
     dispatcher = Dispatcher(events, clock=lambda: 2000.0)
-    dispatcher.follow(Control().released(1, 1000.0))
-    dispatcher.follow(Control().released(1, 1000.0))
+    assert dispatcher.follow(Control().released(1, 1000.0)) == [StepReleased(step=1, at=1000.0)]
+    assert dispatcher.follow(Control().released(1, 1000.0)) == []
     played: list[DueEvent] = []
     for _ in events:
         dispatcher.play_next(played.append)

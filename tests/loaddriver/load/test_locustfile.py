@@ -17,7 +17,7 @@ import pytest
 
 from loaddriver.errors import LoadProcessError
 from loaddriver.judge.self_checks import LATENESS_MAX, LATENESS_P99
-from loaddriver.load.files import ClusterEndpoint, EventResult, ResultReader
+from loaddriver.load.files import ClusterEndpoint, EventResult, ResultReader, StepReleased
 from loaddriver.load.process import RELEASE_NOTICE_SECONDS, Child, LoadProcess, LoadProgress, Spawn
 from loaddriver.plan.records import ChurnEvent, CreateEvent, DeleteEvent, Plan, ScaleEvent
 from tests.loaddriver.load_rig import planned
@@ -47,6 +47,7 @@ class Played:
     servers: tuple[ApiServer, ...]
     progress: LoadProgress
     results: dict[str, EventResult]
+    releases: dict[int, StepReleased]
     rejected: str
     lost: str
 
@@ -87,6 +88,11 @@ def read_results(folder: Path) -> dict[str, EventResult]:
     return {line.id: line for line in lines if isinstance(line, EventResult)}
 
 
+def read_releases(folder: Path) -> dict[int, StepReleased]:
+    lines = ResultReader(folder / "load.jsonl").new_lines()
+    return {line.step: line for line in lines if isinstance(line, StepReleased)}
+
+
 @pytest.fixture(scope="module")
 def played(tmp_path_factory: pytest.TempPathFactory) -> Played:
     folder = tmp_path_factory.mktemp("load")
@@ -98,7 +104,9 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Played:
         ApiServer("right", reject=True),
     )
     progress = asyncio.run(play(plan, servers, folder))
-    return Played(plan, servers, progress, read_results(folder), rejected, lost)
+    return Played(
+        plan, servers, progress, read_results(folder), read_releases(folder), rejected, lost
+    )
 
 
 def test_every_event_of_the_plan_is_played_once_and_locust_ends_with_exit_code_0(
@@ -106,6 +114,16 @@ def test_every_event_of_the_plan_is_played_once_and_locust_ends_with_exit_code_0
 ) -> None:
     assert played.progress.sent == len(played.results) == len(played.plan.events)
     assert sorted(played.results) == sorted(event.id for event in played.plan.events)
+
+
+def test_the_journal_has_the_due_time_of_every_event(played: Played) -> None:
+    """Its releases and the plan give the due time that each result has, so that a judge can compute
+    it offline, also for events that were never sent.
+    """
+    assert sorted(played.releases) == [step.number for step in played.plan.steps]
+    for event in played.plan.events:
+        due_micros = played.releases[event.step].due_micros(event.offset_seconds)
+        assert due_micros == round(played.results[event.id].due * 1e6)
 
 
 def test_each_cluster_gets_its_own_objects(played: Played) -> None:

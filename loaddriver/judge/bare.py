@@ -10,17 +10,21 @@ from loaddriver.judge.schema import Bare, Hop, Summary
 Numbers = Mapping[str, Quantile]
 
 
-def bare_section(latency: Quantiles, hops: Mapping[str, Hop], bare: Summary | None) -> Bare | None:
-    """The ratios to `bare` for creation to binding and for every hop of both runs."""
+def bare_section(summary: Summary, bare: Summary | None) -> Bare | None:
+    """The ratios to `bare` for due time and creation to binding, and for every hop of both runs."""
     if bare is None:
         return None
+    hops = summary.hops_seconds
     common = [name for name in hops if name in bare.hops_seconds]
+    due, latency = summary.due_to_bind_seconds, summary.bind_latency_seconds
     return Bare(
         id=bare.run.id,
         verdict=bare.verdict,
+        due_to_bind_seconds=bare.due_to_bind_seconds,
         bind_latency_seconds=bare.bind_latency_seconds,
         hops_seconds=bare.hops_seconds,
         ratios={
+            "dueToBind": _ratios(_of(due), _of(bare.due_to_bind_seconds)),
             "bind": _ratios(_of(latency), _of(bare.bind_latency_seconds)),
             **{name: _ratios(_of(hops[name]), _of(bare.hops_seconds[name])) for name in common},
         },

@@ -6,7 +6,7 @@ l of n do, and the sample of rank u above it with the probability that fewer tha
 chosen so that each end errs with at most 2.5 %: together a 95 % interval. If even the largest of n
 samples is not above the quantile with that confidence (p ** n > 2.5 %), n samples are too few.
 
-Pods are not independent samples. Those of one object (a Deployment, a Job, a gang) are created
+Pods are not independent samples. Those of one object (a Deployment, a Job, a gang) are due
 together and wait for one machine. So an object counts as one sample, however many pods it has, and
 objects of unequal size as fewer samples than their number. Pods that an object creates later, by
 churn or scaling, are a sample of their own.
@@ -22,7 +22,7 @@ from functools import lru_cache
 import numpy as np
 
 ERROR_PER_END = 0.025
-# A controller creates an object's pods one by one and pauses on a busy API server.
+# Pods of an object that are due later, by churn or scaling, are a batch of their own.
 BATCH_GAP_SECONDS = 5.0
 _SPAN_DEVIATIONS = 10
 
@@ -38,7 +38,7 @@ def effective_sample_size(objects: Iterable[Hashable]) -> int:
 
 
 def arrival_batches(pods: Sequence[tuple[Hashable, int]]) -> list[tuple[Hashable, int]]:
-    """The arrival batch of each pod, given by its object and its creation in microseconds.
+    """The arrival batch of each pod, given by its object and when it was due, in microseconds.
 
     Pods of one object that follow each other within `BATCH_GAP_SECONDS` are one batch.
     """

@@ -15,6 +15,7 @@ from loaddriver.record.recorder import Observations
 from loaddriver.record.rows import PodRow
 
 HOP_ENDS: Mapping[str, str] = {
+    "arrived": "from its due time until it existed (load driver, API server, its controller)",
     "seen": "until its CapacityRequest existed (pod controller, API server)",
     "rolledUp": "until its need had reached a shard (operator)",
     "decided": "until a machine was chosen (shard)",
@@ -56,7 +57,7 @@ def diagnose(
     `refused` counts rejected requests by verb, resource and status, such as `create pods 403`.
     """
     soak = facts.soak_started_micros
-    soaked = [row for row in rows if soak is not None and row.created_micros >= soak]
+    soaked = [row for row in rows if soak is not None and row.wait_began_micros >= soak]
     waiting = list(_waiting(facts, observed, rows))
     found = [
         *list(_refused(refused))[:_REFUSED_SENTENCES],

@@ -128,6 +128,7 @@ class RunFacts:
     failures: tuple[str, ...] = ()
     invalid_reasons: tuple[str, ...] = ()
     run_failure: RunFailure | None = None
+    ramp_started_micros: int | None = None
     planned_requests: int = 0
     anchors: str = ""
     bare: bool = False

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 import msgspec
 
-from loaddriver.judge.latency import bind_latency
+from loaddriver.judge.latency import create_to_bind, due_to_bind
 from loaddriver.judge.percentiles import Quantiles, quantiles
+from loaddriver.record.due import MissingPod
 from loaddriver.record.rows import PodRow
 
 GroupKey = tuple[str, str]
@@ -21,10 +22,10 @@ class Gangs(msgspec.Struct, frozen=True, rename="camel"):
 
     `complete`: all planned members were bound at some time. `rack_pure`: some were bound, and never
     in two racks or an unknown one. `split`: bound members were in two racks at some time. Shares
-    are of all groups. `unplanned` groups are not in the plan. `completion_seconds` is from a
-    group's first creation until it was complete, `partial_seconds` from its first binding; groups
-    that were never complete are censored (in the latter only those with a binding).
-    `bind_latency_seconds` is over the groups' pods, each from its own creation.
+    are of all groups. `unplanned` groups are not in the plan. `completion_seconds` is from when a
+    group was due until it was complete, `partial_seconds` from its first binding; groups that were
+    never complete are censored (in the latter only those with a binding). `due_to_bind_seconds` is
+    over the groups' pods, each from its own due time, `bind_latency_seconds` from its creation.
     """
 
     count: int
@@ -37,6 +38,7 @@ class Gangs(msgspec.Struct, frozen=True, rename="camel"):
     unplanned: int
     complete_share: float | None
     rack_pure_share: float | None
+    due_to_bind_seconds: Quantiles
     bind_latency_seconds: Quantiles
     completion_seconds: Quantiles
     partial_seconds: Quantiles
@@ -54,7 +56,11 @@ class _GangOutcome:
     start: str
 
 
-def judge_gangs(rows: Sequence[PodRow], planned: Mapping[GroupKey, int]) -> Gangs:
+def judge_gangs(
+    rows: Sequence[PodRow],
+    planned: Mapping[GroupKey, int],
+    missing: Sequence[MissingPod] = (),
+) -> Gangs:
     """Judge the groups of the plan (with their numbers of pods) and any others."""
     members: defaultdict[GroupKey, list[PodRow]] = defaultdict(list)
     for row in rows:
@@ -62,6 +68,7 @@ def judge_gangs(rows: Sequence[PodRow], planned: Mapping[GroupKey, int]) -> Gang
             members[row.cluster, row.group].append(row)
     keys = sorted({*planned, *members})
     outcomes = [_outcome(members[key], planned.get(key, len(members[key]))) for key in keys]
+    grouped = [row for of in members.values() for row in of]
     starts = Counter(outcome.start for outcome in outcomes)
     complete = sum(outcome.is_complete for outcome in outcomes)
     is_rack_pure = sum(outcome.is_rack_pure for outcome in outcomes)
@@ -76,7 +83,8 @@ def judge_gangs(rows: Sequence[PodRow], planned: Mapping[GroupKey, int]) -> Gang
         unplanned=sum(key not in planned for key in keys),
         complete_share=complete / len(keys) if keys else None,
         rack_pure_share=is_rack_pure / len(keys) if keys else None,
-        bind_latency_seconds=bind_latency([row for of in members.values() for row in of]),
+        due_to_bind_seconds=due_to_bind(grouped, [pod for pod in missing if pod.group]),
+        bind_latency_seconds=create_to_bind(grouped),
         completion_seconds=_spans([(o.is_complete, o.complete_seconds) for o in outcomes]),
         partial_seconds=_spans(
             [(o.is_complete, o.partial_seconds) for o in outcomes if o.partial_seconds is not None]
@@ -89,14 +97,14 @@ def _spans(spans: Sequence[tuple[bool, float]]) -> Quantiles:
 
 
 def _outcome(members: Sequence[PodRow], size: int) -> _GangOutcome:
-    created = min((row.created_micros for row in members), default=0)
+    due = min((row.wait_began_micros for row in members), default=0)
     observed = max((row.observed_until_micros for row in members), default=0)
     bound = [row.bound_micros for row in members if row.bound_micros is not None]
     complete_at, is_rack_pure, split = _complete_and_pure(members, size)
     until = observed if complete_at is None else complete_at
     return _GangOutcome(
         is_complete=complete_at is not None,
-        complete_seconds=(until - created) / 1e6,
+        complete_seconds=(until - due) / 1e6,
         partial_seconds=(until - min(bound)) / 1e6 if bound else None,
         is_rack_pure=is_rack_pure and bool(bound),
         split=split,

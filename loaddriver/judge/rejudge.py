@@ -22,11 +22,11 @@ def rejudge(summary: Summary, limits: Sequence[GateSpec], bare: Summary | None =
     gates = judge_gates(msgspec.to_builtins(summary), limits, bare and msgspec.to_builtins(bare))
     section = summary.bare
     if bare is not None:
-        section = bare_section(summary.bind_latency_seconds, summary.hops_seconds, bare)
+        section = bare_section(summary, bare)
     judged = msgspec.structs.replace(summary, gates=gates, bare=section)
     if summary.verdict == "error" or summary.invalid_reasons:
         return judged
-    latency = summary.bind_latency_seconds
+    latency = summary.due_to_bind_seconds
     sentence = pass_sentence(len(gates), summary.pods, summary.requests, latency)
     missed = [*summary.failures, *(gate.sentence for gate in gates if not gate.passed)]
     return msgspec.structs.replace(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import compress
 
 from loaddriver.judge.confidence import arrival_batches
@@ -26,22 +26,30 @@ def requests_section(planned: int, rows: Sequence[RequestRow]) -> Requests | Non
         acknowledged=acknowledged,
         never_acknowledged=len(rows) - acknowledged,
         withdrawn=sum(r.acknowledged_micros is None and r.deleted_micros is not None for r in rows),
-        ack_latency_seconds=_waits(rows),
-        clusters={name: _waits(by_cluster[name]) for name in sorted(by_cluster)},
+        due_to_ack_seconds=_waits(rows, _since_due),
+        ack_latency_seconds=_waits(rows, _since_creation),
+        clusters={name: _waits(by_cluster[name], _since_due) for name in sorted(by_cluster)},
     )
 
 
-def _waits(rows: Sequence[RequestRow]) -> Quantiles:
-    objects = [((row.cluster, row.group or row.workload), row.created_micros) for row in rows]
+def _waits(rows: Sequence[RequestRow], waited: Callable[[RequestRow], float]) -> Quantiles:
+    objects = [((row.cluster, row.group or row.workload), row.wait_began_micros) for row in rows]
     acknowledged = [row.acknowledged_micros is not None for row in rows]
     return quantiles(
-        [_waited(row) for row in rows if row.acknowledged_micros is not None],
-        [_waited(row) for row in rows if row.acknowledged_micros is None],
+        [waited(row) for row in rows if row.acknowledged_micros is not None],
+        [waited(row) for row in rows if row.acknowledged_micros is None],
         list(compress(arrival_batches(objects), acknowledged)),
     )
 
 
-def _waited(row: RequestRow) -> float:
-    """Seconds until it was acknowledged, else for as long as it was observed to wait."""
-    until = row.acknowledged_micros or row.deleted_micros or row.observed_until_micros
-    return max(0, until - row.created_micros) / 1e6
+def _since_due(row: RequestRow) -> float:
+    return max(0, _waited_until_micros(row) - row.wait_began_micros) / 1e6
+
+
+def _since_creation(row: RequestRow) -> float:
+    return max(0, _waited_until_micros(row) - row.created_micros) / 1e6
+
+
+def _waited_until_micros(row: RequestRow) -> int:
+    """When it was acknowledged, else until when it was observed to wait."""
+    return row.acknowledged_micros or row.deleted_micros or row.observed_until_micros

@@ -8,6 +8,8 @@ Version 2 added intervals, `needs`, `each` of gates, `anchors`, `bare`, `selfAud
 `knee`, `requests`, `waitBands` and `sideBySide`, and quantiles of hops that may be bounds.
 Version 3 draws objects where version 2 drew pods, so it knows fewer percentiles and its intervals
 are wider; it added `has` and `p90Interval`.
+Version 5 added `dueToBindSeconds`, the headline, beside `bindLatencySeconds`, which begins with a
+pod's creation; phases, hops, wait bands, curves and gangs count from due times.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from loaddriver.judge.percentiles import Quantile, Quantiles
 from loaddriver.judge.stability import Stability
 from loaddriver.judge.timeline import Timeline
 
-SCHEMA = "bigfleet.scaletest/v4"
+SCHEMA = "bigfleet.scaletest/v5"
 
 
 class Section(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -54,18 +56,26 @@ class Run(Section, frozen=True, kw_only=True):
 
 
 class Pods(Section, frozen=True, kw_only=True):
-    """`created` is `bound` plus `neverBound`; `withdrawn` of the latter were deleted unbound."""
+    """`created` is `bound` plus `neverBound`; `withdrawn` of the latter were deleted unbound.
+
+    `neverCreated` were due and wanted until the end. `withoutDueTime` were created although the
+    plan did not ask for them (they replace evicted or failed pods, or an HPA did): their waits
+    begin with their creation.
+    """
 
     planned: int
     created: int
     bound: int
     never_bound: int
     withdrawn: int
+    never_created: int
+    without_due_time: int
 
 
 class Requests(Section, frozen=True, kw_only=True):
     """CapacityRequests of a load without pods, and their time to acknowledgement.
 
+    `dueToAckSeconds` begins with their due times, `ackLatencySeconds` with their creation.
     `created` is `acknowledged` plus `neverAcknowledged`; `withdrawn` of the latter were deleted.
     """
 
@@ -74,21 +84,24 @@ class Requests(Section, frozen=True, kw_only=True):
     acknowledged: int
     never_acknowledged: int
     withdrawn: int
+    due_to_ack_seconds: Quantiles
     ack_latency_seconds: Quantiles
     clusters: dict[str, Quantiles]
 
 
 class Slice(Section, frozen=True, kw_only=True):
-    """A subset of the pods, such as those of an archetype."""
+    """A subset of the pods, such as those of an archetype; `pods` are the created ones."""
 
     pods: int
     bound: int
     never_bound: int
+    never_created: int
+    due_to_bind_seconds: Quantiles
     bind_latency_seconds: Quantiles
 
 
 class Phase(Slice, frozen=True, kw_only=True):
-    """The pods created in a phase, and the largest backlog within it."""
+    """The pods due in a phase, its length, and the largest backlog within it."""
 
     seconds: float
     backlog_max: int
@@ -207,12 +220,13 @@ class SelfCheck(Section, frozen=True, kw_only=True):
 class Bare(Section, frozen=True, kw_only=True):
     """The paired run without BigFleet, and the ratios of this run's numbers to its.
 
-    `ratios` are keyed by `bind` (creation to binding) and hop, then by p50, p90, p99 and mean; null
-    if either is not a number.
+    `ratios` are keyed by `dueToBind`, `bind` (creation to binding) and hop, then by p50, p90, p99
+    and mean; null if either is not a number.
     """
 
     id: str
     verdict: str
+    due_to_bind_seconds: Quantiles
     bind_latency_seconds: Quantiles
     hops_seconds: dict[str, Hop]
     ratios: dict[str, dict[str, float | None]]
@@ -234,6 +248,7 @@ class GangSide(Section, frozen=True, kw_only=True):
     unplaced: int
     complete_share: float | None
     rack_pure_share: float | None
+    due_to_bind_seconds: Quantiles
     bind_latency_seconds: Quantiles
     completion_seconds: Quantiles
     partial_seconds: Quantiles
@@ -257,6 +272,7 @@ class Summary(Section, frozen=True, kw_only=True):
     run: Run
     pods: Pods
     requests: Requests | None
+    due_to_bind_seconds: Quantiles
     bind_latency_seconds: Quantiles
     ramp: Phase
     soak: Phase | None

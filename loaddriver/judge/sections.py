@@ -7,9 +7,10 @@ from collections.abc import Callable, Sequence
 
 from loaddriver.judge.facts import RunFacts
 from loaddriver.judge.latency import (
-    bind_latency,
     bound_batches,
     bound_wait_groups,
+    create_to_bind,
+    due_to_bind,
     observed_and_censored,
 )
 from loaddriver.judge.percentiles import curve, quantiles
@@ -24,6 +25,7 @@ from loaddriver.judge.schema import (
     Slice,
 )
 from loaddriver.judge.timeline import Timeline, backlog_peaks
+from loaddriver.record.due import MissingPod
 from loaddriver.record.hops import HOPS
 from loaddriver.record.journal import Journal, count_machines
 from loaddriver.record.nodes import NodeLifetime
@@ -32,7 +34,7 @@ from loaddriver.record.rows import PodRow
 _PLACEMENTS = {True: "nodeWasReady", False: "waitedForNode", None: "unknown"}
 
 
-def pods_section(planned: int, rows: Sequence[PodRow]) -> Pods:
+def pods_section(planned: int, rows: Sequence[PodRow], missing: Sequence[MissingPod] = ()) -> Pods:
     """Counts of pods by outcome."""
     bound = sum(row.bound_micros is not None for row in rows)
     return Pods(
@@ -41,57 +43,83 @@ def pods_section(planned: int, rows: Sequence[PodRow]) -> Pods:
         bound=bound,
         never_bound=len(rows) - bound,
         withdrawn=sum(r.bound_micros is None and r.deleted_micros is not None for r in rows),
+        never_created=len(missing),
+        without_due_time=sum(row.due_micros is None for row in rows),
     )
 
 
-def slices(rows: Sequence[PodRow], key: Callable[[PodRow], str]) -> dict[str, Slice]:
+def slices(
+    rows: Sequence[PodRow],
+    key: Callable[[PodRow | MissingPod], str],
+    missing: Sequence[MissingPod] = (),
+) -> dict[str, Slice]:
     """Slices by key, in the keys' order."""
     parts: defaultdict[str, list[PodRow]] = defaultdict(list)
     for row in rows:
         parts[key(row)].append(row)
-    return {name: slice_of(parts[name]) for name in sorted(parts)}
+    uncreated: defaultdict[str, list[MissingPod]] = defaultdict(list)
+    for pod in missing:
+        uncreated[key(pod)].append(pod)
+    names = sorted({*parts, *uncreated})
+    return {name: slice_of(parts[name], uncreated[name]) for name in names}
 
 
 def placement(rows: Sequence[PodRow]) -> dict[str, Slice]:
     """Bound pods by whether their node was ready before them."""
-    bound = [row for row in rows if row.bound_micros is not None]
-    return slices(bound, lambda row: _PLACEMENTS[row.node_was_ready])
+    parts: defaultdict[str, list[PodRow]] = defaultdict(list)
+    for row in rows:
+        if row.bound_micros is not None:
+            parts[_PLACEMENTS[row.node_was_ready]].append(row)
+    return {name: slice_of(parts[name]) for name in sorted(parts)}
 
 
-def slice_of(rows: Sequence[PodRow]) -> Slice:
-    """Counts and quantiles of rows."""
+def slice_of(rows: Sequence[PodRow], missing: Sequence[MissingPod] = ()) -> Slice:
+    """Counts and quantiles of rows, and of pods that were never created."""
     bound = sum(row.bound_micros is not None for row in rows)
     return Slice(
         pods=len(rows),
         bound=bound,
         never_bound=len(rows) - bound,
-        bind_latency_seconds=bind_latency(rows),
+        never_created=len(missing),
+        due_to_bind_seconds=due_to_bind(rows, missing),
+        bind_latency_seconds=create_to_bind(rows),
     )
 
 
-def phase(rows: Sequence[PodRow], begin_micros: int, end_micros: int) -> Phase:
-    """The pods created from `begin` up to `end`, and the backlog of that period."""
-    own = [row for row in rows if begin_micros <= row.created_micros < end_micros]
+def phase(
+    rows: Sequence[PodRow], missing: Sequence[MissingPod], begin_micros: int, end_micros: int
+) -> Phase:
+    """The pods due from `begin` up to `end`, and the backlog of that period."""
+    own = [row for row in rows if begin_micros <= row.wait_began_micros < end_micros]
+    uncreated = [pod for pod in missing if begin_micros <= pod.due_micros < end_micros]
     start = begin_micros // 1_000_000
     peaks = backlog_peaks(rows, start, max(1, (end_micros - 1) // 1_000_000 - start + 1))
-    part = slice_of(own)
+    part = slice_of(own, uncreated)
     return Phase(
         pods=part.pods,
         bound=part.bound,
         never_bound=part.never_bound,
+        never_created=part.never_created,
+        due_to_bind_seconds=part.due_to_bind_seconds,
         bind_latency_seconds=part.bind_latency_seconds,
         seconds=(end_micros - begin_micros) / 1e6,
         backlog_max=int(peaks.max()),
     )
 
 
-def phases(rows: Sequence[PodRow], facts: RunFacts) -> tuple[Phase, Phase | None]:
+def phases(
+    rows: Sequence[PodRow], missing: Sequence[MissingPod], facts: RunFacts
+) -> tuple[Phase, Phase | None]:
     """Ramp and soak; a run that did not reach its soak has only the ramp."""
-    soak_started = facts.soak_started_micros
+    began, soak_started = (
+        facts.ramp_started_micros or facts.started_micros,
+        facts.soak_started_micros,
+    )
     if soak_started is None:
-        return phase(rows, facts.started_micros, facts.ended_micros), None
-    return phase(rows, facts.started_micros, soak_started), phase(
-        rows, soak_started, facts.ended_micros
+        return phase(rows, missing, began, facts.ended_micros), None
+    return (
+        phase(rows, missing, began, soak_started),
+        phase(rows, missing, soak_started, facts.ended_micros),
     )
 
 
@@ -149,12 +177,21 @@ def backlog_section(rows: Sequence[PodRow], timeline: Timeline) -> Backlog:
     return Backlog(max=max(timeline.backlog), at_end=left)
 
 
-def curves(rows: Sequence[PodRow]) -> dict[str, list[tuple[float, float]]]:
-    """The share of bound pods by time since creation, over all pods and by archetype."""
+def curves(
+    rows: Sequence[PodRow], missing: Sequence[MissingPod] = ()
+) -> dict[str, list[tuple[float, float]]]:
+    """The share of bound pods by time since they were due, over all pods and by archetype."""
     parts: defaultdict[str, list[PodRow]] = defaultdict(list)
     for row in rows:
         parts[row.archetype].append(row)
+    uncreated: defaultdict[str, list[MissingPod]] = defaultdict(list)
+    for pod in missing:
+        uncreated[pod.archetype].append(pod)
     return {
-        OVERALL: curve(*observed_and_censored(rows)),
-        **{name: curve(*observed_and_censored(parts[name])) for name in sorted(parts) if name},
+        OVERALL: curve(*observed_and_censored(rows, missing)),
+        **{
+            name: curve(*observed_and_censored(parts[name], uncreated[name]))
+            for name in sorted(parts)
+            if name
+        },
     }

@@ -40,6 +40,7 @@ def _side(summary: Summary) -> GangSide:
         unplaced=gangs.unplaced,
         complete_share=gangs.complete_share,
         rack_pure_share=gangs.rack_pure_share,
+        due_to_bind_seconds=gangs.due_to_bind_seconds,
         bind_latency_seconds=gangs.bind_latency_seconds,
         completion_seconds=gangs.completion_seconds,
         partial_seconds=gangs.partial_seconds,

@@ -17,6 +17,7 @@ from loaddriver.judge.facts import RunFacts
 from loaddriver.judge.federation.section import FederationSection
 from loaddriver.judge.gangs import judge_gangs
 from loaddriver.judge.gates import GateSpec, judge_gates
+from loaddriver.judge.latency import create_to_bind, due_to_bind
 from loaddriver.judge.requests import requests_section
 from loaddriver.judge.schema import SCHEMA, Run, Summary
 from loaddriver.judge.sections import (
@@ -28,13 +29,13 @@ from loaddriver.judge.sections import (
     phases,
     placement,
     pods_section,
-    slice_of,
     slices,
 )
 from loaddriver.judge.self_checks import disclosures, self_checks
 from loaddriver.judge.stability import stability_section
 from loaddriver.judge.timeline import make_timeline
 from loaddriver.judge.verdict import decide, invalid_reasons_of
+from loaddriver.record.due import MissingPod
 from loaddriver.record.journal import Journal
 from loaddriver.record.losses import LoadLosses
 from loaddriver.record.nodes import node_lifetimes
@@ -65,20 +66,22 @@ def make_summary(
     *,
     requests: Sequence[RequestRow] = (),
     losses: LoadLosses | None = None,
+    missing: Sequence[MissingPod] = (),
     bare: Summary | None = None,
     federation: FederationSection | None = None,
 ) -> Summary:
     """Measure, judge and decide. Pure.
 
-    `requests` are those of a load without pods, `losses` those missing from the recording; `bare`
-    is the summary of the bare run with the same plan and nodes.
+    `requests` are those of a load without pods, `losses` those missing from the recording,
+    `missing` the planned pods that were never created; `bare` is the summary of the bare run with
+    the same plan and nodes.
     """
-    measured = _measure(facts, observed, rows, journal, losses)
+    measured = _measure(facts, observed, rows, journal, losses, missing)
     measured = msgspec.structs.replace(
         measured,
         federation=federation,
         requests=(requests_part := requests_section(facts.planned_requests, requests)),
-        bare=bare_section(measured.bind_latency_seconds, measured.hops_seconds, bare),
+        bare=bare_section(measured, bare),
         self_checks=self_checks(facts, measured.pods, requests_part, measured.audit),
         diagnosis=diagnose(facts, observed, rows, measured.audit.failed_requests, journal),
     )
@@ -86,7 +89,7 @@ def make_summary(
     invalid_reasons = invalid_reasons_of(
         facts, rows, measured.pods, measured.requests, measured.self_checks, measured.gangs
     )
-    disclosed, latency = tuple(disclosures(measured.self_checks)), measured.bind_latency_seconds
+    disclosed, latency = tuple(disclosures(measured.self_checks)), measured.due_to_bind_seconds
     verdict = decide(
         facts, gates, invalid_reasons, measured.pods, measured.requests, latency, disclosed
     )
@@ -106,6 +109,7 @@ def _measure(
     rows: Sequence[PodRow],
     journal: Journal | None,
     losses: LoadLosses | None,
+    missing: Sequence[MissingPod],
 ) -> Summary:
     """Measure; the verdict is "error" until it is decided."""
     lifetimes = [
@@ -114,33 +118,34 @@ def _measure(
         for of_name in node_lifetimes(each).values()
         for lifetime in of_name
     ]
-    timeline = make_timeline(rows, lifetimes, facts.ended_micros)
-    ramp, soak = phases(rows, facts)
+    timeline = make_timeline(rows, lifetimes, facts.ended_micros, missing)
+    ramp, soak = phases(rows, missing, facts)
     return Summary(
         schema=SCHEMA,
         failures=list(facts.failures),
         run=_run(facts),
-        pods=pods_section(facts.planned_pods, rows),
-        bind_latency_seconds=slice_of(rows).bind_latency_seconds,
+        pods=pods_section(facts.planned_pods, rows, missing),
+        due_to_bind_seconds=due_to_bind(rows, missing),
+        bind_latency_seconds=create_to_bind(rows),
         ramp=ramp,
         soak=soak,
         backlog=backlog_section(rows, timeline),
         placement=placement(rows),
         hops_seconds=hops_section(rows),
         wait_bands=wait_bands(rows),
-        gangs=judge_gangs(rows, facts.planned_groups),
+        gangs=judge_gangs(rows, facts.planned_groups, missing),
         machines=machines_section(journal, lifetimes),
         nodes=nodes_section(lifetimes, timeline),
         disruptions=disruptions_section(observed, rows, journal, facts.budget_floors),
         stability=stability_section(facts, observed, rows, journal),
         cost=cost_section(facts, observed, rows, journal),
-        archetypes=slices(rows, lambda row: row.archetype),
-        clusters=slices(rows, lambda row: row.cluster),
+        archetypes=slices(rows, lambda pod: pod.archetype, missing),
+        clusters=slices(rows, lambda pod: pod.cluster, missing),
         knee=None if facts.knee is None else dict(facts.knee),
         audit=audit_section(observed, rows, journal, losses),
         load=dict(facts.load),
         components=dict(facts.components),
-        curves=curves(rows),
+        curves=curves(rows, missing),
         timeline=timeline,
         **_UNJUDGED,
     )

@@ -8,6 +8,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from loaddriver.record.due import MissingPod
 from loaddriver.record.nodes import NodeLifetime
 from loaddriver.record.rows import PodRow
 
@@ -15,12 +16,13 @@ Counts = NDArray[np.int64]
 
 
 class Timeline(msgspec.Struct, frozen=True, rename="camel"):
-    """Counts at the end of each second since the start; created and bound are cumulative.
+    """Counts at the end of each second since the start; due, created and bound are cumulative.
 
     The backlog is the maximum within its second, so that no peak is missed.
     """
 
     start_unix_seconds: int
+    due: list[int]
     created: list[int]
     bound: list[int]
     backlog: list[int]
@@ -28,16 +30,21 @@ class Timeline(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def make_timeline(
-    rows: Sequence[PodRow], lifetimes: Iterable[NodeLifetime], until_micros: int
+    rows: Sequence[PodRow],
+    lifetimes: Iterable[NodeLifetime],
+    until_micros: int,
+    missing: Sequence[MissingPod] = (),
 ) -> Timeline:
-    """The timeline from the first creation until `until_micros`."""
-    start = min((row.created_micros for row in rows), default=until_micros) // 1_000_000
+    """The timeline from the first due time until `until_micros`."""
+    due = [*(row.wait_began_micros for row in rows), *(pod.due_micros for pod in missing)]
+    start = min(due, default=until_micros) // 1_000_000
     seconds = max(1, until_micros // 1_000_000 - start + 1)
     known = list(lifetimes)
     went = [lifetime.deleted_micros for lifetime in known if lifetime.ready_micros is not None]
     ready = _level([lifetime.ready_micros for lifetime in known], went, start, seconds)
     return Timeline(
         start_unix_seconds=start,
+        due=_running(due, start, seconds).tolist(),
         created=_running([row.created_micros for row in rows], start, seconds).tolist(),
         bound=_running([row.bound_micros for row in rows], start, seconds).tolist(),
         backlog=backlog_peaks(rows, start, seconds).tolist(),

@@ -96,14 +96,14 @@ def pass_sentence(gates: int, pods: Pods, requests: Requests | None, latency: Qu
     done, of, what = pods.bound, pods.created, "pods were bound"
     if requests is not None and not pods.created:
         done, of, what = requests.acknowledged, requests.created, "requests were acknowledged"
-        latency = requests.ack_latency_seconds
+        latency = requests.due_to_ack_seconds
     return (
         f"{held}: {format_number(done)} of {format_number(of)} {what}, {_median_and_tail(latency)}."
     )
 
 
 def _median_and_tail(latency: Quantiles) -> str:
-    half = f"half of them within {_spoken(latency.p50)}"
+    half = f"half of them within {_spoken(latency.p50)} of their due time"
     if isinstance(latency.p99, AtLeast) and latency.p99.required_sample_size:
         return f"{half} and the slowest within {_spoken(latency.max)}"
     return f"{half} and 99 % within {_spoken(latency.p99)}"

@@ -9,7 +9,7 @@ from typing import Protocol
 
 import msgspec
 
-from loaddriver.plan.manifests import INSTANCE_TYPE_KEY, RACK_KEY, STEP_LABEL
+from loaddriver.plan.manifests import INSTANCE_TYPE_KEY, RACK_KEY, STEP_LABEL, WORKLOAD_LABEL
 from loaddriver.record.audit_line import (
     LOAD_DRIVER,
     REQUESTS,
@@ -83,10 +83,10 @@ class PodListener(Protocol):
     """Receives pod events as they are read, for the live view and the ramp's gate.
 
     If the load creates CapacityRequests instead of pods, it receives those; an acknowledgement
-    counts as their binding.
+    counts as their binding. `workload` is the cluster's object that the pod belongs to.
     """
 
-    def created(self, uid: str, at_micros: int, step: str) -> None: ...
+    def created(self, uid: str, at_micros: int, step: str, workload: str) -> None: ...
 
     def bound(self, uid: str, at_micros: int) -> None: ...
 
@@ -191,7 +191,8 @@ class AuditReader:
         self.timestamps.pods[pod.uid] = PodCreation(pod, at, line.user.username)
         self._pod_uids[pod.namespace, pod.name] = pod.uid
         if STEP_LABEL in pod.labels:
-            self._listener.created(pod.uid, at, pod.labels[STEP_LABEL])
+            workload = pod.labels.get(WORKLOAD_LABEL, "")
+            self._listener.created(pod.uid, at, pod.labels[STEP_LABEL], workload)
 
     def _pod_bound(self, line: AuditLine, ref: ObjectRef) -> None:
         name = (ref.namespace, ref.name)
@@ -218,7 +219,7 @@ class AuditReader:
             at = micros(line.request_received_timestamp)
             self.timestamps.requests[request.uid] = RequestCreation(request, at)
             self._request_uids[name] = request.uid
-            self._listener.created(request.uid, at, request.labels[STEP_LABEL])
+            self._listener.created(request.uid, at, request.labels[STEP_LABEL], "")
 
     def _capacity_changed(self, line: AuditLine, ref: ObjectRef) -> None:
         body = line.request_object

@@ -1,5 +1,6 @@
 """Hops: the stages of a pod's wait, in a fixed order; they add up to the wait exactly.
 
+    arrived      the pod exists: what the plan asked for has passed the API server and controllers
     seen         its CapacityRequest exists
     rolledUp     its need has reached a shard
     decided      a machine was chosen
@@ -7,43 +8,44 @@
     nodeReady    the machine is a ready Node
     scheduled    the scheduler (or the anchor) has bound the pod
 
-The time of an unobserved stage counts towards the next one.
+The time of an unobserved stage counts towards the next one. The wait begins when the plan asks for
+the pod, or, for a pod that the plan does not ask for, with its creation: it has no `arrived`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-HOPS = ("seen", "rolledUp", "decided", "provisioned", "nodeReady", "scheduled")
+HOPS = ("arrived", "seen", "rolledUp", "decided", "provisioned", "nodeReady", "scheduled")
 
 
-def split(created_micros: int, bound_micros: int, reached: Mapping[str, int]) -> dict[str, int]:
+def split(began_micros: int, bound_micros: int, reached: Mapping[str, int]) -> dict[str, int]:
     """Microseconds per hop. `reached` has the end of each hop but the last, if known.
 
-    Ends are clamped between creation and binding, and to the hop before: a machine chosen before
-    the pod was created adds no wait.
+    Ends are clamped between the beginning of the wait and binding, and to the hop before: a machine
+    chosen before the pod was created adds no wait.
     """
     parts: dict[str, int] = {}
-    position = created_micros
+    position = began_micros
     for hop in HOPS[:-1]:
         if hop in reached:
-            moment = min(max(reached[hop], position), max(bound_micros, created_micros))
+            moment = min(max(reached[hop], position), max(bound_micros, began_micros))
             parts[hop] = moment - position
             position = moment
-    parts["scheduled"] = max(bound_micros, created_micros) - position
+    parts["scheduled"] = max(bound_micros, began_micros) - position
     return parts
 
 
 def plausible(reached: Mapping[str, int | None], bound_micros: int, waited: bool) -> dict[str, int]:
     """The milestones that can have contributed to a pod's wait.
 
-    The wait of a pod whose node existed before it is the scheduler's alone. For a pod that waited
-    for its node, the acknowledgement is written some time after the roll-up: the choice of the
-    machine, or else its joining, proves that the roll-up had arrived.
+    Once it exists, the wait of a pod whose node was ready before it is the scheduler's alone. For a
+    pod that waited for its node, the acknowledgement is written some time after the roll-up: the
+    choice of the machine, or else its joining, proves that the roll-up had arrived.
     """
-    if not waited:
-        return {}
     known = {hop: moment for hop, moment in reached.items() if moment is not None}
+    if not waited:
+        return {hop: moment for hop, moment in known.items() if hop == "arrived"}
     if "rolledUp" in known:
         proof = known.get("decided", known.get("nodeReady", bound_micros))
         latest = max(proof, known.get("seen", proof))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -20,12 +20,16 @@ class Waits:
 
 
 class LiveCounts:
-    """Counts of one cluster, from its audit log, or from its watch without a log."""
+    """Counts of one cluster, from its audit log, or from its watch without a log.
+
+    Waits begin with the due times announced by `ask`, oldest first, else with the creation.
+    """
 
     def __init__(self) -> None:
         self.created_total = 0
         self.bound_total = 0
         self.last_created_micros = 0
+        self._asked: defaultdict[str, deque[int]] = defaultdict(deque)
         self._waiting: dict[str, tuple[int, str]] = {}
         self._bound_early: dict[str, int] = {}
         self._bound: defaultdict[str, array[float]] = defaultdict(_seconds)
@@ -37,14 +41,21 @@ class LiveCounts:
         return len(self._waiting)
 
     def waiting_since_before(self, micros: int) -> int:
-        """The number of pods without a node that were created before that time."""
+        """The number of pods without a node that were due before that time."""
         return sum(since < micros for since, _ in self._waiting.values())
 
-    def created(self, uid: str, at_micros: int, step: str) -> None:
+    def ask(self, workload: str, due_micros: int, pods: int) -> None:
+        """Announce that so many further pods of a workload are due at that time."""
+        self._asked[workload].extend([due_micros] * pods)
+
+    def created(self, uid: str, at_micros: int, step: str, workload: str) -> None:
         """Count a created pod."""
         self.created_total += 1
         self.last_created_micros = max(self.last_created_micros, at_micros)
-        self._waiting[uid] = (at_micros, step)
+        asked, since_micros = self._asked.get(workload), at_micros
+        if asked and asked[0] <= at_micros:
+            since_micros = asked.popleft()
+        self._waiting[uid] = (since_micros, step)
         if uid in self._bound_early:
             self.bound(uid, self._bound_early.pop(uid))
 
@@ -81,7 +92,7 @@ class LiveCounts:
 class NullListener:
     """Ignores all events: a second source of timestamps must not count pods again."""
 
-    def created(self, uid: str, at_micros: int, step: str) -> None:
+    def created(self, uid: str, at_micros: int, step: str, workload: str) -> None:
         """Do nothing."""
 
     def bound(self, uid: str, at_micros: int) -> None:

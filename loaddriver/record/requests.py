@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypedDict
 
 from loaddriver.plan.manifests import ARCHETYPE_LABEL, GROUP_LABEL, STEP_LABEL, WORKLOAD_LABEL
 from loaddriver.record.audit import AuditTimestamps
@@ -17,7 +18,7 @@ class RequestRow:
 
     `created` is when the API server received it, `acknowledged` when it had answered the
     operator's write; both are receipts if `source` is watch. One that was not acknowledged waited
-    until it was deleted or observation ended.
+    until it was deleted or observation ended. `due_micros` is when the plan asked for it.
     """
 
     cluster: str
@@ -33,6 +34,12 @@ class RequestRow:
     deleted_micros: int | None
     observed_until_micros: int
     source: str
+    due_micros: int | None = None
+
+    @property
+    def wait_began_micros(self) -> int:
+        """Its due time, or its creation if that is unknown."""
+        return self.created_micros if self.due_micros is None else self.due_micros
 
 
 def build_request_rows(observed: Sequence[Observations]) -> list[RequestRow]:
@@ -84,7 +91,14 @@ def _watched(observed: Observations, uid: str, observation: RequestObservation) 
     )
 
 
-def _identity(labels: dict[str, str]) -> dict[str, str]:
+class _Identity(TypedDict):
+    archetype: str
+    workload: str
+    group: str
+    step: str
+
+
+def _identity(labels: dict[str, str]) -> _Identity:
     return {
         "archetype": labels.get(ARCHETYPE_LABEL, ""),
         "workload": labels.get(WORKLOAD_LABEL, ""),

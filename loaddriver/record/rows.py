@@ -29,8 +29,9 @@ class PodRow:
     `bound_by` is scheduler, anchor (by the scheduler, to the node that the harness nominated for
     the first pod of its gang), other, or "" without a log; `source` is audit, watch or mixed (a
     timestamp that the log lacks is from the watch). `node_was_ready`: its node was ready before
-    the pod was created; None if unknown or not bound. A pod that was never bound waited until it
-    was deleted or observation ended.
+    the pod was created; None if unknown or not bound. `due_micros` is when the plan asked for it,
+    None if the plan did not (see `due`): then its wait begins with its creation. A pod that was
+    never bound waited until it was deleted or observation ended.
     """
 
     cluster: str
@@ -56,6 +57,7 @@ class PodRow:
     observed_until_micros: int
     source: str
     node_was_ready: bool | None
+    due_micros: int | None = None
 
     @property
     def object_key(self) -> ObjectKey:
@@ -63,7 +65,17 @@ class PodRow:
         return self.cluster, self.group or self.workload
 
     @property
+    def wait_began_micros(self) -> int:
+        """Its due time, or its creation if the plan did not ask for it."""
+        return self.created_micros if self.due_micros is None else self.due_micros
+
+    @property
     def waited_seconds(self) -> float:
+        """Seconds from its due time to binding, or for as long as it was observed to wait."""
+        return (self._waited_until_micros - self.wait_began_micros) / 1e6
+
+    @property
+    def waited_since_creation_seconds(self) -> float:
         """Seconds from creation to binding, or for as long as it was observed to wait."""
         return (self._waited_until_micros - self.created_micros) / 1e6
 
@@ -77,6 +89,7 @@ class PodRow:
         if self.bound_micros is None:
             return {}
         reached = {
+            "arrived": None if self.due_micros is None else self.created_micros,
             "seen": self.seen_micros,
             "rolledUp": self.acknowledged_micros,
             "decided": self.decided_micros,
@@ -85,7 +98,7 @@ class PodRow:
         }
         waited = self.node_was_ready is False
         reached_in_time = plausible(reached, self.bound_micros, waited)
-        return split(self.created_micros, self.bound_micros, reached_in_time)
+        return split(self.wait_began_micros, self._waited_until_micros, reached_in_time)
 
 
 @dataclass(frozen=True, slots=True)

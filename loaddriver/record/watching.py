@@ -142,7 +142,9 @@ class WatchTimestamps:
                 return
             known = PodObservation(meta.namespace, meta.name, meta.labels, now_micros)
             self.pods[meta.uid] = known
-            self.listener.created(meta.uid, now_micros, meta.labels.get(STEP_LABEL, ""))
+            self.listener.created(
+                meta.uid, now_micros, meta.labels.get(STEP_LABEL, ""), meta.labels[WORKLOAD_LABEL]
+            )
         known.phase = pod.status.phase or known.phase
         if not pod.spec.node_name:
             # Many pods have the same message: share one string.
@@ -181,7 +183,7 @@ class WatchTimestamps:
             known = RequestObservation(meta.namespace, meta.name, meta.labels, now_micros)
             self.requests[meta.uid] = known
             if known.of_load:
-                self.listener.created(meta.uid, now_micros, meta.labels.get(STEP_LABEL, ""))
+                self.listener.created(meta.uid, now_micros, meta.labels.get(STEP_LABEL, ""), "")
         if request.acknowledged and known.acknowledged_micros is None:
             known.acknowledged_micros = now_micros
             if known.of_load:

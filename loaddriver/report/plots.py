@@ -25,7 +25,7 @@ class Plot:
 
 
 def latency_plot(summary: Summary) -> Plot | None:
-    """The share of bound pods by time since creation; None if no pod was bound."""
+    """The share of bound pods by time since they were due; None if no pod was bound."""
     names = [name for name, points in summary.curves.items() if points]
     if OVERALL not in names:
         return None
@@ -35,9 +35,9 @@ def latency_plot(summary: Summary) -> Plot | None:
 
     def chart(width: int) -> Chart:
         return Chart(
-            alt_text=f"Share of pods bound by time since creation: {_marker_texts(marks)}",
+            alt_text=f"Share of pods bound by time since they were due: {_marker_texts(marks)}",
             lines=lines,
-            x=axes.latencies(min(times), max(times), "time from creation to binding", width // 62),
+            x=axes.latencies(min(times), max(times), "time from due time to binding", width // 62),
             y=axes.percents("share of pods bound"),
             marks=marks,
         )
@@ -46,12 +46,16 @@ def latency_plot(summary: Summary) -> Plot | None:
 
 
 def demand_plot(summary: Summary) -> Plot:
-    """Created and bound pods, cumulative."""
+    """Pods that were due, created and bound, cumulative."""
     line = summary.timeline
     return _over_time(
         summary,
         "pods",
-        [("created", line.created, 8, False), ("bound", line.bound, 1, False)],
+        [
+            ("due", line.due, 4, False),
+            ("created", line.created, 8, False),
+            ("bound", line.bound, 1, False),
+        ],
         240,
     )
 
@@ -82,7 +86,7 @@ def _over_time(
         return Chart(
             alt_text=f"{unit} over time, at most {formatting.count(highest)}",
             lines=lines,
-            x=axes.clock(length, "time since the first pod", width // PIXELS_PER_TICK),
+            x=axes.clock(length, "time since the first pod was due", width // PIXELS_PER_TICK),
             y=axes.amounts(highest, unit, 4 if height > 200 else 3),
             bands=_soak(summary, length),
             stepped=True,
@@ -112,7 +116,7 @@ def _shown(name: str) -> str:
 
 
 def _percentile_marks(summary: Summary) -> list[Marker]:
-    latency = summary.bind_latency_seconds
+    latency = summary.due_to_bind_seconds
     known = (("p50", 0.5, latency.p50), ("p99", 0.99, latency.p99))
     return [
         Marker(value, level, f"{name} {formatting.seconds(value)}")

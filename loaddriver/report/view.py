@@ -71,7 +71,7 @@ def tiles(summary: Summary) -> list[Tile]:
     """The key figures."""
     if summary.requests is not None and not summary.pods.planned:
         return [*_request_tiles(summary), *_fleet_tiles(summary)]
-    pods, latency = summary.pods, summary.bind_latency_seconds
+    pods, latency = summary.pods, summary.due_to_bind_seconds
     return [
         Tile(
             "Pods bound",
@@ -80,7 +80,7 @@ def tiles(summary: Summary) -> list[Tile]:
                 f"of {formatting.count(pods.created)} created, "
                 f"{formatting.count(pods.planned)} planned"
             ),
-            pods.never_bound > 0,
+            pods.never_bound > 0 or pods.never_created > 0,
         ),
         latency_tile("Bound within, p50", latency.p50, latency.p50_interval),
         latency_tile("Bound within, p99", latency.p99, latency.p99_interval),
@@ -116,7 +116,7 @@ def gate_rows(gates: Sequence[GateResult]) -> list[GateRow]:
 def latency_tile(label: str, value: Quantile, interval: Interval | None) -> Tile:
     """A quantile with its interval, or why it is a lower bound."""
     note = (
-        f"95\u202f% interval {formatting.interval(interval)}" if interval else "since its creation"
+        f"95\u202f% interval {formatting.interval(interval)}" if interval else "since its due time"
     )
     if isinstance(value, AtLeast):
         needed = formatting.count(value.required_sample_size)
@@ -137,7 +137,7 @@ def _reading(reading: Reading) -> tuple[str, str, bool]:
 def _request_tiles(summary: Summary) -> list[Tile]:
     requests = summary.requests
     assert requests is not None
-    latency = requests.ack_latency_seconds
+    latency = requests.due_to_ack_seconds
     return [
         Tile(
             "Requests acknowledged",

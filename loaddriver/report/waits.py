@@ -16,7 +16,9 @@ _PLACEMENTS = {
     "waitedForNode": "waited for its node",
     "unknown": "node unknown",
 }
+_SPANS = {"dueToBind": "due time to binding", "bind": "creation to binding"}
 _HOPS = {
+    "arrived": ("arrived", "the pod that the plan asks for exists"),
     "seen": ("seen", "its CapacityRequest exists"),
     "rolledUp": ("rolled up", "its need has reached a shard"),
     "decided": ("decided", "a machine was chosen for the need"),
@@ -70,10 +72,18 @@ def slice_rows(slices: Mapping[str, Slice]) -> list[SliceRow]:
         SliceRow(
             name=_PLACEMENTS.get(name, name or "unnamed"),
             pods=formatting.count(part.pods),
-            unbound=formatting.count(part.never_bound),
-            quantiles=_four(part.bind_latency_seconds),
+            unbound=formatting.count(part.never_bound + part.never_created),
+            quantiles=_four(part.due_to_bind_seconds),
         )
         for name, part in slices.items()
+    ]
+
+
+def span_rows(summary: Summary) -> list[tuple[str, Sequence[tuple[str, str]]]]:
+    """The waits of all pods from their due times, and beside them from their creation."""
+    return [
+        ("Due time to binding", _four(summary.due_to_bind_seconds)),
+        ("Creation to binding", _four(summary.bind_latency_seconds)),
     ]
 
 
@@ -128,7 +138,7 @@ def ratio_rows(summary: Summary) -> list[tuple[str, Sequence[str]]]:
         return []
     return [
         (
-            "creation to binding" if name == "bind" else _HOPS[name][0],
+            _SPANS.get(name) or _HOPS[name][0],
             [_ratio(ratios.get(key)) for key in ("mean", "p50", "p90", "p99")],
         )
         for name, ratios in summary.bare.ratios.items()
@@ -137,13 +147,15 @@ def ratio_rows(summary: Summary) -> list[tuple[str, Sequence[str]]]:
 
 def request_rows(requests: Requests) -> list[tuple[str, str]]:
     """Counts and waits of the load's own CapacityRequests, over all and by cluster."""
-    latency = requests.ack_latency_seconds
+    due, latency = requests.due_to_ack_seconds, requests.ack_latency_seconds
     return [
         ("Planned", formatting.count(requests.planned)),
         ("Created", formatting.count(requests.created)),
         ("Acknowledged", formatting.count(requests.acknowledged)),
         ("Never acknowledged", formatting.count(requests.never_acknowledged)),
         ("withdrawn", formatting.count(requests.withdrawn)),
+        ("Due time to acknowledgement, p50", _with_interval(due.p50, due.p50_interval)),
+        ("Due time to acknowledgement, p99", _with_interval(due.p99, due.p99_interval)),
         ("Creation to acknowledgement, p50", _with_interval(latency.p50, latency.p50_interval)),
         ("Creation to acknowledgement, p99", _with_interval(latency.p99, latency.p99_interval)),
         *(
@@ -193,8 +205,8 @@ def sides(summary: Summary) -> list[tuple[str, Sequence[str]]]:
             [formatting.count(side.scheduler_first) for side in both],
         ),
         ("Unplaced", [formatting.count(side.unplaced) for side in both]),
-        *_side_quantiles("A gang's pod: creation to binding", both, "bind_latency_seconds"),
-        *_side_quantiles("First creation to complete", both, "completion_seconds"),
+        *_side_quantiles("A gang's pod: due time to binding", both, "due_to_bind_seconds"),
+        *_side_quantiles("Due time to complete", both, "completion_seconds"),
         *_side_quantiles("First binding to complete", both, "partial_seconds"),
     ]
 

@@ -16,10 +16,11 @@ from loaddriver.judge.facts import ArchetypeFacts, RunFacts, RunFailure, Shortfa
 from loaddriver.judge.federation.section import FederationSection, Sources, federation_section
 from loaddriver.judge.schema import Summary
 from loaddriver.judge.summary import make_summary
-from loaddriver.load.files import EventResult, ResultReader
+from loaddriver.load.files import EventResult, LoadStarted, ResultReader, StepReleased
 from loaddriver.load.process import LoadProgress
 from loaddriver.profile.archetypes import Archetype
 from loaddriver.profile.loading import Profile
+from loaddriver.record.due import DueTimes
 from loaddriver.record.hpas import federated_statuses, hpa_writes
 from loaddriver.record.journal import read_journals
 from loaddriver.record.losses import LoadLosses, load_losses
@@ -63,16 +64,22 @@ def conclude(evidence: Evidence) -> Summary:
     """Judge the run and write all its files, also if it ended early."""
     arm, measured = evidence.arm, evidence.measured
     journal = read_journals(evidence.journals) if evidence.journals else None
-    rows = anchored_rows(build_rows(measured.observed, journal), measured.groups)
-    requests = build_request_rows(measured.observed)
+    load_lines = _load_lines(evidence)
+    due = DueTimes(arm.inputs.plan, load_lines, arm.inputs.cluster_names)
+    facts = _run_facts(evidence)
+    until_micros = max((each.ended_micros for each in measured.observed), default=0)
+    rows, missing = due.of_pods(build_rows(measured.observed, journal), until_micros)
+    rows = anchored_rows(rows, measured.groups)
+    requests = due.of_requests(build_request_rows(measured.observed))
     summary = make_summary(
-        _run_facts(evidence),
+        facts,
         measured.observed,
         rows,
         arm.gates,
         journal,
         requests=requests,
-        losses=_losses(evidence, rows, requests),
+        losses=_losses(evidence, load_lines, rows, requests),
+        missing=missing if facts.planned_pods else (),
         federation=_federation(evidence.federated),
     )
     save_nodes(measured.observed, arm.inputs.machines, arm.folder)
@@ -102,14 +109,22 @@ def _federation(record: FederationRecord | None) -> FederationSection | None:
     )
 
 
+def _load_lines(evidence: Evidence) -> list[StepReleased | EventResult]:
+    """What the load driver recorded; empty if it never started."""
+    lines = ResultReader(evidence.load_folder / _RESULTS).new_lines()
+    return [line for line in lines if not isinstance(line, LoadStarted)]
+
+
 def _losses(
-    evidence: Evidence, rows: Sequence[PodRow], requests: Sequence[RequestRow]
+    evidence: Evidence,
+    load_lines: Sequence[StepReleased | EventResult],
+    rows: Sequence[PodRow],
+    requests: Sequence[RequestRow],
 ) -> LoadLosses | None:
     """Compare the load's results with the records; None without load or records."""
-    path = evidence.load_folder / _RESULTS
-    if not path.exists() or not evidence.measured.observed:
+    if not load_lines or not evidence.measured.observed:
         return None
-    results = [line for line in ResultReader(path).new_lines() if isinstance(line, EventResult)]
+    results = [line for line in load_lines if isinstance(line, EventResult)]
     events = evidence.arm.inputs.plan.events
     return load_losses(events, results, evidence.measured.observed, rows, requests)
 
@@ -128,6 +143,7 @@ def _run_facts(evidence: Evidence) -> RunFacts:
         seed=settings.seed,
         substrate=evidence.substrate,
         started_micros=evidence.started_micros,
+        ramp_started_micros=run_progress.ramp_started_micros,
         soak_started_micros=run_progress.soak_started_micros,
         ended_micros=now_micros(),
         planned_pods=planned if pods_mode else 0,

@@ -25,8 +25,9 @@ class Progress:
     """The progress of a run at one moment. None is unknown; `nodes` counts by state.
 
     `remaining_seconds` and `fraction_done` (0 to 1) are of the whole run. `p50` and `p99` are
-    over all pods so far, including waiting ones. With `of_requests` the load creates
-    CapacityRequests instead of pods, and an acknowledged one counts as bound.
+    from due time to binding over all pods so far, including waiting ones. With `of_requests` the
+    load creates CapacityRequests instead of pods, and an acknowledged one counts as bound; they
+    count from their creation.
     """
 
     profile: str
@@ -154,7 +155,7 @@ def line(progress: Progress) -> str:
         f"{progress.done} {progress.pods_bound}",
         f"backlog {progress.backlog}",
         f"{progress.done}/s {progress.binds_per_second:.1f}",
-        f"p50 {_quantile(progress.p50)}",
+        f"due->{progress.done} p50 {_quantile(progress.p50)}",
         f"p99 {_quantile(progress.p99)}",
         f"nodes {_nodes(progress.nodes)}",
         f"shortfalls {shortfalls}",
@@ -173,8 +174,10 @@ def panel(progress: Progress) -> RenderableType:
     created = f"{progress.pods_created:,} of {progress.pods_planned:,}"
     rate = f"{progress.binds_per_second:,.1f} {progress.unit}/s"
     table.add_row("created", created, "rate", rate)
-    table.add_row(progress.done, f"{progress.pods_bound:,}", "p50 so far", _quantile(progress.p50))
-    table.add_row("backlog", waiting, "p99 so far", _quantile(progress.p99))
+    table.add_row(
+        progress.done, f"{progress.pods_bound:,}", "p50 from due", _quantile(progress.p50)
+    )
+    table.add_row("backlog", waiting, "p99 from due", _quantile(progress.p99))
     table.add_row("nodes", _nodes(progress.nodes), "shortfalls", shortfalls)
     body: list[RenderableType] = [_headline(progress), table]
     if progress.note:

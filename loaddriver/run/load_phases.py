@@ -38,6 +38,7 @@ class RunProgress:
     detail: str = ""
     steps_released: int = 0
     pods_asked: int = 0
+    ramp_started_micros: int | None = None
     soak_started_micros: int | None = None
     soak_ends_at: float | None = None
     soak_begun: asyncio.Event = field(default_factory=asyncio.Event)
@@ -66,6 +67,7 @@ class LoadPhases:
         self._trial: StepTrial | None = None
         self._p99, self._p99_at, self._p99_step = 0.0, 0.0, ""
         self._overloads: dict[int, str] = {}
+        self._asked: dict[tuple[int, str], int] = {}
         self.run_progress = RunProgress()
 
     async def play(self) -> None:
@@ -82,6 +84,7 @@ class LoadPhases:
         """Release the ramp's steps; return whether the soak follows."""
         self.run_progress.phase = "ramp"
         self._ramp_started = time.time() + RELEASE_NOTICE_SECONDS
+        self.run_progress.ramp_started_micros = round(self._ramp_started * 1e6)
         while True:
             view = self._view()
             decision = next_action(self._ramp, view, time.time())
@@ -141,11 +144,25 @@ class LoadPhases:
     def _release(self, step: Step, due_at: float | None) -> None:
         self._released_at = due_at or time.time() + RELEASE_NOTICE_SECONDS
         self._load.release(step.number, self._released_at)
+        self._announce(step)
         if step.phase == "ramp":
             self.run_progress.steps_released = step.number
             self.run_progress.pods_asked += step.pods
             if self._ramp.pacing == "knee":
                 self._trial = StepTrial(self._plan, step, self._released_at)
+
+    def _announce(self, step: Step) -> None:
+        """Tell the counts what is due from when on; in `cr` mode they count from creations."""
+        for level in self._plan.levels:
+            if level.step != step.number:
+                continue
+            key = level.cluster, level.workload
+            added = level.replicas - self._asked.get(key, 0)
+            self._asked[key] = level.replicas
+            if added > 0:
+                due_micros = round((self._released_at + level.offset_seconds) * 1e6)
+                counts = self._recorders.live_counts_by_cluster[level.cluster]
+                counts.ask(level.workload, due_micros, added)
 
     def _view(self) -> RampState:
         number = self.run_progress.steps_released

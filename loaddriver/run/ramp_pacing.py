@@ -20,7 +20,7 @@ class RampState:
     """The state of the ramp. Times are seconds on one clock.
 
     `last_step_*` describe the step released last: whether all its requests were sent, how many of
-    its pods were planned and bound, and the p99 of create -> bind, where unbound pods count with
+    its pods were planned and bound, and the p99 of due -> bind, where unbound pods count with
     their wait so far. `stuck_pods` have waited for more than twice the p99 limit; slower pacing
     does not help them. In a knee run, `last_step_overload` is why the step was not sustained ("" if
     it was, None while unknown), `previous_step_overload` the same for the step before.

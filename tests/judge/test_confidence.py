@@ -19,7 +19,7 @@ from loaddriver.judge.confidence import (
     effective_sample_size,
     required_sample_size,
 )
-from loaddriver.judge.latency import bind_latency
+from loaddriver.judge.latency import due_to_bind
 from loaddriver.judge.percentiles import AtLeast
 from tests.judge.judge_rig import at, row
 
@@ -102,6 +102,6 @@ def test_pods_of_several_objects_that_waited_for_one_node_are_one_draw() -> None
         row(str(n), 0.0, 5.0, node=f"n{n % 2}", node_was_ready=False, node_ready_micros=at(4.0))
         for n in range(10)
     ]
-    assert bind_latency(waited).p50 == AtLeast(0.0, required_sample_size=6, effective_sample_size=2)
+    assert due_to_bind(waited).p50 == AtLeast(0.0, required_sample_size=6, effective_sample_size=2)
     found = [replace(each, node_was_ready=True) for each in waited]
-    assert bind_latency(found).p50 == 5.0
+    assert due_to_bind(found).p50 == 5.0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from loaddriver.judge.percentiles import AtLeast
 from loaddriver.judge.requests import requests_section
 from loaddriver.judge.schema import Summary
@@ -43,13 +45,15 @@ def summary(rows: list[RequestRow], planned: int) -> Summary:
     )
 
 
-def test_waits_run_from_creation_to_acknowledgement() -> None:
-    """By cluster and over all."""
-    section = requests_section(2, [asked(1, 3), asked(2, 7, "c1")])
+def test_waits_run_from_due_time_to_acknowledgement() -> None:
+    """By cluster and over all; beside it, from creation."""
+    late = replace(asked(2, 7, "c1"), due_micros=at(0.5))
+    section = requests_section(2, [asked(1, 3), late])
     assert section is not None
     assert (section.planned, section.created, section.acknowledged) == (2, 2, 2)
+    assert section.due_to_ack_seconds.max == 6.5
     assert section.ack_latency_seconds.max == 5.0
-    assert section.clusters["c0"].max == 2.0
+    assert {name: each.max for name, each in section.clusters.items()} == {"c0": 2.0, "c1": 6.5}
 
 
 def test_a_request_never_acknowledged_is_still_waiting() -> None:
@@ -80,7 +84,7 @@ def test_a_run_of_requests_is_judged_and_says_so() -> None:
     assert made.verdict == "pass"
     assert made.why == [
         "The gate holds: 400 of 400 requests were acknowledged, "
-        "half of them within 2 s and 99 % within 2 s."
+        "half of them within 2 s of their due time and 99 % within 2 s."
     ]
     assert summary([asked(1)], 1).verdict == "fail"
 

@@ -6,6 +6,7 @@ It is built as stamps, so that rows, summary and report come out of the producti
 from __future__ import annotations
 
 import random
+import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
@@ -229,11 +230,11 @@ def gate(
 GATES = (
     gate("every pod was created", "pods.created", 1, "pods", ">="),
     gate("no pod was left unbound", "pods.neverBound", 0, "pods", "=="),
-    gate("create to bind, p50", "bindLatencySeconds.p50", 20),
-    gate("create to bind, p99", "bindLatencySeconds.p99", 60),
-    gate("create to bind in the soak, p90", "soak.bindLatencySeconds.p90", 1),
+    gate("due to bind, p50", "dueToBindSeconds.p50", 20),
+    gate("due to bind, p99", "dueToBindSeconds.p99", 60),
+    gate("due to bind in the soak, p90", "soak.dueToBindSeconds.p90", 1),
     gate("complete gangs", "gangs.completeShare", 1, "of all gangs", ">="),
-    gate("create to bind of each archetype, p50", "archetypes.*.bindLatencySeconds.p50", 12),
+    gate("due to bind of each archetype, p50", "archetypes.*.dueToBindSeconds.p50", 12),
     gate("shard cycle, p99", "components.shardCycleSeconds.p99", 0.1),
 )
 
@@ -256,8 +257,15 @@ def make_run(pods: int = 5000, lost: int = 0, gates: tuple[Gate, ...] = GATES) -
     journal = Journal({name: s for each in clusters for name, s in each.stories.items()}, 0)
     facts = _facts(pods, {key: n for each in clusters for key, n in each.groups.items()})
     rows = anchored_rows(build_rows(observed, journal), [a for c in clusters for a in c.anchored])
+    rows = [_due(row) for row in rows]
     summary = make_summary(facts, observed, rows, gates, journal, losses=NOTHING_LOST)
     return Run(facts, observed, journal, rows, summary)
+
+
+def _due(row: PodRow) -> PodRow:
+    """The row with a due time shortly before its creation, if the plan asked for the pod."""
+    lag = round(0.02 * SECOND) + zlib.crc32(row.uid.encode()) % SECOND // 20
+    return row if row.created_micros >= SOAK else replace(row, due_micros=row.created_micros - lag)
 
 
 def judged(run: Run, gates: tuple[Gate, ...] = GATES, **changes: object) -> Summary:

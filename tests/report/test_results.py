@@ -53,9 +53,10 @@ def test_the_same_run_gives_the_same_files(run: Run, tmp_path: Path) -> None:
 def test_the_summary_has_the_keys_that_others_rely_on(run: Run) -> None:
     """They are an interface: a gate, a script or an older comparison reads them."""
     read = json.loads(encode_summary(run.summary))
-    assert read["schema"] == "bigfleet.scaletest/v4"
+    assert read["schema"] == "bigfleet.scaletest/v5"
     assert {"id", "profile", "seed", "substrate", "durationSeconds", "versions"} <= set(read["run"])
     assert {"planned", "created", "bound", "neverBound"} <= set(read["pods"])
+    assert set(read["dueToBindSeconds"]) == set(read["bindLatencySeconds"])
     assert set(read["bindLatencySeconds"]) == {
         "p50",
         "p90",
@@ -104,9 +105,9 @@ def test_a_folder_without_a_good_summary_is_a_sentence(
 
 def test_a_summary_of_another_version_is_refused_by_name(run: Run, tmp_path: Path) -> None:
     """Its percentiles follow another rule, whether or not its keys would fit."""
-    old = encode_summary(run.summary).replace(b"scaletest/v4", b"scaletest/v3")
+    old = encode_summary(run.summary).replace(b"scaletest/v5", b"scaletest/v3")
     (tmp_path / "summary.json").write_bytes(old)
-    said = r"summary of schema bigfleet\.scaletest/v3, and this build reads .*/v4.*run the profile"
+    said = r"summary of schema bigfleet\.scaletest/v3, and this build reads .*/v5.*run the profile"
     with pytest.raises(ProfileError, match=said):
         read_summary(tmp_path)
 

@@ -18,6 +18,7 @@ from loaddriver.record.audit_line import (
     AuditLine,
     BindingRequest,
     CapacityRequestBody,
+    CapacityStatusBody,
     CreatedObject,
     NodeStatusRequest,
     ObjectMetadata,
@@ -97,13 +98,15 @@ class PodListener(Protocol):
 class AuditTimestamps:
     """All timestamps read so far.
 
-    `requested`, `acknowledged` and `withdrawn` are of CapacityRequests; `requests` are those that
-    the load created, by UID; `additional` those for an additional machine, by the time they first
-    asked for it. `nodes_ready` and `nodes_unready` have every write of that condition; `racks` and
-    `instance_types` are keyed by Node and its creation. `load_writes` counts the load driver's
-    successful requests. `failed` counts by request and status, such as `create pods 409`.
-    `undecodable` counts lines whose information is lost, `without_uid` Pods logged without their
-    body.
+    `requested`, `acknowledged` and `withdrawn` are of CapacityRequests; `accepted` is when the
+    operator was told, by its own clock, that a shard had accepted one, which it writes later, at
+    `acknowledged`; `requests` are those that the load created, by UID; `additional` those for an
+    additional machine, by the time they first asked for it. `nodes_ready` and `nodes_unready` have
+    every write of that condition; `racks` and `instance_types` are keyed by Node and its creation.
+    `load_writes` counts the load driver's successful requests; `load_creations` has when the server
+    received and had answered those that created an object. `failed` counts by request and status,
+    such as `create pods 409`. `undecodable` counts lines whose information is lost, `without_uid`
+    Pods logged without their body.
     """
 
     pods: dict[str, PodCreation] = field(default_factory=dict)
@@ -111,6 +114,7 @@ class AuditTimestamps:
     removals: list[Removal] = field(default_factory=list)
     requested: dict[Name, int] = field(default_factory=dict)
     acknowledged: dict[Name, int] = field(default_factory=dict)
+    accepted: dict[Name, int] = field(default_factory=dict)
     withdrawn: dict[Name, int] = field(default_factory=dict)
     requests: dict[str, RequestCreation] = field(default_factory=dict)
     additional: dict[Name, int] = field(default_factory=dict)
@@ -121,6 +125,7 @@ class AuditTimestamps:
     racks: dict[tuple[str, int], str] = field(default_factory=dict)
     instance_types: dict[tuple[str, int], str] = field(default_factory=dict)
     load_writes: Counter[Write] = field(default_factory=Counter)
+    load_creations: dict[Write, tuple[int, int]] = field(default_factory=dict)
     succeeded: Counter[str] = field(default_factory=Counter)
     failed: Counter[str] = field(default_factory=Counter)
     lines: int = 0
@@ -138,6 +143,7 @@ class AuditReader:
         self._created = msgspec.json.Decoder(CreatedObject)
         self._binding = msgspec.json.Decoder(BindingRequest)
         self._status = msgspec.json.Decoder(NodeStatusRequest)
+        self._capacity_status = msgspec.json.Decoder(CapacityStatusBody)
         self._request = msgspec.json.Decoder(CapacityRequestBody)
         self._pod_uids: dict[Name, str] = {}
         self._request_uids: dict[Name, str] = {}
@@ -173,8 +179,14 @@ class AuditReader:
         if request is not None:
             self._take[request](line, ref)
         if line.user.username == LOAD_DRIVER:
-            self.timestamps.load_writes[line.what, (ref.namespace, ref.name)] += 1
+            self._load_write((line.what, (ref.namespace, ref.name)), line)
         self.timestamps.succeeded[line.what] += 1
+
+    def _load_write(self, write: Write, line: AuditLine) -> None:
+        self.timestamps.load_writes[write] += 1
+        if line.verb == "create":
+            span = micros(line.request_received_timestamp), micros(line.stage_timestamp)
+            self.timestamps.load_creations[write] = span
 
     def _answer(self, line: AuditLine) -> ObjectMetadata:
         """The created object; None if the log omits bodies."""
@@ -234,7 +246,12 @@ class AuditReader:
             self._listener.removed(self._request_uids[name], at)
 
     def _capacity_acknowledged(self, line: AuditLine, ref: ObjectRef) -> None:
+        body = self._capacity_status.decode(line.request_object) if line.request_object else None
+        if body is not None and not body.acknowledges:
+            return  # a condition, such as that capacity is short
         name, at = (ref.namespace, ref.name), micros(line.stage_timestamp)
+        if body is not None and body.status.acknowledged_at is not None:
+            self.timestamps.accepted.setdefault(name, micros(body.status.acknowledged_at))
         first = self.timestamps.acknowledged.setdefault(name, at) == at
         if first and name in self._request_uids:
             self._listener.bound(self._request_uids[name], at)

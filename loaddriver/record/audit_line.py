@@ -12,6 +12,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 RESPONSE_COMPLETE = "ResponseComplete"
 LOAD_DRIVER = "load-driver"
+ACKNOWLEDGED = "Acknowledged"
 
 
 class User(msgspec.Struct, frozen=True):
@@ -109,6 +110,22 @@ class CapacityRequestBody(msgspec.Struct, frozen=True):
     """The body of a CapacityRequest; `additional` asks for a machine that serves no other pods."""
 
     spec: _CapacitySpec = _CapacitySpec()
+
+
+class _CapacityStatus(msgspec.Struct, frozen=True, rename="camel"):
+    phase: str = ""
+    acknowledged_at: datetime | None = None
+
+
+class CapacityStatusBody(msgspec.Struct, frozen=True):
+    """The body of a write to a CapacityRequest's status: all of it or a part."""
+
+    status: _CapacityStatus = _CapacityStatus()
+
+    @property
+    def acknowledges(self) -> bool:
+        """Whether it is the operator's acknowledgement."""
+        return self.status.phase == ACKNOWLEDGED
 
 
 class NodeStatus(msgspec.Struct, frozen=True):

@@ -2,7 +2,7 @@
 
     arrived      the pod exists: what the plan asked for has passed the API server and controllers
     seen         its CapacityRequest exists
-    rolledUp     its need has reached a shard
+    rolledUp     a shard has accepted the roll-up with its need
     decided      a machine was chosen
     provisioned  the machine exists and begins to boot
     nodeReady    the machine is a ready Node
@@ -39,9 +39,9 @@ def split(began_micros: int, bound_micros: int, reached: Mapping[str, int]) -> d
 def plausible(reached: Mapping[str, int | None], bound_micros: int, waited: bool) -> dict[str, int]:
     """The milestones that can have contributed to a pod's wait.
 
-    Once it exists, the wait of a pod whose node was ready before it is the scheduler's alone. For a
-    pod that waited for its node, the acknowledgement is written some time after the roll-up: the
-    choice of the machine, or else its joining, proves that the roll-up had arrived.
+    Once it exists, the wait of a pod whose node was ready before it is the scheduler's alone. A pod
+    may take a machine that was chosen before its own need reached a shard: then it did not wait for
+    its roll-up, which counts only until the choice of the machine, or else its joining.
     """
     known = {hop: moment for hop, moment in reached.items() if moment is not None}
     if not waited:

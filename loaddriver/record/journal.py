@@ -1,12 +1,14 @@
-"""The shards' journals of machine events: one JSON line per event."""
+"""The shards' journals of roll-ups and machine events: one JSON line per event."""
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -18,6 +20,8 @@ _TAKING = frozenset({"reclaim", _PREEMPTING})
 _LEAVING = "DRAINING"
 _ENDING = frozenset({_LEAVING, "DELETING", "FAILED"})
 _BOOTING = "CONFIGURING"
+# What is added by a roll-up that is held or valid in part counts from then on.
+_RECEIVED = frozenset({"rollup-accepted", "rollup-accepted-in-part", "rollup-held"})
 
 
 class Event(JournalLine, frozen=True):
@@ -58,12 +62,42 @@ class Acquisition:
     provisioned_micros: int | None
 
 
+class RollUp(NamedTuple):
+    """A roll-up that a shard received: when its operator built it, by the operator's clock, and
+    when it was accepted, by the shard's.
+    """
+
+    built_micros: int
+    accepted_micros: int
+
+
 @dataclass(frozen=True)
 class Journal:
-    """All machines' events in order of time, and how many lines could not be read."""
+    """All machines' events in order of time, each cluster's roll-ups in the order in which they
+    were built, and how many lines could not be read.
+    """
 
     stories: Mapping[str, Sequence[Event]]
     undecodable: int
+    rollups: Mapping[str, Sequence[RollUp]] = field(default_factory=dict)
+
+    def roll_up_with(
+        self, cluster: str, requested_micros: int | None, reported_micros: int | None
+    ) -> RollUp | None:
+        """The roll-up with which a shard first learned of a request; None if unknown.
+
+        An operator sends one roll-up at a time: the one that it reported as accepted at
+        `reported_micros` is the last that it had built before. A request without such a report is
+        taken to be in the first that was built after the request existed.
+        """
+        rollups = self.rollups.get(cluster, ())
+        if reported_micros is not None:
+            position = bisect_right(rollups, reported_micros, key=_built) - 1
+        elif requested_micros is not None:
+            position = bisect_left(rollups, requested_micros, key=_built)
+        else:
+            return None
+        return rollups[position] if 0 <= position < len(rollups) else None
 
     def acquisition(
         self, machine: str, cluster: str, after_micros: int, joined_micros: int
@@ -111,6 +145,7 @@ def read_journals(paths: Sequence[Path]) -> Journal:
     """The merged journals of all shards; a shard without decisions has no file."""
     decoder = msgspec.json.Decoder(Event)
     stories: defaultdict[str, list[Event]] = defaultdict(list)
+    rollups: defaultdict[str, list[RollUp]] = defaultdict(list)
     undecodable = 0
     for line in _lines(paths):
         try:
@@ -120,9 +155,17 @@ def read_journals(paths: Sequence[Path]) -> Journal:
             continue
         if event.machine:
             stories[event.machine].append(event)
+        elif event.event in _RECEIVED and event.sequence:
+            rollups[event.cluster].append(RollUp(event.sequence // 1000, event.at_micros))
     for story in stories.values():
         story.sort(key=lambda event: event.at)
-    return Journal(dict(stories), undecodable)
+    for received in rollups.values():
+        received.sort()
+    return Journal(dict(stories), undecodable, dict(rollups))
+
+
+def _built(rollup: RollUp) -> int:
+    return rollup.built_micros
 
 
 def _lines(paths: Sequence[Path]) -> Iterable[bytes]:

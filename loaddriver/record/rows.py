@@ -6,6 +6,7 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from loaddriver.plan.manifests import ARCHETYPE_LABEL, GROUP_LABEL, STEP_LABEL, WORKLOAD_LABEL
 from loaddriver.record.audit import Name
@@ -45,6 +46,7 @@ class PodRow:
     created_micros: int
     seen_micros: int | None
     acknowledged_micros: int | None
+    rolled_up_micros: int | None
     decided_micros: int | None
     provisioned_micros: int | None
     node: str
@@ -91,7 +93,7 @@ class PodRow:
         reached = {
             "arrived": None if self.due_micros is None else self.created_micros,
             "seen": self.seen_micros,
-            "rolledUp": self.acknowledged_micros,
+            "rolledUp": self.rolled_up_micros,
             "decided": self.decided_micros,
             "provisioned": self.provisioned_micros,
             "nodeReady": self.node_ready_micros,
@@ -99,6 +101,16 @@ class PodRow:
         waited = self.node_was_ready is False
         reached_in_time = plausible(reached, self.bound_micros, waited)
         return split(self.wait_began_micros, self._waited_until_micros, reached_in_time)
+
+
+class _Request(NamedTuple):
+    """When a pod's CapacityRequest was created, when its acknowledgement was written, and when the
+    operator was told of the acceptance that this reports.
+    """
+
+    created_micros: int | None
+    acknowledged_micros: int | None
+    reported_micros: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +152,7 @@ class _RowJoin:
         node = bound.node if bound else ""
         lifetime = lifetime_at(self._lives.get(node, ()), bound.micros) if bound else None
         acquired = self._acquisition(lifetime)
-        seen, acknowledged = self._request((pod.namespace, f"{pod.name}-{uid[:8]}"))
+        request = self._request((pod.namespace, f"{pod.name}-{uid[:8]}"))
         return PodRow(
             cluster=self._observed.cluster,
             namespace=pod.namespace,
@@ -151,8 +163,9 @@ class _RowJoin:
             group=pod.labels.get(GROUP_LABEL, ""),
             step=pod.labels.get(STEP_LABEL, ""),
             created_micros=pod.created_micros,
-            seen_micros=seen,
-            acknowledged_micros=acknowledged,
+            seen_micros=request.created_micros,
+            acknowledged_micros=request.acknowledged_micros,
+            rolled_up_micros=self._rolled_up(request),
             decided_micros=acquired.decided_micros,
             provisioned_micros=acquired.provisioned_micros,
             node=node,
@@ -176,15 +189,27 @@ class _RowJoin:
             lifetime.name, self._observed.cluster, lifetime.previous_micros, lifetime.created_micros
         )
 
-    def _request(self, name: Name) -> tuple[int | None, int | None]:
-        """When the pod's CapacityRequest was created and acknowledged."""
+    def _request(self, name: Name) -> _Request:
         audit = self._observed.audit
         if audit is not None:
-            return audit.requested.get(name), audit.acknowledged.get(name)
-        observation = self._requests.get(name)
-        if observation is None:
-            return None, None
-        return observation.created_micros, observation.acknowledged_micros
+            return _Request(
+                audit.requested.get(name), audit.acknowledged.get(name), audit.accepted.get(name)
+            )
+        seen = self._requests.get(name)
+        if seen is None:
+            return _Request(None, None, None)
+        return _Request(seen.created_micros, seen.acknowledged_micros, seen.accepted_micros)
+
+    def _rolled_up(self, request: _Request) -> int | None:
+        """When a shard had accepted the request, by the shard's journal; without one, when the
+        operator was told so.
+        """
+        if self._journal is None:
+            return request.reported_micros
+        found = self._journal.roll_up_with(
+            self._observed.cluster, request.created_micros, request.reported_micros
+        )
+        return None if found is None else found.accepted_micros
 
     def _bindings(self) -> dict[str, _Bound]:
         """The log's bindings, and those that only the watch has."""

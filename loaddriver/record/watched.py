@@ -5,9 +5,11 @@ Rarely used fields stay undecoded, since every change of every Pod is decoded.
 
 from __future__ import annotations
 
+from datetime import datetime
+
 import msgspec
 
-from loaddriver.record.audit_line import Condition, is_ready
+from loaddriver.record.audit_line import ACKNOWLEDGED, Condition, is_ready
 
 _CONDITIONS = msgspec.json.Decoder(list[Condition])
 
@@ -107,8 +109,9 @@ class Node(_Read):
         return is_ready(self.status.conditions)
 
 
-class _RequestStatus(msgspec.Struct):
+class _RequestStatus(msgspec.Struct, rename="camel"):
     phase: str = ""
+    acknowledged_at: datetime | None = None
 
 
 class CapacityRequest(msgspec.Struct):
@@ -120,4 +123,4 @@ class CapacityRequest(msgspec.Struct):
     @property
     def acknowledged(self) -> bool:
         """Whether the operator reports that a shard has received it."""
-        return self.status.phase == "Acknowledged"
+        return self.status.phase == ACKNOWLEDGED

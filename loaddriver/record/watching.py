@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from bigfleet.kube.watch import Changed, Listed
 from loaddriver.plan.manifests import RACK_KEY, STEP_LABEL, WORKLOAD_LABEL
 from loaddriver.record.audit import Name, PodListener
+from loaddriver.record.audit_line import micros
 from loaddriver.record.watched import CapacityRequest, Node, Pod
 
 # A control plane may be a Node too; machines of the fleet do not have this label.
@@ -57,7 +58,11 @@ class NodeObservation:
 
 @dataclass(slots=True)
 class RequestObservation:
-    """The observed state of a CapacityRequest."""
+    """The observed state of a CapacityRequest.
+
+    `accepted_micros` is when its operator was told that a shard had accepted it, by the operator's
+    clock.
+    """
 
     namespace: str
     name: str
@@ -65,6 +70,7 @@ class RequestObservation:
     created_micros: int
     acknowledged_micros: int | None = None
     deleted_micros: int | None = None
+    accepted_micros: int | None = None
 
     @property
     def of_load(self) -> bool:
@@ -186,6 +192,8 @@ class WatchTimestamps:
                 self.listener.created(meta.uid, now_micros, meta.labels.get(STEP_LABEL, ""), "")
         if request.acknowledged and known.acknowledged_micros is None:
             known.acknowledged_micros = now_micros
+            if request.status.acknowledged_at is not None:
+                known.accepted_micros = micros(request.status.acknowledged_at)
             if known.of_load:
                 self.listener.bound(meta.uid, now_micros)
 

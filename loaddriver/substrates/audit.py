@@ -3,9 +3,10 @@
 The log has one line per completed request, with microseconds. A Pod created by a controller gets
 its name from the server, so its creation is logged with the response, which has name and UID; so
 are Nodes and the load's own CapacityRequests, for their labels. Bindings (for their Node), Node
-statuses (for readiness) and CapacityRequests (which may ask for an additional machine) are logged
-with the request, other requests with metadata only. Requests of the cluster's own components, for
-verification at start, and on pods that are not part of the load are omitted.
+statuses (for readiness) and CapacityRequests (which may ask for an additional machine, and whose
+status has when a shard accepted them) are logged with the request, other requests with metadata
+only. Requests of the cluster's own components, for verification at start, and on pods that are not
+part of the load are omitted.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ _LOGGED = (
     ("Metadata", ("delete",), _CORE, ("nodes",)),
     ("Request", ("patch", "update"), _CORE, ("nodes/status",)),
     ("Request", ("create", "patch", "update"), _BIGFLEET, ("capacityrequests",)),
-    ("Metadata", ("patch", "update"), _BIGFLEET, ("capacityrequests/status",)),
+    ("Request", ("patch", "update"), _BIGFLEET, ("capacityrequests/status",)),
     # Writes of a federation and of the HPA controllers; other runs have none.
     ("RequestResponse", ("create", "patch", "update"), _AUTOSCALING, (_HPAS, f"{_HPAS}/status")),
     ("Metadata", ("delete",), _AUTOSCALING, (_HPAS,)),

@@ -56,6 +56,7 @@ def row(
         "created_micros": at(created),
         "seen_micros": None,
         "acknowledged_micros": None,
+        "rolled_up_micros": None,
         "decided_micros": None,
         "provisioned_micros": None,
         "node": "" if bound is None else "n1",

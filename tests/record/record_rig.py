@@ -34,6 +34,11 @@ def at(seconds: float) -> int:
     return START + round(seconds * SECOND)
 
 
+def iso(seconds: float) -> str:
+    """The same as RFC 3339 text."""
+    return (EPOCH + timedelta(microseconds=at(seconds))).isoformat()
+
+
 def labels(group: str = "", step: str = "1") -> dict[str, str]:
     """What the load writes on its pods."""
     common = {WORKLOAD_LABEL: "web", ARCHETYPE_LABEL: "tiny-stateless", STEP_LABEL: step}

@@ -12,6 +12,7 @@ from tests.record.record_rig import (
     at,
     bound,
     created,
+    iso,
     joined,
     line,
     node_status,
@@ -40,6 +41,22 @@ def test_the_first_acknowledgement_counts(verb: str) -> None:
     what = f"{verb} capacityrequests/status"
     timestamps = reader([line(what, "cr", 2, code=200), line(what, "cr", 9, code=200)]).timestamps
     assert timestamps.acknowledged == {("load", "cr"): at(2)}
+
+
+def test_an_acknowledgement_says_when_the_shard_had_accepted_the_request() -> None:
+    """It is written later, at its writer's pace; a condition on capacity is no acknowledgement."""
+    what = "patch capacityrequests/status"
+    short = {"status": {"conditions": [{"type": "CapacityShort", "status": "True"}]}}
+    accepted = iso(3.25)
+    told = {"status": {"phase": "Acknowledged", "acknowledgedAt": accepted}}
+    timestamps = reader(
+        [
+            line(what, "cr", 2, code=200, request=short),
+            line(what, "cr", 9, code=200, request=told),
+        ]
+    ).timestamps
+    assert timestamps.acknowledged == {("load", "cr"): at(9)}
+    assert timestamps.accepted == {("load", "cr"): at(3.25)}
 
 
 @pytest.mark.parametrize("verb", ["create", "patch", "update"])

@@ -31,11 +31,11 @@ def test_a_milestone_before_the_pod_costs_it_nothing() -> None:
 
 def test_a_pod_that_found_room_owes_nothing_to_machines() -> None:
     """Nor to the request for one, which nobody waited for: a slow scheduler must not hide there."""
-    reached = {"seen": 3, "rolledUp": 9, "decided": 1, "nodeReady": 2}
-    assert plausible(reached, 10, waited=False) == {}
+    reached = {"arrived": 2, "seen": 3, "rolledUp": 9, "decided": 1, "nodeReady": 2}
+    assert plausible(reached, 10, waited=False) == {"arrived": 2}
 
 
-def test_a_late_acknowledgement_does_not_hide_the_machine() -> None:
-    """Acknowledgements are paced; the choice of a machine proves that the roll-up had arrived."""
+def test_a_pod_does_not_wait_for_its_roll_up_once_its_machine_is_chosen() -> None:
+    """It took a machine that was chosen for others, before its own need had reached a shard."""
     reached = {"seen": 2, "rolledUp": 9, "decided": 4, "nodeReady": 7}
     assert plausible(reached, 20, waited=True)["rolledUp"] == 4

@@ -19,6 +19,17 @@ def entry(seconds: float, event: str, **more: str | float) -> dict[str, object]:
     return {"at": at(seconds) / 1e6, "event": event, "machine": "m1", "cluster": "c1", **more}
 
 
+def rollup(
+    built: float, at_seconds: float, event: str = "rollup-accepted", cluster: str = "c1"
+) -> dict[str, object]:
+    return {
+        "at": at(at_seconds) / 1e6,
+        "event": event,
+        "cluster": cluster,
+        "sequence": at(built) * 1000,
+    }
+
+
 TWO_LIVES = [
     entry(1, "decided", action="Provision"),
     entry(1.5, "state", state="CREATING"),
@@ -100,6 +111,39 @@ def test_a_node_proves_that_its_machine_has_booted(tmp_path: Path) -> None:
     """A shard that hears of CONFIGURING late does not move the machine's boot past its Node."""
     journal = read_journals([written(tmp_path, TWO_LIVES)])
     assert journal.acquisition("m1", "c1", 0, at(3.5)) == Acquisition(at(1), at(3.5))
+
+
+ROLLUPS = [
+    rollup(built=1, at_seconds=1.1),
+    rollup(built=5, at_seconds=5.4, event="rollup-accepted-in-part"),
+    rollup(built=6, at_seconds=6.1, cluster="c2"),
+    rollup(built=9, at_seconds=9.2, event="rollup-held"),
+    rollup(built=10, at_seconds=10.1, event="rollup-rejected"),
+]
+
+
+@pytest.mark.parametrize(
+    ("requested", "reported", "accepted"),
+    [
+        (4.9, 5.5, 5.4),
+        (0.5, 5.5, 5.4),  # built before its operator had seen it
+        (4.9, None, 5.4),
+        (7, None, 9.2),
+        (9.5, None, None),
+        (0.2, 0.5, None),
+        (None, None, None),
+    ],
+)
+def test_a_request_is_rolled_up_when_a_shard_has_accepted_it(
+    tmp_path: Path, requested: float | None, reported: float | None, accepted: float | None
+) -> None:
+    """By the shard's own record of that roll-up: the last that was built before its operator
+    reported the request as accepted, else the first that was built after the request existed.
+    """
+    journal = read_journals([written(tmp_path, ROLLUPS)])
+    moments = (None if each is None else at(each) for each in (requested, reported))
+    found = journal.roll_up_with("c1", *moments)
+    assert (found and found.accepted_micros) == (None if accepted is None else at(accepted))
 
 
 def test_nothing_is_invented_for_a_machine_without_a_story(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from bigfleet.kube.watch import Changed, Listed
 from loaddriver.record.clocks import receipt_lags_seconds
 from loaddriver.record.hops import HOPS
-from loaddriver.record.journal import Event, Journal
+from loaddriver.record.journal import Event, Journal, RollUp
 from loaddriver.record.live_counts import NullListener
 from loaddriver.record.nodes import node_lifetimes
 from loaddriver.record.rows import PodRow, build_rows
@@ -21,6 +21,7 @@ from tests.record.record_rig import (
     at,
     bound,
     created,
+    iso,
     joined,
     line,
     node,
@@ -81,6 +82,21 @@ def test_a_row_holds_the_whole_story(log: list[bytes]) -> None:
     )
     assert row.node_was_ready is False
     assert sum(row.hops_micros().values()) == at(7) - at(1)
+
+
+def test_a_pod_is_rolled_up_when_the_shards_journal_says_so() -> None:
+    """Not when its acknowledgement is written, which may be after its machine was chosen; without
+    a journal, when its operator was told.
+    """
+    told = {"status": {"phase": "Acknowledged", "acknowledgedAt": iso(1.8)}}
+    late = line("patch capacityrequests/status", "web-a-uid-1-xx", 5.5, code=200, request=told)
+    log = [LOG[0], LOG[1], late, *LOG[3:]]
+    chosen = Event(at=at(3) / 1e6, event="decided", action="Bootstrap", cluster="c0")
+    journal = Journal({"n1": [chosen]}, 0, {"c0": [RollUp(at(1.5), at(1.7))]})
+    row = only(build_rows([observations(log)], journal))
+    assert row.rolled_up_micros == at(1.7)
+    assert (row.hops_micros()["rolledUp"], row.hops_micros()["decided"]) == (500_000, 1_300_000)
+    assert only(build_rows([observations(log)])).rolled_up_micros == at(1.8)
 
 
 def test_a_pod_never_bound_stays_a_row() -> None:

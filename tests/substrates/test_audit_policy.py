@@ -51,7 +51,7 @@ def level(
         ("patch", "", "nodes/status", "Request"),
         ("create", "bigfleet.lucy.sh", "capacityrequests", "Request"),
         ("patch", "bigfleet.lucy.sh", "capacityrequests", "Request"),
-        ("patch", "bigfleet.lucy.sh", "capacityrequests/status", "Metadata"),
+        ("patch", "bigfleet.lucy.sh", "capacityrequests/status", "Request"),
         ("patch", "", "pods/status", "None"),
         ("patch", "apps", "deployments/scale", "None"),
         ("update", "coordination.k8s.io", "leases", "None"),

@@ -109,7 +109,9 @@ class RunFacts:
 
     `bare` marks a run without BigFleet; `bare_of` is the id of the run whose nodes it has. `knee`
     is where binding fell behind the ramp (camelCase keys with units), if the profile searches it.
-    `harness_health` and `shortfalls` are None if unknown.
+    `harness_health` and `shortfalls` are None if unknown. `clock_offset_seconds` is the largest
+    offset between the clocks of the load, the API servers and the shards that the recording proves,
+    None if nothing was compared.
     """
 
     id: str
@@ -129,6 +131,7 @@ class RunFacts:
     invalid_reasons: tuple[str, ...] = ()
     run_failure: RunFailure | None = None
     ramp_started_micros: int | None = None
+    clock_offset_seconds: float | None = None
     planned_requests: int = 0
     anchors: str = ""
     bare: bool = False

@@ -23,6 +23,7 @@ from loaddriver.judge.disruptions import Disruptions
 from loaddriver.judge.federation.section import FederationSection
 from loaddriver.judge.gangs import Gangs
 from loaddriver.judge.gates import GateResult
+from loaddriver.judge.milestones import Milestones
 from loaddriver.judge.percentiles import Quantile, Quantiles
 from loaddriver.judge.stability import Stability
 from loaddriver.judge.timeline import Timeline
@@ -279,6 +280,7 @@ class Summary(Section, frozen=True, kw_only=True):
     backlog: Backlog
     placement: dict[str, Slice]
     hops_seconds: dict[str, Hop]
+    milestones: Milestones | None
     wait_bands: dict[str, Band]
     gangs: Gangs
     machines: Machines

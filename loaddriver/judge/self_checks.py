@@ -108,11 +108,11 @@ def self_checks(
     own, load = facts.harness_health, facts.load
     made = pods.created + (requests.created if requests else 0)
     return {
-        "loopStallMaxSeconds": _check(LOOP_STALL, own.loop_stall_max_seconds if own else None),
-        "loadLatenessMaxSeconds": _check(LATENESS_MAX, load.get("maxLatenessSeconds")),
+        "loopStallMaxSeconds": check_of(LOOP_STALL, own.loop_stall_max_seconds if own else None),
+        "loadLatenessMaxSeconds": check_of(LATENESS_MAX, load.get("maxLatenessSeconds")),
         "loadLatenessP99Seconds": _lateness_p99(load),
-        "clockStepMaxSeconds": _check(CLOCK_STEP, own.clock_step_max_seconds if own else None),
-        "harnessCpuShare": _check(CPU_SHARE, own.harness_cpu_share if own else None),
+        "clockStepMaxSeconds": check_of(CLOCK_STEP, own.clock_step_max_seconds if own else None),
+        "harnessCpuShare": check_of(CPU_SHARE, own.harness_cpu_share if own else None),
         "othersCpuShare": _others(own),
         "harnessCpuSecondsPerPod": SelfCheck(
             value=own.harness_cpu_seconds / made if own and made else None,
@@ -133,7 +133,7 @@ def _others(own: HarnessHealth | None) -> SelfCheck:
     if own is not None and own.others_unknown:
         what = f"{OTHERS_SHARE.what}: unknown, because {own.others_unknown}"
         return SelfCheck(value=None, unit=OTHERS_SHARE.unit, what=what)
-    return _check(OTHERS_SHARE, own.others_cpu_share if own else None)
+    return check_of(OTHERS_SHARE, own.others_cpu_share if own else None)
 
 
 def disclosures(checks: Mapping[str, SelfCheck]) -> Iterator[str]:
@@ -150,7 +150,7 @@ def _lateness_p99(load: Mapping[str, Any]) -> SelfCheck:
     """Lateness, p99; of fewer than 100 requests it is the maximum, which has its own limit."""
     value = load.get("p99LatenessSeconds")
     if value is None or load.get("requestsSent", _FEWEST_FOR_P99) >= _FEWEST_FOR_P99:
-        return _check(LATENESS_P99, value)
+        return check_of(LATENESS_P99, value)
     what = f"{LATENESS_P99.what} (of fewer than {_FEWEST_FOR_P99})"
     return SelfCheck(value=float(value), unit=LATENESS_P99.unit, what=what)
 
@@ -162,15 +162,15 @@ def _losses(audit: Audit) -> dict[str, SelfCheck]:
     unreadable = audit.undecodable + audit.without_uid + audit.restarts
     of_load = (audit.load_without_line, audit.load_without_row)
     known = [number for number in of_load if number is not None]
-    gaps = _check(WATCH_GAPS, audit.watch.gaps)
+    gaps = check_of(WATCH_GAPS, audit.watch.gaps)
     if audit.available:
         gaps = SelfCheck(value=gaps.value, unit=gaps.unit, what="watches that expired")
     return {
         "watchGaps": gaps,
-        "auditLinesLost": _check(AUDIT_LINES_LOST, unreadable),
-        "auditEventsLost": _check(AUDIT_EVENTS_LOST, audit.events_lost),
-        "rowsLost": _check(ROWS_LOST, audit.missed_pods + audit.missed_bindings),
-        "loadLost": _check(LOAD_LOST, sum(known) if len(known) == len(of_load) else None),
+        "auditLinesLost": check_of(AUDIT_LINES_LOST, unreadable),
+        "auditEventsLost": check_of(AUDIT_EVENTS_LOST, audit.events_lost),
+        "rowsLost": check_of(ROWS_LOST, audit.missed_pods + audit.missed_bindings),
+        "loadLost": check_of(LOAD_LOST, sum(known) if len(known) == len(of_load) else None),
     }
 
 
@@ -192,7 +192,8 @@ def unmeasured(checks: Mapping[str, SelfCheck]) -> Iterator[str]:
         yield f"Not measured by the harness: {'; '.join(missing)}."
 
 
-def _check(limit: CheckLimit, value: float | None) -> SelfCheck:
+def check_of(limit: CheckLimit, value: float | None) -> SelfCheck:
+    """The check of a value against its limit; None was not measured."""
     return SelfCheck(
         value=None if value is None else float(value),
         limit=limit.maximum,

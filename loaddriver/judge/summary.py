@@ -18,6 +18,7 @@ from loaddriver.judge.federation.section import FederationSection
 from loaddriver.judge.gangs import judge_gangs
 from loaddriver.judge.gates import GateSpec, judge_gates
 from loaddriver.judge.latency import create_to_bind, due_to_bind
+from loaddriver.judge.milestones import milestones_section
 from loaddriver.judge.requests import requests_section
 from loaddriver.judge.schema import SCHEMA, Run, Summary
 from loaddriver.judge.sections import (
@@ -34,6 +35,7 @@ from loaddriver.judge.sections import (
 from loaddriver.judge.self_checks import disclosures, self_checks
 from loaddriver.judge.stability import stability_section
 from loaddriver.judge.timeline import make_timeline
+from loaddriver.judge.timing_checks import timing_checks
 from loaddriver.judge.verdict import decide, invalid_reasons_of
 from loaddriver.record.due import MissingPod
 from loaddriver.record.journal import Journal
@@ -82,7 +84,10 @@ def make_summary(
         federation=federation,
         requests=(requests_part := requests_section(facts.planned_requests, requests)),
         bare=bare_section(measured, bare),
-        self_checks=self_checks(facts, measured.pods, requests_part, measured.audit),
+        self_checks={
+            **self_checks(facts, measured.pods, requests_part, measured.audit),
+            **timing_checks(facts, measured.milestones, measured.audit),
+        },
         diagnosis=diagnose(facts, observed, rows, measured.audit.failed_requests, journal),
     )
     gates = judge_gates(msgspec.to_builtins(measured), limits, bare and msgspec.to_builtins(bare))
@@ -132,6 +137,7 @@ def _measure(
         backlog=backlog_section(rows, timeline),
         placement=placement(rows),
         hops_seconds=hops_section(rows),
+        milestones=None if facts.bare else milestones_section(rows, journal),
         wait_bands=wait_bands(rows),
         gangs=judge_gangs(rows, facts.planned_groups, missing),
         machines=machines_section(journal, lifetimes),

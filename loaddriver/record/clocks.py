@@ -1,9 +1,20 @@
-"""The lag of the harness's watches behind the API servers' logs."""
+"""Clocks that disagree: the lag of the harness's watches behind the API servers' logs, and offsets
+between the clocks of the load, the API servers and the shards.
+
+One event between two others of another clock bounds the offset of its own: an API server receives a
+request after it was sent and has answered it before the answer arrives. So every exchange proves an
+interval, and all together a narrow one. If it holds 0, the clocks may agree.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 
+from loaddriver.load.files import EventResult
+from loaddriver.plan.records import CreateEvent, LoadEvent
+from loaddriver.record.journal import Journal
+from loaddriver.record.losses import resource_and_namespace
 from loaddriver.record.recorder import Observations
 
 
@@ -25,3 +36,63 @@ def _lags_micros(observed: Observations) -> Iterator[int]:
             yield observation.created_micros - created.at_micros
         if observation.bound_micros is not None and uid in bound:
             yield observation.bound_micros - bound[uid]
+
+
+def largest_clock_offset_seconds(
+    events: Iterable[LoadEvent],
+    results: Iterable[EventResult],
+    observed: Sequence[Observations],
+    journal: Journal | None,
+) -> float | None:
+    """The largest offset that the recording proves; None if nothing could be compared.
+
+    `observed` is in the order of the plan's cluster numbers.
+    """
+    offsets = [
+        *_api_servers_to_load(events, results, observed),
+        *(_shards_to_operators(observed, journal) if journal else ()),
+    ]
+    return max((_proven_seconds(each) for each in offsets), default=None)
+
+
+def _proven_seconds(bounds: Sequence[tuple[int, int]]) -> float:
+    """The least offset within all bounds, in seconds; 0 if the clocks may agree."""
+    low, high = max(low for low, _ in bounds), min(high for _, high in bounds)
+    return max(0, low, -high) / 1e6
+
+
+def _api_servers_to_load(
+    events: Iterable[LoadEvent], results: Iterable[EventResult], observed: Sequence[Observations]
+) -> Iterator[list[tuple[int, int]]]:
+    """For each API server, the bounds on its clock minus the load's."""
+    created = {event.id: event for event in events if isinstance(event, CreateEvent)}
+    bounds: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
+    for result in results:
+        event = created.get(result.id)
+        log = observed[result.cluster].audit if event else None
+        if event is None or log is None or result.attempts != 1:
+            continue
+        resource, namespace = resource_and_namespace(event)
+        span = log.load_creations.get((f"create {resource}", (namespace, event.name)))
+        if span is not None:
+            received, answered = span
+            bound = answered - round(result.done * 1e6), received - round(result.sent * 1e6)
+            bounds[result.cluster].append(bound)
+    yield from bounds.values()
+
+
+def _shards_to_operators(
+    observed: Sequence[Observations], journal: Journal
+) -> Iterator[list[tuple[int, int]]]:
+    """For each cluster, the bounds on its shard's clock minus its operator's."""
+    for each in observed:
+        if each.audit is None:
+            continue
+        bounds: list[tuple[int, int]] = []
+        for reported_micros in each.audit.accepted.values():
+            rollup = journal.roll_up_with(each.cluster, None, reported_micros)
+            if rollup is not None:
+                accepted = rollup.accepted_micros
+                bounds.append((accepted - reported_micros, accepted - rollup.built_micros))
+        if bounds:
+            yield bounds

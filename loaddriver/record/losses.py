@@ -89,7 +89,7 @@ def _granted_request(event: LoadEvent, result: EventResult, cluster: str) -> _Gr
     if isinstance(event, ChurnEvent):
         name = (event.namespace, result.name)
         return _GrantedRequest(cluster, "delete pods", name) if result.name else None
-    resource, namespace = _resource_and_namespace(event)
+    resource, namespace = resource_and_namespace(event)
     if resource not in _LOGGED:
         return None
     if isinstance(event, CreateEvent):
@@ -99,7 +99,7 @@ def _granted_request(event: LoadEvent, result: EventResult, cluster: str) -> _Gr
     return _GrantedRequest(cluster, f"delete {resource}", (namespace, event.name))
 
 
-def _resource_and_namespace(event: CreateEvent | ScaleEvent | DeleteEvent) -> tuple[str, str]:
+def resource_and_namespace(event: CreateEvent | ScaleEvent | DeleteEvent) -> tuple[str, str]:
     """Resource and namespace of an object, from its API path."""
     parts = event.path.strip("/").split("/")
     if "namespaces" not in parts[:-2]:

@@ -20,6 +20,7 @@ from loaddriver.load.files import EventResult, LoadStarted, ResultReader, StepRe
 from loaddriver.load.process import LoadProgress
 from loaddriver.profile.archetypes import Archetype
 from loaddriver.profile.loading import Profile
+from loaddriver.record.clocks import largest_clock_offset_seconds
 from loaddriver.record.due import DueTimes
 from loaddriver.record.hpas import federated_statuses, hpa_writes
 from loaddriver.record.journal import read_journals
@@ -66,7 +67,15 @@ def conclude(evidence: Evidence) -> Summary:
     journal = read_journals(evidence.journals) if evidence.journals else None
     load_lines = _load_lines(evidence)
     due = DueTimes(arm.inputs.plan, load_lines, arm.inputs.cluster_names)
-    facts = _run_facts(evidence)
+    results = [line for line in load_lines if isinstance(line, EventResult)]
+    if not measured.observed:
+        results = []  # nothing to compare them with
+    facts = replace(
+        _run_facts(evidence),
+        clock_offset_seconds=largest_clock_offset_seconds(
+            arm.inputs.plan.events, results, measured.observed, journal
+        ),
+    )
     until_micros = max((each.ended_micros for each in measured.observed), default=0)
     rows, missing = due.of_pods(build_rows(measured.observed, journal), until_micros)
     rows = anchored_rows(rows, measured.groups)
@@ -78,7 +87,7 @@ def conclude(evidence: Evidence) -> Summary:
         arm.gates,
         journal,
         requests=requests,
-        losses=_losses(evidence, load_lines, rows, requests),
+        losses=_losses(evidence, results, rows, requests),
         missing=missing if facts.planned_pods else (),
         federation=_federation(evidence.federated),
     )
@@ -117,14 +126,13 @@ def _load_lines(evidence: Evidence) -> list[StepReleased | EventResult]:
 
 def _losses(
     evidence: Evidence,
-    load_lines: Sequence[StepReleased | EventResult],
+    results: Sequence[EventResult],
     rows: Sequence[PodRow],
     requests: Sequence[RequestRow],
 ) -> LoadLosses | None:
     """Compare the load's results with the records; None without load or records."""
-    if not load_lines or not evidence.measured.observed:
+    if not results or not evidence.measured.observed:
         return None
-    results = [line for line in load_lines if isinstance(line, EventResult)]
     events = evidence.arm.inputs.plan.events
     return load_losses(events, results, evidence.measured.observed, rows, requests)
 

@@ -27,7 +27,12 @@ SOUND = HarnessHealth(
     others_cpu_share=0.02,
 )
 """A harness that was well."""
-IN_TIME = {"maxLatenessSeconds": 0.1, "p99LatenessSeconds": 0.01}
+IN_TIME = {
+    "maxLatenessSeconds": 0.1,
+    "p99LatenessSeconds": 0.01,
+    "requestsSent": 200,
+    "requestsRetried": 0,
+}
 """A load that was played when it was due."""
 
 
@@ -89,6 +94,7 @@ def facts(**more: Any) -> RunFacts:
         "environment": {},
         "load": IN_TIME,
         "harness_health": SOUND,
+        "clock_offset_seconds": 0.0,
     }
     return RunFacts(**{**known, **more})
 

@@ -36,6 +36,7 @@ BOUNDED = {
     "auditEventsLost",
     "rowsLost",
     "loadLost",
+    "loadRepeatedShare",
 }
 
 

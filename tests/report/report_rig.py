@@ -26,7 +26,7 @@ from loaddriver.plan.manifests import (
 from loaddriver.profile.gates import Gate
 from loaddriver.record.audit import AuditTimestamps, Binding, PodCreation, Removal
 from loaddriver.record.audit_line import ObjectMetadata
-from loaddriver.record.journal import Event, Journal
+from loaddriver.record.journal import Event, Journal, RollUp
 from loaddriver.record.live_counts import NullListener
 from loaddriver.record.losses import LoadLosses
 from loaddriver.record.recorder import Observations
@@ -70,6 +70,7 @@ class _Cluster:
     audit: AuditTimestamps = field(default_factory=AuditTimestamps)
     watch: WatchTimestamps = field(default_factory=lambda: WatchTimestamps(NullListener()))
     stories: dict[str, list[Event]] = field(default_factory=dict)
+    rollups: list[RollUp] = field(default_factory=list)
     groups: dict[GroupKey, int] = field(default_factory=dict)
     anchored: list[GroupOutcome] = field(default_factory=list)
 
@@ -97,7 +98,10 @@ class _Cluster:
         seen = created + round(self.random.lognormvariate(-3, 0.6) * SECOND)
         request = ("load", f"{meta.name}-{uid[:8]}")
         self.audit.requested[request] = seen
-        self.audit.acknowledged[request] = seen + round(self.random.uniform(0.3, 1.4) * SECOND)
+        written = seen + round(self.random.uniform(0.3, 1.4) * SECOND)
+        self.audit.acknowledged[request] = written
+        self.audit.accepted[request] = written - 30_000
+        self.rollups.append(RollUp(written - 50_000, written - 40_000))
         late = round(self.random.lognormvariate(-5, 1) * SECOND)
         self.watch.pods[uid] = PodObservation("load", meta.name, dict(labels), created + late)
         return uid
@@ -195,10 +199,12 @@ def _facts(pods: int, groups: dict[GroupKey, int]) -> RunFacts:
         load={
             "requestsSent": 612,
             "requestsFailed": 0,
+            "requestsRetried": 2,
             "maxLatenessSeconds": 0.1184,
             "p99LatenessSeconds": 0.0184,
         },
         anchors="on",
+        clock_offset_seconds=0.0,
         harness_health=HarnessHealth(
             loop_stall_max_seconds=0.21,
             loop_stalls=3,
@@ -254,7 +260,11 @@ def make_run(pods: int = 5000, lost: int = 0, gates: tuple[Gate, ...] = GATES) -
         )
         for each in clusters
     ]
-    journal = Journal({name: s for each in clusters for name, s in each.stories.items()}, 0)
+    journal = Journal(
+        {name: s for each in clusters for name, s in each.stories.items()},
+        0,
+        {each.name: sorted(each.rollups) for each in clusters},
+    )
     facts = _facts(pods, {key: n for each in clusters for key, n in each.groups.items()})
     rows = anchored_rows(build_rows(observed, journal), [a for c in clusters for a in c.anchored])
     rows = [_due(row) for row in rows]

@@ -1,0 +1,56 @@
+"""Self-checks of what a run's times mean: arrivals, milestones and clocks, each with its limit."""
+
+from __future__ import annotations
+
+from loaddriver.judge.facts import RunFacts
+from loaddriver.judge.milestones import Milestones
+from loaddriver.judge.schema import Audit, SelfCheck
+from loaddriver.judge.self_checks import CheckLimit, check_of
+
+REPEATED = CheckLimit(
+    0.01,
+    "share of the load's requests",
+    "requests of the load that had to be sent more than once",
+    "Their delay is part of the waits, but arrivals that an API server has put off follow its "
+    "pace, not the plan's.",
+)
+MILESTONES = CheckLimit(
+    0.01,
+    "share of the pods that waited for their node",
+    "pods with an unknown milestone of their wait",
+    "The time of a hop whose end is unknown counts towards the next one: with many of them, hops "
+    "blame the wrong component.",
+)
+CLOCK_OFFSET = CheckLimit(
+    0.05,
+    "seconds",
+    "the largest proven offset between clocks of the load, an API server and a shard",
+    "Due times are of the load's clock, milestones of the API servers' and shards': hops between "
+    "them are wrong by the offset.",
+)
+
+
+def timing_checks(
+    facts: RunFacts, milestones: Milestones | None, audit: Audit
+) -> dict[str, SelfCheck]:
+    """The checks, keyed by their names for gates. What a run cannot know has no limit there."""
+    sent, repeated = facts.load.get("requestsSent"), facts.load.get("requestsRetried")
+    return {
+        "loadRepeatedShare": check_of(
+            REPEATED, repeated / sent if sent and repeated is not None else None
+        ),
+        "milestonesMissingShare": (
+            _unknown(MILESTONES, "there is no shard's journal")
+            if milestones is None
+            else check_of(MILESTONES, milestones.missing_share)
+        ),
+        "clockOffsetSeconds": (
+            check_of(CLOCK_OFFSET, facts.clock_offset_seconds)
+            if audit.available
+            else _unknown(CLOCK_OFFSET, "all timestamps are of this machine's clock")
+        ),
+    }
+
+
+def _unknown(limit: CheckLimit, why: str) -> SelfCheck:
+    return SelfCheck(value=None, unit=limit.unit, what=f"{limit.what}: not compared, because {why}")

@@ -131,6 +131,7 @@ class RunFacts:
     invalid_reasons: tuple[str, ...] = ()
     run_failure: RunFailure | None = None
     ramp_started_micros: int | None = None
+    open_stage_started_micros: int | None = None
     clock_offset_seconds: float | None = None
     planned_requests: int = 0
     anchors: str = ""

@@ -259,6 +259,7 @@ class Summary(Section, frozen=True, kw_only=True):
     """The whole file. `failures` are the runner's findings besides the gates, `invalid_reasons` why
     the measurement is invalid.
 
+    `ramp` ends where the `openStage` begins, if there is one, else with the soak.
     `diagnosis` has sentences on what pods waited for, most important first, for any verdict.
     `sideBySide` has this run and the other one of the same plan, with and without anchors.
     """
@@ -276,6 +277,7 @@ class Summary(Section, frozen=True, kw_only=True):
     due_to_bind_seconds: Quantiles
     bind_latency_seconds: Quantiles
     ramp: Phase
+    open_stage: Phase | None
     soak: Phase | None
     backlog: Backlog
     placement: dict[str, Slice]

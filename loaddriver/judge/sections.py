@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from loaddriver.judge.facts import RunFacts
 from loaddriver.judge.latency import (
@@ -107,20 +108,28 @@ def phase(
     )
 
 
-def phases(
-    rows: Sequence[PodRow], missing: Sequence[MissingPod], facts: RunFacts
-) -> tuple[Phase, Phase | None]:
-    """Ramp and soak; a run that did not reach its soak has only the ramp."""
-    began, soak_started = (
-        facts.ramp_started_micros or facts.started_micros,
-        facts.soak_started_micros,
-    )
-    if soak_started is None:
-        return phase(rows, missing, began, facts.ended_micros), None
-    return (
-        phase(rows, missing, began, soak_started),
-        phase(rows, missing, soak_started, facts.ended_micros),
-    )
+class Phases(NamedTuple):
+    """The phases of a run; None if it has no such phase or did not reach it."""
+
+    ramp: Phase
+    open_stage: Phase | None
+    soak: Phase | None
+
+
+def phases(rows: Sequence[PodRow], missing: Sequence[MissingPod], facts: RunFacts) -> Phases:
+    """Each phase lasts until the next one begins, the last until the end."""
+    began = facts.ramp_started_micros or facts.started_micros
+    starts = [began, facts.open_stage_started_micros, facts.soak_started_micros]
+    ends = [*starts[1:], facts.ended_micros]
+
+    def of(number: int) -> Phase | None:
+        start = starts[number]
+        end = next(each for each in ends[number:] if each is not None)
+        return None if start is None else phase(rows, missing, start, end)
+
+    ramp = of(0)
+    assert ramp is not None
+    return Phases(ramp, of(1), of(2))
 
 
 def hops_section(rows: Sequence[PodRow]) -> dict[str, Hop]:

@@ -124,7 +124,7 @@ def _measure(
         for lifetime in of_name
     ]
     timeline = make_timeline(rows, lifetimes, facts.ended_micros, missing)
-    ramp, soak = phases(rows, missing, facts)
+    parts = phases(rows, missing, facts)
     return Summary(
         schema=SCHEMA,
         failures=list(facts.failures),
@@ -132,8 +132,9 @@ def _measure(
         pods=pods_section(facts.planned_pods, rows, missing),
         due_to_bind_seconds=due_to_bind(rows, missing),
         bind_latency_seconds=create_to_bind(rows),
-        ramp=ramp,
-        soak=soak,
+        ramp=parts.ramp,
+        open_stage=parts.open_stage,
+        soak=parts.soak,
         backlog=backlog_section(rows, timeline),
         placement=placement(rows),
         hops_seconds=hops_section(rows),

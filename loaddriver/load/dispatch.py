@@ -60,14 +60,11 @@ class Dispatcher:
 
     def follow(self, control: Control) -> list[StepReleased]:
         """Start the steps newly released by `control`, and return them."""
-        released: list[StepReleased] = []
-        for step, at in control.released_at.items():
-            number = int(step)
-            if number not in self._released:
-                self._released.add(number)
-                released.append(StepReleased(step=number, at=at))
-                gevent.spawn(self._feed, self._steps[number], at)
-        return released
+        fresh = [each for each in control.releases if each.step not in self._released]
+        for release in fresh:
+            self._released.add(release.step)
+            gevent.spawn(self._feed, self._steps[release.step], release)
+        return fresh
 
     def play_next(self, send: Callable[[DueEvent], None]) -> None:
         """Wait for the next due event and send it."""
@@ -78,8 +75,8 @@ class Dispatcher:
         finally:
             self._sending -= 1
 
-    def _feed(self, events: Sequence[LoadEvent], released_at: float) -> None:
+    def _feed(self, events: Sequence[LoadEvent], release: StepReleased) -> None:
         for event in events:
-            at = released_at + event.offset_seconds
+            at = release.due(event.offset_seconds)
             gevent.sleep(max(0.0, at - self._clock()))
             self._ready.put(DueEvent(event, at))

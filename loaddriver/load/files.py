@@ -35,20 +35,34 @@ class ClusterEndpoint(msgspec.Struct, frozen=True, kw_only=True, rename="camel")
     ca_file: str | None = None
 
 
-class Control(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The released steps, each with the time that its offsets count from."""
+class StepReleased(msgspec.Struct, frozen=True, kw_only=True, tag="released", rename="camel"):
+    """The release of a step; its offsets count from `at` and are multiplied by `stretch`.
 
-    released_step: int = -1
-    released_at: dict[str, float] = msgspec.field(default_factory=dict)
+    With the plan it has the due time of every event of the step, also of those never sent.
+    """
+
+    step: int
+    at: float
+    stretch: float = 1.0
+
+    def due(self, offset_seconds: float) -> float:
+        """When what the plan has at `offset_seconds` of the step is due, in Unix seconds."""
+        return self.at + offset_seconds * self.stretch
+
+    def due_micros(self, offset_seconds: float) -> int:
+        """The same in microseconds."""
+        return round(self.due(offset_seconds) * 1e6)
+
+
+class Control(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """The released steps, in order of release."""
+
+    releases: tuple[StepReleased, ...] = ()
     stop: bool = False
 
-    def released(self, step: int, at: float) -> Control:
+    def released(self, release: StepReleased) -> Control:
         """Return a copy with one more step released."""
-        return Control(
-            released_step=max(self.released_step, step),
-            released_at={**self.released_at, str(step): at},
-            stop=self.stop,
-        )
+        return Control(releases=(*self.releases, release), stop=self.stop)
 
     def stopped(self) -> Control:
         """Return a copy that stops the load process."""
@@ -87,20 +101,6 @@ class EventResult(msgspec.Struct, frozen=True, kw_only=True, tag="result", renam
     def without_target(self) -> bool:
         """Whether it is a churn that found no pod to delete, which is harmless."""
         return self.verb == "churn" and self.ok and not (self.name and 200 <= self.status < 300)
-
-
-class StepReleased(msgspec.Struct, frozen=True, kw_only=True, tag="released", rename="camel"):
-    """The load process has received the release of a step; `at` is what its offsets count from.
-
-    With the plan it has the due time of every event of the step, also of those never sent.
-    """
-
-    step: int
-    at: float
-
-    def due_micros(self, offset_seconds: float) -> int:
-        """When what the plan has at `offset_seconds` of the step was due."""
-        return round((self.at + offset_seconds) * 1e6)
 
 
 ResultLine = LoadStarted | StepReleased | EventResult

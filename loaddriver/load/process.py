@@ -16,7 +16,14 @@ from typing import Protocol
 
 from loaddriver.errors import LoadProcessError
 from loaddriver.load import files
-from loaddriver.load.files import ClusterEndpoint, Control, EventResult, LoadStarted, ResultReader
+from loaddriver.load.files import (
+    ClusterEndpoint,
+    Control,
+    EventResult,
+    LoadStarted,
+    ResultReader,
+    StepReleased,
+)
 from loaddriver.plan.files import save_plan
 from loaddriver.plan.records import SETUP_STEP, Plan
 
@@ -111,12 +118,12 @@ class LoadProcess:
             lambda: self._started, _START_TIMEOUT_SECONDS, "it was ready to send"
         )
 
-    def release(self, step: int, at: float) -> None:
-        """Release a step; the offsets of its events count from `at` (Unix seconds).
+    def release(self, release: StepReleased) -> None:
+        """Release a step.
 
-        `at` must be at least RELEASE_NOTICE_SECONDS ahead, or the first events are late.
+        Its `at` must be at least RELEASE_NOTICE_SECONDS ahead, or the first events are late.
         """
-        self._write_control(self._control.released(step, at))
+        self._write_control(self._control.released(release))
 
     def progress(self) -> LoadProgress:
         """The current progress."""

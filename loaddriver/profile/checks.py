@@ -11,7 +11,7 @@ from loaddriver.profile.decoding import FieldError
 from loaddriver.profile.federation_checks import federation_errors
 from loaddriver.profile.fleet_checks import fleet_errors
 from loaddriver.profile.hints import did_you_mean
-from loaddriver.profile.settings import ProfileSettings
+from loaddriver.profile.settings import OpenStage, ProfileSettings, Ramp
 from loaddriver.profile.shape_checks import shape_errors
 
 
@@ -125,10 +125,27 @@ def _ramp_errors(settings: ProfileSettings) -> Iterator[FieldError]:
             "ramp.steps",
             f"= {ramp.steps}: there are only {settings.pods_per_cluster} pods per cluster",
         )
+    if ramp.open_stage is not None:
+        yield from _open_stage_errors(ramp, ramp.open_stage)
     least = ramp.steps * ramp.step_seconds
     if ramp.budget_seconds < least:
         yield FieldError(
             "ramp.budgetSeconds",
             f"= {ramp.budget_seconds:g}: {ramp.steps} steps of {ramp.step_seconds:g} s need "
             f"{least:g} s even if no pod waits; write at least {least:g}",
+        )
+
+
+def _open_stage_errors(ramp: Ramp, stage: OpenStage) -> Iterator[FieldError]:
+    if ramp.pacing != "adaptive":
+        yield FieldError(
+            "ramp.openStage",
+            f"with ramp.pacing: {ramp.pacing} no stage shows a capacity that another could stay "
+            "below; remove it, or write pacing: adaptive",
+        )
+    if stage.steps >= ramp.steps:
+        yield FieldError(
+            "ramp.openStage.steps",
+            f"= {stage.steps}: at least one of the {ramp.steps} steps must show the capacity "
+            f"first; write at most {ramp.steps - 1}",
         )

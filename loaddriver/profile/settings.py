@@ -44,13 +44,26 @@ class Load(ConfigStruct, frozen=True, kw_only=True):
     mode: Literal["pods", "cr"] = "pods"
 
 
+class OpenStage(ConfigStruct, frozen=True, kw_only=True):
+    """The last `steps` of an adaptive ramp, offered at fixed times once all others are bound.
+
+    Their rate is `capacityShare` of the rate at which the others were bound, so that their waits
+    are those of a system below its capacity, but never above that of `stepSeconds`.
+    """
+
+    steps: Count
+    capacity_share: Annotated[float, msgspec.Meta(gt=0, le=0.7)]
+
+
 class Ramp(ConfigStruct, frozen=True, kw_only=True):
     """From empty clusters to all pods, in steps.
 
     `pacing: adaptive` releases a step once the backlog and p99 of the previous one are within
-    limits, `fixed` on a fixed schedule. `knee` makes each step faster than the previous one, and
-    ends the run when binding falls behind. A step's requests are spread over `stepSeconds`; the
-    whole ramp must finish within `budgetSeconds`.
+    limits, which hides a slow system: it is for ramps that fill a fleet, and their length is what
+    tells. `fixed` releases on a fixed schedule, for waits that are gated. `knee` makes each step
+    faster than the previous one, and ends the run when binding falls behind. A step's requests are
+    spread over `stepSeconds`; the whole ramp, or what precedes its `openStage`, must finish within
+    `budgetSeconds`.
     """
 
     pacing: Literal["adaptive", "fixed", "knee"]
@@ -59,6 +72,12 @@ class Ramp(ConfigStruct, frozen=True, kw_only=True):
     max_backlog_pods: Annotated[int, msgspec.Meta(ge=0)]
     max_step_p99_seconds: Positive
     budget_seconds: Positive
+    open_stage: OpenStage | None = None
+
+    @property
+    def held_steps(self) -> int:
+        """The steps before the open stage."""
+        return self.steps - (self.open_stage.steps if self.open_stage else 0)
 
 
 class ChurnBurst(ConfigStruct, frozen=True, kw_only=True):

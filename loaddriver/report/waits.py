@@ -88,8 +88,12 @@ def span_rows(summary: Summary) -> list[tuple[str, Sequence[tuple[str, str]]]]:
 
 
 def phases(summary: Summary) -> dict[str, Slice]:
-    """Ramp and soak, as slices."""
-    named: dict[str, Slice | None] = {"ramp": summary.ramp, "soak": summary.soak}
+    """Ramp, open stage and soak, as slices."""
+    named: dict[str, Slice | None] = {
+        "ramp": summary.ramp,
+        "open stage": summary.open_stage,
+        "soak": summary.soak,
+    }
     return {name: phase for name, phase in named.items() if phase is not None}
 
 

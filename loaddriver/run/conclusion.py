@@ -152,6 +152,7 @@ def _run_facts(evidence: Evidence) -> RunFacts:
         substrate=evidence.substrate,
         started_micros=evidence.started_micros,
         ramp_started_micros=run_progress.ramp_started_micros,
+        open_stage_started_micros=run_progress.open_stage_started_micros,
         soak_started_micros=run_progress.soak_started_micros,
         ended_micros=now_micros(),
         planned_pods=planned if pods_mode else 0,
@@ -159,7 +160,7 @@ def _run_facts(evidence: Evidence) -> RunFacts:
         planned_groups=inputs.planned_groups(last_step) if pods_mode else {},
         versions={**evidence.versions, **python_versions()},
         environment=describe(inputs.host, evidence.capabilities),
-        load=_load_section(evidence.measured.load, run_progress),
+        load=_load_section(evidence.measured.load, run_progress, settings.ramp.pacing),
         components=evidence.components,
         failures=tuple(run_progress.failures),
         invalid_reasons=()
@@ -195,7 +196,9 @@ def _archetype_facts(archetype: Archetype, machines: Sequence[InventoryMachine])
     )
 
 
-def _load_section(load: LoadProgress | None, run_progress: RunProgress) -> dict[str, Any]:
+def _load_section(
+    load: LoadProgress | None, run_progress: RunProgress, pacing: str
+) -> dict[str, Any]:
     if load is None:
         return {}
     return {
@@ -206,7 +209,9 @@ def _load_section(load: LoadProgress | None, run_progress: RunProgress) -> dict[
         "churnsWithoutTarget": load.without_target,
         "maxLatenessSeconds": load.max_lateness_seconds,
         "p99LatenessSeconds": load.p99_lateness_seconds,
+        "rampPacing": pacing,
         "rampBreaches": len(run_progress.breaches),
+        "shownPodsPerSecond": run_progress.shown_pods_per_second,
     }
 
 

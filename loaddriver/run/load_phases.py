@@ -8,13 +8,21 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from loaddriver.judge.percentiles import lower_bound, some_quantiles
+from loaddriver.load.files import StepReleased
 from loaddriver.load.process import RELEASE_NOTICE_SECONDS, LoadProcess
 from loaddriver.plan.records import SETUP_STEP, Plan, Step
 from loaddriver.profile.settings import Ramp, Soak
 from loaddriver.record.live_counts import all_waits
 from loaddriver.record.watching import now_micros
 from loaddriver.run.knee import Knee, StepTrial, find_knee, overload_reason
-from loaddriver.run.ramp_pacing import RampAction, RampDecision, RampState, next_action
+from loaddriver.run.ramp_pacing import (
+    OpenPacing,
+    RampAction,
+    RampDecision,
+    RampState,
+    next_action,
+    open_pacing,
+)
 from loaddriver.run.recorders import ClusterRecorders
 
 _POLL_INTERVAL_SECONDS = 0.5
@@ -30,7 +38,8 @@ class RunProgress:
     """The progress of the load, read by the live view and the summary.
 
     `failures` are sentences about failures of the system under test. `breaches` are the ramp steps
-    that exceeded the ramp's limits. `pods_asked` counts the pods of the steps released so far; a
+    that exceeded the ramp's limits; `shown_pods_per_second` is the rate at which those before an
+    open stage were bound. `pods_asked` counts the pods of the steps released so far; a
     knee run ends with its `knee`, before all planned pods are released.
     """
 
@@ -39,6 +48,8 @@ class RunProgress:
     steps_released: int = 0
     pods_asked: int = 0
     ramp_started_micros: int | None = None
+    open_stage_started_micros: int | None = None
+    shown_pods_per_second: float | None = None
     soak_started_micros: int | None = None
     soak_ends_at: float | None = None
     soak_begun: asyncio.Event = field(default_factory=asyncio.Event)
@@ -67,13 +78,14 @@ class LoadPhases:
         self._trial: StepTrial | None = None
         self._p99, self._p99_at, self._p99_step = 0.0, 0.0, ""
         self._overloads: dict[int, str] = {}
+        self._open_stage: OpenPacing | None = None
         self._asked: dict[tuple[int, str], int] = {}
         self.run_progress = RunProgress()
 
     async def play(self) -> None:
         """Play set-up, ramp, soak and settling. Raises LoadProcessError if the load fails."""
         self.run_progress.phase = "set-up"
-        self._load.release(SETUP_STEP, time.time())
+        self._load.release(StepReleased(step=SETUP_STEP, at=time.time()))
         await self._load.wait_for_step(SETUP_STEP, _SETUP_TIMEOUT_SECONDS)
         if await self._ramp_up():
             await self._run_soak()
@@ -143,24 +155,34 @@ class LoadPhases:
 
     def _release(self, step: Step, due_at: float | None) -> None:
         self._released_at = due_at or time.time() + RELEASE_NOTICE_SECONDS
-        self._load.release(step.number, self._released_at)
-        self._announce(step)
+        if step.phase == "ramp" and step.number == self._ramp.held_steps + 1:
+            self._begin_open_stage(step)
+        stretch = self._open_stage.stretch if self._open_stage and step.phase == "ramp" else 1.0
+        release = StepReleased(step=step.number, at=self._released_at, stretch=stretch)
+        self._load.release(release)
+        self._announce(release)
         if step.phase == "ramp":
             self.run_progress.steps_released = step.number
             self.run_progress.pods_asked += step.pods
             if self._ramp.pacing == "knee":
                 self._trial = StepTrial(self._plan, step, self._released_at)
 
-    def _announce(self, step: Step) -> None:
+    def _begin_open_stage(self, step: Step) -> None:
+        bound, seconds = self._bound(), time.time() - self._ramp_started
+        self._open_stage = open_pacing(self._ramp, step, bound / seconds, self._released_at)
+        self.run_progress.open_stage_started_micros = round(self._released_at * 1e6)
+        self.run_progress.shown_pods_per_second = bound / seconds
+
+    def _announce(self, release: StepReleased) -> None:
         """Tell the counts what is due from when on; in `cr` mode they count from creations."""
         for level in self._plan.levels:
-            if level.step != step.number:
+            if level.step != release.step:
                 continue
             key = level.cluster, level.workload
             added = level.replicas - self._asked.get(key, 0)
             self._asked[key] = level.replicas
             if added > 0:
-                due_micros = round((self._released_at + level.offset_seconds) * 1e6)
+                due_micros = release.due_micros(level.offset_seconds)
                 counts = self._recorders.live_counts_by_cluster[level.cluster]
                 counts.ask(level.workload, due_micros, added)
 
@@ -182,6 +204,7 @@ class LoadPhases:
             stuck_pods=self._stuck(),
             last_step_overload=self._overload(step, bound, p99),
             previous_step_overload=self._overloads.get(number - 1, ""),
+            open_pacing=self._open_stage,
         )
 
     def _p99_of(self, step: str) -> float:

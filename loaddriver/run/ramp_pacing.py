@@ -2,8 +2,9 @@
 
 `adaptive` waits while binding is behind; a step above the p99 limit is recorded as a breach and
 delays the next one by a further step length. `fixed` releases on a fixed schedule and records
-breaches: a ramp that waits would hide a slow version. `knee` lets each step drain, so that every
-step is an independent trial, and ends after two overloaded steps in a row.
+breaches: a ramp that waits would hide a slow version. An adaptive ramp may end with an open stage,
+which is on a fixed schedule, below the capacity that the ramp has shown. `knee` lets each step
+drain, so that every step is an independent trial, and ends after two overloaded steps in a row.
 """
 
 from __future__ import annotations
@@ -12,7 +13,26 @@ from dataclasses import dataclass
 from enum import Enum
 
 from loaddriver.load.process import RELEASE_NOTICE_SECONDS
+from loaddriver.plan.records import Step
 from loaddriver.profile.settings import Ramp
+
+
+@dataclass(frozen=True)
+class OpenPacing:
+    """The schedule of an open stage: its start, and the factor by which its steps are longer than
+    `stepSeconds`.
+    """
+
+    started_at: float
+    stretch: float
+
+
+def open_pacing(ramp: Ramp, step: Step, shown_pods_per_second: float, at: float) -> OpenPacing:
+    """The schedule of the open stage that begins with `step`, below the rate shown before it."""
+    assert ramp.open_stage is not None
+    allowed = ramp.open_stage.capacity_share * shown_pods_per_second
+    # A ramp of which nothing could be bound has shown none.
+    return OpenPacing(at, max(1.0, step.pods_per_second / allowed) if allowed else 1.0)
 
 
 @dataclass(frozen=True)
@@ -24,6 +44,7 @@ class RampState:
     their wait so far. `stuck_pods` have waited for more than twice the p99 limit; slower pacing
     does not help them. In a knee run, `last_step_overload` is why the step was not sustained ("" if
     it was, None while unknown), `previous_step_overload` the same for the step before.
+    `open_pacing` is set from the first step of the open stage on.
     """
 
     started_at: float
@@ -37,6 +58,7 @@ class RampState:
     stuck_pods: int = 0
     last_step_overload: str | None = None
     previous_step_overload: str = ""
+    open_pacing: OpenPacing | None = None
 
 
 class RampAction(Enum):
@@ -74,6 +96,8 @@ def next_action(ramp: Ramp, view: RampState, now: float) -> RampDecision:
 
 
 def _adaptive(ramp: Ramp, view: RampState, now: float) -> RampDecision:
+    if view.open_pacing is not None:
+        return _open(ramp, view, view.open_pacing, now)
     breach = view.last_step_p99_seconds > ramp.max_step_p99_seconds
     if now - view.started_at > ramp.budget_seconds:
         return RampDecision(
@@ -84,6 +108,8 @@ def _adaptive(ramp: Ramp, view: RampState, now: float) -> RampDecision:
         return RampDecision(RampAction.WAIT, waiting, breach)
     if view.steps_released == ramp.steps:
         return RampDecision(RampAction.DONE, _state(view), breach)
+    if view.steps_released == ramp.held_steps:
+        return RampDecision(RampAction.RELEASE, "the open stage begins", breach)
     pause = ramp.step_seconds * (2 if breach else 1)
     if now < view.last_released_at + pause:
         return RampDecision(
@@ -93,10 +119,20 @@ def _adaptive(ramp: Ramp, view: RampState, now: float) -> RampDecision:
 
 
 def _fixed(ramp: Ramp, view: RampState, now: float) -> RampDecision:
-    """The soak also starts on schedule, even if pods still wait."""
+    due = view.started_at + view.steps_released * ramp.step_seconds
+    return _on_schedule(ramp, view, due, now)
+
+
+def _open(ramp: Ramp, view: RampState, pacing: OpenPacing, now: float) -> RampDecision:
+    released = view.steps_released - ramp.held_steps
+    due = pacing.started_at + released * ramp.step_seconds * pacing.stretch
+    return _on_schedule(ramp, view, due, now)
+
+
+def _on_schedule(ramp: Ramp, view: RampState, due: float, now: float) -> RampDecision:
+    """The next step, or the soak, starts when it is `due`, even if pods still wait."""
     slow = view.last_step_p99_seconds > ramp.max_step_p99_seconds
     breach = slow or view.backlog_pods > ramp.max_backlog_pods
-    due = view.started_at + view.steps_released * ramp.step_seconds
     if now < due - RELEASE_NOTICE_SECONDS:
         return RampDecision(RampAction.WAIT, "on a fixed schedule", breach)
     action = RampAction.RELEASE if view.steps_released < ramp.steps else RampAction.DONE
@@ -127,7 +163,7 @@ def _still_binding(ramp: Ramp, view: RampState) -> str:
     """Why binding is behind, or an empty text."""
     if not view.last_step_sent:
         return "the step is still being sent"
-    last = view.steps_released == ramp.steps
+    last = view.steps_released == ramp.held_steps
     if last and view.last_step_bound + view.stuck_pods < view.last_step_pods:
         return _state(view)
     allowed = view.stuck_pods if last else ramp.max_backlog_pods

@@ -17,6 +17,7 @@ EXPECTED: Mapping[str, str] = {
     "run.durationSeconds": TIME,
     "why": TIME,
     "diagnosis": TIME,
+    "dueToBindSeconds": TIME,
     "bindLatencySeconds": TIME,
     "hopsSeconds": TIME,
     "placement": TIME,
@@ -33,6 +34,7 @@ EXPECTED: Mapping[str, str] = {
     "curves": TIME,
     "timeline": TIME,
     "waitBands": TIME,
+    "milestones": TIME,
     "load": TIME,
     "components": TIME,
     "selfChecks": TIME,
@@ -46,6 +48,7 @@ EXPECTED: Mapping[str, str] = {
     "pods.created": TIME,
     "pods.bound": TIME,
     "pods.withdrawn": TIME,
+    "pods.withoutDueTime": TIME,
 }
 
 

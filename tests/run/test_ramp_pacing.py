@@ -8,10 +8,18 @@ from typing import Literal
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace as replace_struct
 
 from loaddriver.load.process import RELEASE_NOTICE_SECONDS
-from loaddriver.profile.settings import Ramp
-from loaddriver.run.ramp_pacing import RampAction, RampState, next_action
+from loaddriver.plan.records import Step
+from loaddriver.profile.settings import OpenStage, Ramp
+from loaddriver.run.ramp_pacing import (
+    OpenPacing,
+    RampAction,
+    RampState,
+    next_action,
+    open_pacing,
+)
 
 
 def ramp(pacing: Literal["adaptive", "fixed", "knee"] = "adaptive") -> Ramp:
@@ -166,3 +174,49 @@ def test_stuck_pods_do_not_delay_the_end_of_the_ramp() -> None:
     assert next_action(ramp(), replace(hanging, stuck_pods=3), 50).action is RampAction.DONE
     one_more = replace(hanging, stuck_pods=3, backlog_pods=4)
     assert next_action(ramp(), one_more, 50).action is RampAction.WAIT
+
+
+def staged() -> Ramp:
+    """Two steps that wait for binding, and one that is offered below what they showed."""
+    return replace_struct(ramp(), open_stage=OpenStage(steps=1, capacity_share=0.5))
+
+
+def test_an_open_stage_begins_once_all_before_it_is_bound() -> None:
+    """What is still waiting would wait in its way; until then the ramp's budget counts."""
+    last_held = replace(BOUND_WELL, steps_released=2)
+    behind = replace(last_held, backlog_pods=1, last_step_bound=49)
+    assert next_action(staged(), behind, 50).action is RampAction.WAIT
+    assert next_action(staged(), behind, 101).action is RampAction.GIVE_UP
+    begins = next_action(staged(), last_held, 50)
+    assert (begins.action, begins.due_at) == (RampAction.RELEASE, None)
+
+
+@given(st.floats(0, 300), st.integers(0, 99), st.floats(0, 99))
+def test_an_open_stage_waits_for_nothing(now: float, backlog: int, p99: float) -> None:
+    """The soak follows at its time, however slow the system is by then."""
+    view = replace(
+        BOUND_WELL,
+        steps_released=3,
+        last_step_bound=0,
+        backlog_pods=backlog,
+        last_step_p99_seconds=p99,
+        open_pacing=OpenPacing(started_at=100, stretch=2),
+    )
+    decision = next_action(staged(), view, now)
+    due = 120
+    if now < due - RELEASE_NOTICE_SECONDS:
+        assert decision.action is RampAction.WAIT
+    else:
+        assert (decision.action, decision.due_at) == (RampAction.DONE, due)
+    assert decision.breach == (backlog > 5 or p99 > 4)
+
+
+@pytest.mark.parametrize(
+    ("shown", "stretch"), [(40.0, 2.5), (10.0, 10.0), (500.0, 1.0), (0.0, 1.0)]
+)
+def test_an_open_stage_stays_below_the_capacity_that_was_shown(
+    shown: float, stretch: float
+) -> None:
+    """At the share of the profile, and never faster than the profile's own rate."""
+    step = Step(number=3, phase="ramp", seconds=10, pods=500, events=50)
+    assert open_pacing(staged(), step, shown, at=100) == OpenPacing(100, stretch)

@@ -37,8 +37,9 @@ def test_events_come_in_order_each_with_the_time_it_was_due() -> None:
     """Due times follow from release and offset, however late an event is taken."""
     events = deletes(0.0, 0.25, 0.5)
     dispatcher = Dispatcher(events, clock=lambda: 2000.0)
-    assert dispatcher.follow(Control().released(1, 1000.0)) == [StepReleased(step=1, at=1000.0)]
-    assert dispatcher.follow(Control().released(1, 1000.0)) == []
+    release = StepReleased(step=1, at=1000.0)
+    assert dispatcher.follow(Control().released(release)) == [release]
+    assert dispatcher.follow(Control().released(release)) == []
     played: list[DueEvent] = []
     for _ in events:
         dispatcher.play_next(played.append)
@@ -48,3 +49,13 @@ def test_events_come_in_order_each_with_the_time_it_was_due() -> None:
         ("2", 1000.5),
     ]
     assert dispatcher.idle
+
+
+def test_a_stretched_step_is_played_more_slowly_in_the_same_order() -> None:
+    """The plan stays as it is; only its rate is that of the release."""
+    dispatcher = Dispatcher(deletes(0.0, 0.25, 0.5), clock=lambda: 2000.0)
+    dispatcher.follow(Control().released(StepReleased(step=1, at=1000.0, stretch=4.0)))
+    played: list[DueEvent] = []
+    for _ in range(3):
+        dispatcher.play_next(played.append)
+    assert [due.at for due in played] == [1000, 1001, 1002]

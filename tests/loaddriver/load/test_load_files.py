@@ -9,6 +9,7 @@ from loaddriver.load.files import (
     ClusterEndpoint,
     Control,
     ResultReader,
+    StepReleased,
     cluster_endpoint,
     read_control,
     read_endpoints,
@@ -47,13 +48,14 @@ def test_a_kubeconfig_without_a_token_is_rejected_by_name(tmp_path: Path) -> Non
 
 def test_the_load_process_reads_what_the_runner_writes(tmp_path: Path) -> None:
     endpoints = [ClusterEndpoint(name="a", url="https://a", token="t", ca_file=None)]
-    control = Control().released(0, 1.5).released(2, 3.25).stopped()
+    releases = StepReleased(step=0, at=1.5), StepReleased(step=2, at=3.25, stretch=1.5)
+    control = Control().released(releases[0]).released(releases[1]).stopped()
     write_endpoints(endpoints, tmp_path / "clusters.json")
     write_control(control, tmp_path / "control.json")
     assert read_endpoints(tmp_path / "clusters.json") == endpoints
     assert read_control(tmp_path / "control.json") == control
-    assert control.released_step == 2
-    assert control.released_at == {"0": 1.5, "2": 3.25}
+    assert control.releases == releases
+    assert releases[1].due(2.0) == 6.25
 
 
 def test_a_partially_written_result_is_read_once_it_is_complete(tmp_path: Path) -> None:

@@ -71,7 +71,7 @@ async def play(plan: Plan, servers: Sequence[ApiServer], folder: Path) -> LoadPr
         await load.start(spawner(folder))
         start = time.time() + RELEASE_NOTICE_SECONDS
         for step in plan.steps:
-            load.release(step.number, start + step.number)
+            load.release(StepReleased(step=step.number, at=start + step.number))
         for step in plan.steps:
             await load.wait_for_step(step.number, DEADLINE_SECONDS)
         return await load.finish()

@@ -191,7 +191,7 @@ def test_one_gang_of_a_burst_is_in_one_cluster() -> None:
 def test_a_burst_of_the_ramp_moves_with_its_step() -> None:
     """An adaptive ramp may wait, so bursts count from the release of their step."""
     ramp = "{phase: ramp, atSeconds: 17, archetype: tiny-stateless, pods: 9, durationSeconds: 5}"
-    _, plan, _ = planned("dev-50", f"bursts=[{ramp}]")
+    _, plan, _ = planned("dev-50", "ramp.stepSeconds=10", f"bursts=[{ramp}]")
     coming, going = (
         [e for e in plan.events if isinstance(e, kind) and "-b0-" in e.id]
         for kind in (CreateEvent, DeleteEvent)

@@ -95,7 +95,7 @@ def test_mistakes_of_all_overrides_come_in_one_error() -> None:
     ("override", "expected"),
     [
         ("soak.churnPodsPerSecond=60", "replaces every pod within 10 s"),
-        ("ramp.budgetSeconds=1", "write at least 6"),
+        ("ramp.budgetSeconds=1", "write at least 10"),
         ("ramp.steps=500", "only 200 pods per cluster"),
         ("weights=smoky", "did you mean smoke?"),
         ("weights={tiny-statless: 1}", "did you mean tiny-stateless?"),

@@ -43,7 +43,11 @@ Interval = tuple[Quantile, Quantile]
 
 
 class Quantiles(msgspec.Struct, frozen=True, rename="camel"):
-    """The usual quantiles, in seconds. `max` is a bound if any wait is censored."""
+    """The usual quantiles, in seconds. `max` is a bound if any wait is censored.
+
+    The intervals cover what other objects would have found in the same run, not what another run
+    finds: a machine's speed, and a queue that all share near its capacity, are one sample a run.
+    """
 
     p50: Quantile
     p90: Quantile

@@ -116,7 +116,9 @@ def gate_rows(gates: Sequence[GateResult]) -> list[GateRow]:
 def latency_tile(label: str, value: Quantile, interval: Interval | None) -> Tile:
     """A quantile with its interval, or why it is a lower bound."""
     note = (
-        f"95\u202f% interval {formatting.interval(interval)}" if interval else "since its due time"
+        f"95\u202f% interval over objects: {formatting.interval(interval)}"
+        if interval
+        else "since its due time"
     )
     if isinstance(value, AtLeast):
         needed = formatting.count(value.required_sample_size)

@@ -39,6 +39,8 @@ class Scaletest:
     other tests run beside it.
     """
 
+    python = sys.executable
+
     def __init__(
         self,
         results: Path,
@@ -76,7 +78,7 @@ class Scaletest:
         return again
 
     def _start(self, *arguments: str) -> None:
-        command = [sys.executable, "-m", "loaddriver", *arguments]
+        command = [self.python, "-m", "loaddriver", *arguments]
         with own_second():
             self.child = subprocess.Popen(
                 command,

@@ -10,6 +10,7 @@ import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -29,16 +30,22 @@ from loaddriver.record.hops import HOPS
 from loaddriver.record.journal import read_journals
 from loaddriver.record.nodes import node_lifetimes
 from loaddriver.record.rows import PodRow, build_rows
-from tests.truth.slow_binding import SlowBinding, is_held_up
+from tests.truth.delaying_proxy import DelayingProxy
+from tests.truth.late_roles import late_python
 from tests.truth.truth_rig import (
     BINDING_DELAY_SECONDS,
     CONFIGURE_DELAY_SECONDS,
     CREATE_DELAY_SECONDS,
     HOPELESS,
     HOPELESS_WORKLOAD,
+    LATE_CREATION_AND_ROLL_UP,
+    LATE_REQUEST_AND_DECISION,
     Truth,
     WatchedTruth,
     add_unbindable_pods,
+    is_held_up,
+    is_late_binding,
+    is_replica_set,
     median_hop,
     node_was_ready,
     slower_machines,
@@ -57,8 +64,8 @@ STARVED_SECONDS = 4.0
 def start(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Truth]:
     """Starts a run of the truth profile; each has results of its own."""
 
-    def started(*arguments: str) -> Truth:
-        return Truth(tmp_path_factory.mktemp("truth"), *arguments)
+    def started(*arguments: str, python: Path | None = None) -> Truth:
+        return Truth(tmp_path_factory.mktemp("truth"), *arguments, python=python)
 
     return started
 
@@ -83,13 +90,47 @@ def again(start: Callable[..., Truth]) -> Truth:
 
 
 @pytest.fixture(scope="session")
-def slow_binding(tmp_path_factory: pytest.TempPathFactory, binaries: Binaries) -> Iterator[Truth]:
+def slow_binding(
+    tmp_path_factory: pytest.TempPathFactory, binaries: Binaries, start: Callable[..., Truth]
+) -> Iterator[Truth]:
     """A run with half of its bindings held up on their way to the API server."""
-    with SlowBinding(
-        tmp_path_factory.mktemp("slow"), binaries.kube_scheduler, BINDING_DELAY_SECONDS
+    with DelayingProxy(
+        tmp_path_factory.mktemp("slow"),
+        binaries.kube_scheduler,
+        is_late_binding,
+        BINDING_DELAY_SECONDS,
     ) as slow:
-        run = Truth(tmp_path_factory.mktemp("truth"), "--binaries", str(slow.binaries))
-        yield run.finished()
+        yield start("--binaries", str(slow.binaries)).finished()
+
+
+@pytest.fixture(scope="session")
+def late_creation_and_roll_up(
+    tmp_path_factory: pytest.TempPathFactory, binaries: Binaries, start: Callable[..., Truth]
+) -> Iterator[Truth]:
+    """The same plan, with ReplicaSets that are created late, and operators that hear of requests
+    late.
+    """
+    delays = LATE_CREATION_AND_ROLL_UP
+    python = late_python(tmp_path_factory.mktemp("late"), {"operator": delays["rolledUp"]})
+    with DelayingProxy(
+        tmp_path_factory.mktemp("slow"),
+        binaries.kube_controller_manager,
+        is_replica_set,
+        delays["arrived"],
+    ) as slow:
+        yield start("--binaries", str(slow.binaries), python=python).finished()
+
+
+@pytest.fixture(scope="session")
+def late_request_and_decision(
+    tmp_path_factory: pytest.TempPathFactory, start: Callable[..., Truth]
+) -> Truth:
+    """The same plan, with a pod controller that hears of pods late, and a shard that decides on old
+    demand.
+    """
+    delays = LATE_REQUEST_AND_DECISION
+    late = {"pod-controller": delays["seen"], "shard": delays["decided"]}
+    return start(python=late_python(tmp_path_factory.mktemp("late"), late)).finished()
 
 
 @pytest.fixture(scope="session")
@@ -150,6 +191,36 @@ def test_a_slow_provider_is_seen_where_it_is_slow(plain: Truth, slow_provider: T
     assert grown["scheduled"] == pytest.approx(0, abs=most)
 
 
+def test_a_late_creation_and_a_late_roll_up_are_hops_of_their_own(
+    plain: Truth, late_creation_and_roll_up: Truth
+) -> None:
+    """What a controller puts off before a pod exists is `arrived`, what an operator puts off is
+    `rolledUp`, each within a tenth, and no other hop changes.
+    """
+    assert_grown(plain, late_creation_and_roll_up, LATE_CREATION_AND_ROLL_UP)
+
+
+def test_a_late_request_and_a_late_decision_are_hops_of_their_own(
+    plain: Truth, late_request_and_decision: Truth
+) -> None:
+    """What the pod controller puts off is `seen`, what the shard puts off after it has accepted a
+    roll-up is `decided`, each within a tenth, and no other hop changes.
+    """
+    assert_grown(plain, late_request_and_decision, LATE_REQUEST_AND_DECISION)
+
+
+def assert_grown(plain: Truth, late: Truth, delays: Mapping[str, float]) -> None:
+    """Each delay in its hop, and nothing in any other."""
+    before, after = waited_throughout(plain.rows), waited_throughout(late.rows)
+    assert min(len(before), len(after)) >= 30
+    grown = growth(before, after)
+    expected = {hop: delays.get(hop, 0.0) for hop in HOPS}
+    smallest = min(delays.values())
+    assert grown == {
+        hop: pytest.approx(expected[hop], abs=(expected[hop] or smallest) / 10) for hop in HOPS
+    }
+
+
 def growth(before: Sequence[PodRow], after: Sequence[PodRow]) -> dict[str, float]:
     """By how many seconds the median of each hop has grown."""
     return {hop: median_hop(after, hop) - median_hop(before, hop) for hop in HOPS}
@@ -162,7 +233,7 @@ def test_pods_that_never_bind_make_the_result_worse(unbindable: Truth) -> None:
     assert len(never) == HOPELESS
     assert all(row.bound_micros is None for row in never)
     steps = [
-        slice_of([*others, *never[:count]]).bind_latency_seconds for count in range(HOPELESS + 1)
+        slice_of([*others, *never[:count]]).due_to_bind_seconds for count in range(HOPELESS + 1)
     ]
     for quantile in ("p50", "p90", "p99", "max"):
         values = [size(getattr(step, quantile)) for step in steps]
@@ -174,7 +245,7 @@ def test_pods_that_never_bind_make_the_result_worse(unbindable: Truth) -> None:
     ]
     assert guesses == sorted(guesses)
     assert guesses[-1] > guesses[0]
-    assert unbindable.whole.bind_latency_seconds == steps[-1]
+    assert unbindable.whole.due_to_bind_seconds == steps[-1]
 
 
 def size(quantile: Quantile) -> tuple[bool, float]:
@@ -237,7 +308,7 @@ def test_two_runs_of_one_build_agree(plain: Truth, again: Truth, placed: str) ->
     assert {plain.whole.verdict, again.whole.verdict} == {"pass"}
     plans = [(run.folder / "plan.jsonl").read_bytes() for run in (plain, again)]
     assert plans[0] == plans[1]
-    one, other = (run.whole.placement[placed].bind_latency_seconds for run in (plain, again))
+    one, other = (run.whole.placement[placed].due_to_bind_seconds for run in (plain, again))
     (low, high), (other_low, other_high) = (closed(each.p50_interval) for each in (one, other))
     assert max(low, other_low) <= min(high, other_high), ((low, high), (other_low, other_high))
     for told, run in ((one, again), (other, plain)):

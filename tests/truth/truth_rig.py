@@ -6,6 +6,7 @@ import asyncio
 import random
 import statistics
 import time
+import zlib
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from itertools import count
 from pathlib import Path
@@ -30,6 +31,9 @@ _TURN_SECONDS = 900.0
 _LOOK_SECONDS = 0.1
 BINDING_DELAY_SECONDS = 3.0
 CREATE_DELAY_SECONDS, CONFIGURE_DELAY_SECONDS = 6.0, 9.0
+# What is delayed in one run, in seconds by hop; the values differ, so that none passes for another.
+LATE_CREATION_AND_ROLL_UP = {"arrived": 4.0, "rolledUp": 6.0}
+LATE_REQUEST_AND_DECISION = {"seen": 4.0, "decided": 6.0}
 # What the profile has without them.
 _CREATE_SECONDS, _CONFIGURE_SECONDS = 1.5, 1.0
 # Two of a hundred, so that they decide what the p99 is.
@@ -38,10 +42,15 @@ _PODS = "/api/v1/namespaces/tenant-probe/pods"
 
 
 class Truth(Scaletest):
-    """One `loaddriver run truth`, as soon as nobody else measures on this machine."""
+    """One `loaddriver run truth`, as soon as nobody else measures on this machine.
 
-    def __init__(self, results: Path, *arguments: str) -> None:
+    With `python` the harness and BigFleet's roles run in that interpreter.
+    """
+
+    def __init__(self, results: Path, *arguments: str, python: Path | None = None) -> None:
         self.code = -1
+        if python is not None:
+            self.python = str(python)
         deadline = time.monotonic() + _TURN_SECONDS
         for attempt in count():
             _await_turn(deadline)
@@ -180,6 +189,24 @@ def waited_throughout(rows: Sequence[PodRow]) -> list[PodRow]:
 def median_hop(rows: Sequence[PodRow], hop: str) -> float:
     """The median of one part of the waits, in seconds; a pod without it spent no time in it."""
     return statistics.median(row.hops_micros().get(hop, 0) / 1e6 for row in rows)
+
+
+def is_held_up(pod: str) -> bool:
+    """Whether the binding of a pod of this name is late: half of them, which share everything else
+    of their run with the others.
+    """
+    return zlib.crc32(pod.encode()) % 2 == 0
+
+
+def is_late_binding(method: str, path: str) -> bool:
+    """Whether kube-scheduler's request is the binding of such a pod."""
+    *_, pod, resource = path.split("/")
+    return method == "POST" and resource == "binding" and is_held_up(pod)
+
+
+def is_replica_set(method: str, path: str) -> bool:
+    """Whether a controller's request creates a ReplicaSet, before which there are no pods."""
+    return method == "POST" and path.endswith("/replicasets")
 
 
 def twins(

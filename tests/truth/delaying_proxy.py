@@ -1,8 +1,7 @@
-"""A scheduler half of whose bindings are late: the real one, behind a proxy that holds them up.
+"""A Kubernetes component some of whose requests are late: the real one, behind a proxy.
 
-Which half is decided by the pod's name, so that both halves share everything else of their run. The
-harness is told of nothing. It is given a directory with a kube-scheduler that is a small
-program: it points the configuration it is given at the proxy, then becomes the real scheduler.
+The harness is told of nothing. It is given a directory with a component that is a small program: it
+points the access that it is given at the proxy, then becomes the real component.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ import ssl
 import stat
 import sys
 import threading
-import zlib
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 
@@ -27,64 +26,78 @@ _HOP_BY_HOP = frozenset(
     {"connection", "keep-alive", "transfer-encoding", "te", "trailer", "upgrade", "host"}
 )
 _WRAPPER = '''#!{python}
-"""Becomes the real kube-scheduler, once its configuration points at the proxy."""
+"""Becomes the real component, once its access points at the proxy."""
 import os
 import sys
 from pathlib import Path
 
 import yaml
 
+
+def detour(kubeconfig):
+    access = yaml.safe_load(kubeconfig.read_text())
+    cluster = access["clusters"][0]["cluster"]
+    Path({upstream!r}).write_text(cluster["server"])
+    cluster["server"] = {proxy!r}
+    cluster["certificate-authority"] = {authority!r}
+    changed = kubeconfig.with_name("{name}-detour.kubeconfig")
+    changed.touch(mode=0o600)
+    changed.write_text(yaml.safe_dump(access))
+    return str(changed)
+
+
 arguments = sys.argv[1:]
 for position, argument in enumerate(arguments):
-    if argument.startswith("--config="):
-        path = Path(argument.partition("=")[2])
-        configuration = yaml.safe_load(path.read_text())
-        kubeconfig = Path(configuration["clientConnection"]["kubeconfig"])
-        access = yaml.safe_load(kubeconfig.read_text())
-        cluster = access["clusters"][0]["cluster"]
-        Path({upstream!r}).write_text(cluster["server"])
-        cluster["server"] = {proxy!r}
-        cluster["certificate-authority"] = {authority!r}
-        detour = kubeconfig.with_name("scheduler-detour.kubeconfig")
-        detour.touch(mode=0o600)
-        detour.write_text(yaml.safe_dump(access))
-        configuration["clientConnection"]["kubeconfig"] = str(detour)
-        changed = path.with_name("scheduler-detour.yaml")
+    flag, _, value = argument.partition("=")
+    if flag == "--kubeconfig":
+        arguments[position] = f"--kubeconfig={{detour(Path(value))}}"
+    elif flag == "--config":
+        configuration = yaml.safe_load(Path(value).read_text())
+        connection = configuration["clientConnection"]
+        connection["kubeconfig"] = detour(Path(connection["kubeconfig"]))
+        changed = Path(value).with_name("{name}-detour.yaml")
         changed.write_text(yaml.safe_dump(configuration))
         arguments[position] = f"--config={{changed}}"
-os.execv({scheduler!r}, [{scheduler!r}, *arguments])
+os.execv({component!r}, [{component!r}, *arguments])
 '''
 
 
-def is_held_up(pod: str) -> bool:
-    """Whether the binding of a pod of this name is late."""
-    return zlib.crc32(pod.encode()) % 2 == 0
+class DelayingProxy:
+    """A directory for `--binaries`, and the proxy behind it while the `with` lasts.
 
+    Requests of `component` for which `is_late`, given method and path, says so arrive at the API
+    server `delay_seconds` later.
+    """
 
-class SlowBinding:
-    """A directory for `--binaries`, and the proxy behind it while the `with` lasts."""
-
-    def __init__(self, folder: Path, scheduler: Path, delay_seconds: float) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        component: Path,
+        is_late: Callable[[str, str], bool],
+        delay_seconds: float,
+    ) -> None:
         self.binaries = folder / "binaries"
-        self._folder, self._scheduler, self._delay_seconds = folder, scheduler, delay_seconds
+        self._folder, self._component = folder, component
+        self._is_late, self._delay_seconds = is_late, delay_seconds
         self._upstream = folder / "upstream"
         self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="slow binding")
+        self._thread = threading.Thread(target=self._loop.run_forever, name="delaying proxy")
         self._runner: web.AppRunner | None = None
         self._session: aiohttp.ClientSession | None = None
 
-    def __enter__(self) -> SlowBinding:
+    def __enter__(self) -> DelayingProxy:
         self._thread.start()
         port = asyncio.run_coroutine_threadsafe(self._serve(), self._loop).result(30)
         self.binaries.mkdir()
-        wrapper = self.binaries / "kube-scheduler"
+        wrapper = self.binaries / self._component.name
         wrapper.write_text(
             _WRAPPER.format(
                 python=shlex.quote(sys.executable),
+                name=self._component.name,
                 upstream=str(self._upstream),
                 proxy=f"https://127.0.0.1:{port}",
                 authority=str(self._folder / "credentials" / "ca.crt"),
-                scheduler=str(self._scheduler),
+                component=str(self._component),
             )
         )
         wrapper.chmod(wrapper.stat().st_mode | stat.S_IXUSR)
@@ -111,7 +124,7 @@ class SlowBinding:
             timeout=aiohttp.ClientTimeout(total=None),
             skip_auto_headers=("Accept-Encoding", "Content-Type", "User-Agent"),
         )
-        application = web.Application()
+        application = web.Application(client_max_size=2**26)
         application.router.add_route("*", "/{path:.*}", self._pass_on)
         self._runner = web.AppRunner(application, access_log=None, shutdown_timeout=0)
         await self._runner.setup()
@@ -128,8 +141,7 @@ class SlowBinding:
 
     async def _pass_on(self, request: web.Request) -> web.StreamResponse:
         body = await request.read()
-        *_, pod, resource = request.path.split("/")
-        if request.method == "POST" and resource == "binding" and is_held_up(pod):
+        if self._is_late(request.method, request.path):
             await asyncio.sleep(self._delay_seconds)
         assert self._session is not None
         url = URL(self._upstream.read_text() + request.raw_path, encoded=True)

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -52,6 +53,7 @@ from tests.truth.truth_rig import (
     twins,
     waited_for_node,
     waited_throughout,
+    with_own_machine,
 )
 
 pytestmark = [pytest.mark.truth, pytest.mark.timeout(600)]
@@ -62,10 +64,10 @@ STARVED_SECONDS = 4.0
 
 @pytest.fixture(scope="session")
 def start(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Truth]:
-    """Starts a run of the truth profile; each has results of its own."""
+    """Starts a run, of the truth profile if no other is named; each has results of its own."""
 
-    def started(*arguments: str, python: Path | None = None) -> Truth:
-        return Truth(tmp_path_factory.mktemp("truth"), *arguments, python=python)
+    def started(*arguments: str, **more: Any) -> Truth:
+        return Truth(tmp_path_factory.mktemp("truth"), *arguments, **more)
 
     return started
 
@@ -104,11 +106,17 @@ def slow_binding(
 
 
 @pytest.fixture(scope="session")
+def apart(start: Callable[..., Truth]) -> Truth:
+    """The run to which late ones of that plan are compared: each kind of pods has its machines."""
+    return start(profile="apart").finished()
+
+
+@pytest.fixture(scope="session")
 def late_creation_and_roll_up(
     tmp_path_factory: pytest.TempPathFactory, binaries: Binaries, start: Callable[..., Truth]
 ) -> Iterator[Truth]:
-    """The same plan, with ReplicaSets that are created late, and operators that hear of requests
-    late.
+    """The plan of `apart`, with ReplicaSets that are created late, and an operator that hears of
+    requests late.
     """
     delays = LATE_CREATION_AND_ROLL_UP
     python = late_python(tmp_path_factory.mktemp("late"), {"operator": delays["rolledUp"]})
@@ -118,19 +126,20 @@ def late_creation_and_roll_up(
         is_replica_set,
         delays["arrived"],
     ) as slow:
-        yield start("--binaries", str(slow.binaries), python=python).finished()
+        yield start("--binaries", str(slow.binaries), profile="apart", python=python).finished()
 
 
 @pytest.fixture(scope="session")
 def late_request_and_decision(
     tmp_path_factory: pytest.TempPathFactory, start: Callable[..., Truth]
 ) -> Truth:
-    """The same plan, with a pod controller that hears of pods late, and a shard that decides on old
-    demand.
+    """The plan of `apart`, with a pod controller that hears of pods late, and a shard that decides
+    on old demand.
     """
     delays = LATE_REQUEST_AND_DECISION
     late = {"pod-controller": delays["seen"], "shard": delays["decided"]}
-    return start(python=late_python(tmp_path_factory.mktemp("late"), late)).finished()
+    python = late_python(tmp_path_factory.mktemp("late"), late)
+    return start(profile="apart", python=python).finished()
 
 
 @pytest.fixture(scope="session")
@@ -192,26 +201,26 @@ def test_a_slow_provider_is_seen_where_it_is_slow(plain: Truth, slow_provider: T
 
 
 def test_a_late_creation_and_a_late_roll_up_are_hops_of_their_own(
-    plain: Truth, late_creation_and_roll_up: Truth
+    apart: Truth, late_creation_and_roll_up: Truth
 ) -> None:
     """What a controller puts off before a pod exists is `arrived`, what an operator puts off is
     `rolledUp`, each within a tenth, and no other hop changes.
     """
-    assert_grown(plain, late_creation_and_roll_up, LATE_CREATION_AND_ROLL_UP)
+    assert_grown(apart, late_creation_and_roll_up, LATE_CREATION_AND_ROLL_UP)
 
 
 def test_a_late_request_and_a_late_decision_are_hops_of_their_own(
-    plain: Truth, late_request_and_decision: Truth
+    apart: Truth, late_request_and_decision: Truth
 ) -> None:
     """What the pod controller puts off is `seen`, what the shard puts off after it has accepted a
     roll-up is `decided`, each within a tenth, and no other hop changes.
     """
-    assert_grown(plain, late_request_and_decision, LATE_REQUEST_AND_DECISION)
+    assert_grown(apart, late_request_and_decision, LATE_REQUEST_AND_DECISION)
 
 
 def assert_grown(plain: Truth, late: Truth, delays: Mapping[str, float]) -> None:
     """Each delay in its hop, and nothing in any other."""
-    before, after = waited_throughout(plain.rows), waited_throughout(late.rows)
+    before, after = with_own_machine(plain.rows), with_own_machine(late.rows)
     assert min(len(before), len(after)) >= 30
     grown = growth(before, after)
     expected = {hop: delays.get(hop, 0.0) for hop in HOPS}

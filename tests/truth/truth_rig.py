@@ -42,12 +42,14 @@ _PODS = "/api/v1/namespaces/tenant-probe/pods"
 
 
 class Truth(Scaletest):
-    """One `loaddriver run truth`, as soon as nobody else measures on this machine.
+    """One `loaddriver run` of a profile, as soon as nobody else measures on this machine.
 
     With `python` the harness and BigFleet's roles run in that interpreter.
     """
 
-    def __init__(self, results: Path, *arguments: str, python: Path | None = None) -> None:
+    def __init__(
+        self, results: Path, *arguments: str, profile: str = "truth", python: Path | None = None
+    ) -> None:
         self.code = -1
         if python is not None:
             self.python = str(python)
@@ -55,7 +57,7 @@ class Truth(Scaletest):
         for attempt in count():
             _await_turn(deadline)
             own = results / str(attempt)
-            super().__init__(own, "truth", "--profiles", str(PROFILES), *arguments)
+            super().__init__(own, profile, "--profiles", str(PROFILES), *arguments)
             if self._began():
                 return
 
@@ -184,6 +186,15 @@ def waited_for_node(rows: Sequence[PodRow]) -> list[PodRow]:
 def waited_throughout(rows: Sequence[PodRow]) -> list[PodRow]:
     """Those of them that came before their machine was even chosen, and saw all of its story."""
     return [row for row in waited_for_node(rows) if (row.decided_micros or 0) > row.created_micros]
+
+
+def with_own_machine(rows: Sequence[PodRow]) -> list[PodRow]:
+    """Those whose machine was chosen once their own need had reached the shard."""
+    return [
+        row
+        for row in waited_throughout(rows)
+        if (row.decided_micros or 0) >= (row.rolled_up_micros or 0) > 0
+    ]
 
 
 def median_hop(rows: Sequence[PodRow], hop: str) -> float:

@@ -5,15 +5,63 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 
+import msgspec
 import numpy as np
 
-from loaddriver.judge.schema import Audit, Clock, WatchHealth
 from loaddriver.record.audit import AuditTimestamps
 from loaddriver.record.clocks import receipt_lags_seconds
 from loaddriver.record.journal import Journal
 from loaddriver.record.losses import LoadLosses
 from loaddriver.record.recorder import Observations
 from loaddriver.record.rows import PodRow
+
+
+class WatchHealth(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """The harness's watches: events, lists, and reconnections without loss.
+
+    `gaps` counts watches that expired, so that changes may have been missed.
+    """
+
+    events: int
+    resumed: int
+    listed: int
+    gaps: int
+
+
+class Clock(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Receipt by watch minus the audit log's timestamp."""
+
+    samples: int
+    median_seconds: float | None
+    p99_seconds: float | None
+    min_seconds: float | None
+
+
+class Audit(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """The completeness of the recording.
+
+    `events_lost` is the number of events that the servers count and the harness did not read, null
+    if unknown. `missed_pods` and `missed_bindings` are in the watch and not in the log.
+    `load_without_line` and `load_without_row` are successful requests of the load that the log or
+    the rows lack; null if not compared.
+    """
+
+    available: bool
+    lines: int
+    undecodable: int
+    without_uid: int
+    restarts: int
+    events_lost: int | None
+    missed_pods: int
+    missed_bindings: int
+    load_without_line: int | None
+    load_without_row: int | None
+    bound_by: dict[str, int]
+    requests: dict[str, int]
+    failed_requests: dict[str, int]
+    watch: WatchHealth
+    clock: Clock
+    journal_undecodable: int | None
 
 
 def audit_section(

@@ -18,6 +18,7 @@ from typing import Any
 
 import msgspec
 
+from loaddriver.judge.audit_section import Audit
 from loaddriver.judge.cost import FleetCost
 from loaddriver.judge.disruptions import Disruptions
 from loaddriver.judge.federation.section import FederationSection
@@ -154,54 +155,6 @@ class Backlog(Section, frozen=True, kw_only=True):
 
     max: int
     at_end: int
-
-
-class WatchHealth(Section, frozen=True, kw_only=True):
-    """The harness's watches: events, lists, and reconnections without loss.
-
-    `gaps` counts watches that expired, so that changes may have been missed.
-    """
-
-    events: int
-    resumed: int
-    listed: int
-    gaps: int
-
-
-class Clock(Section, frozen=True, kw_only=True):
-    """Receipt by watch minus the audit log's timestamp."""
-
-    samples: int
-    median_seconds: float | None
-    p99_seconds: float | None
-    min_seconds: float | None
-
-
-class Audit(Section, frozen=True, kw_only=True):
-    """The completeness of the recording.
-
-    `events_lost` is the number of events that the servers count and the harness did not read, null
-    if unknown. `missed_pods` and `missed_bindings` are in the watch and not in the log.
-    `load_without_line` and `load_without_row` are successful requests of the load that the log or
-    the rows lack; null if not compared.
-    """
-
-    available: bool
-    lines: int
-    undecodable: int
-    without_uid: int
-    restarts: int
-    events_lost: int | None
-    missed_pods: int
-    missed_bindings: int
-    load_without_line: int | None
-    load_without_row: int | None
-    bound_by: dict[str, int]
-    requests: dict[str, int]
-    failed_requests: dict[str, int]
-    watch: WatchHealth
-    clock: Clock
-    journal_undecodable: int | None
 
 
 class SelfCheck(Section, frozen=True, kw_only=True):

@@ -9,9 +9,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from loaddriver.judge.audit_section import Audit
 from loaddriver.judge.facts import HarnessHealth, RunFacts
 from loaddriver.judge.gates import format_number
-from loaddriver.judge.schema import Audit, Pods, Requests, SelfCheck
+from loaddriver.judge.schema import Pods, Requests, SelfCheck
 
 
 @dataclass(frozen=True)

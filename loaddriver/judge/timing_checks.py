@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from loaddriver.judge.audit_section import Audit
 from loaddriver.judge.facts import RunFacts
 from loaddriver.judge.milestones import Milestones
-from loaddriver.judge.schema import Audit, SelfCheck
+from loaddriver.judge.schema import SelfCheck
 from loaddriver.judge.self_checks import CheckLimit, check_of
 
 REPEATED = CheckLimit(

@@ -104,7 +104,7 @@ def _late_demand(module: ModuleType, seconds: float) -> None:
             history.popleft()
         return history[0][1]
 
-    module.NeedsTable.demand = demand  # type: ignore[attr-defined]
+    module.NeedsTable.demand = demand
 
 
 _CHANGES: Mapping[str, tuple[str, Callable[[ModuleType, float], None]]] = {

@@ -30,6 +30,8 @@ from tests.engine.engine_rig import (
 )
 from tests.engine.engine_story import Story
 
+GPU = "gpu"
+
 
 def unasked(name: str, *, price: float = 1.0) -> Spec:
     """A machine of which no operator has said what giving it back would disturb."""
@@ -234,19 +236,19 @@ def test_acquiring_again_holds_as_many_machines_for_longer_and_no_others() -> No
 
 
 def test_machines_that_the_acquiring_need_cannot_use_are_not_held_for_it() -> None:
-    """A GPU machine that was bought again says nothing about machines without GPUs, nor does a pod
-    without one hold GPU machines.
+    """A GPU machine that was bought again says nothing about machines without GPUs. But a GPU
+    machine that was bought for a pod without one, as there was no other, is held like any other.
     """
     specs = [configured(name, last_claimed_by=1) for name in "ab"]
-    specs += [configured(name, cpu=1, more={"gpu": 1}, last_claimed_by=0) for name in "gh"]
-    plain, large = pods((4, 1)), pods((1, 1), more={"gpu": 1}, priority=1)
-    for need, orders in ((large, ["Reclaim b"]), (plain, ["Reclaim h"])):
-        held = replace(UNLIMITED, reclaim_hold_seconds=30.0)
+    specs += [configured(name, cpu=1, more={GPU: 1}, last_claimed_by=0) for name in "gh"]
+    large, plain = pods((1, 1), more={GPU: 1}, priority=1), pods((4, 1))
+    held = replace(UNLIMITED, reclaim_hold_seconds=30.0)
+    for need, orders in ((large, ["Reclaim b"]), (plain, [])):
         story = Story(specs, ("east", large), ("east", plain), settings=held)
         memory = ClusterMemory(
             "east",
             surplus=(SurplusSince(2, NOW - 30),),
-            reacquired=(Reacquired(need.key[0], 1, 2, NOW),),
+            reacquired=(Reacquired(need.key[0], 2, 2, NOW),),
         )
         story.cycle_memory = CycleMemory((), (), (memory,))
         assert story.cycle() == orders

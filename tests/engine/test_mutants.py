@@ -164,7 +164,7 @@ MUTANTS = [
     ("phases/reclaim_holds", "and each.since_seconds < reclaimed", ""),
     ("phases/reclaim_holds", "left[n] <= kept[n].machines and", ""),
     ("phases/reclaim_holds", " and len(due) >= kept[n].held", ""),
-    ("phases/reclaim_holds", "fit.accepted & (fit.tier % 2 == 0)", "fit.accepted"),
+    ("phases/reclaim_holds", "state.flavour_fit(index).accepted[flavour]", "flavour >= 0"),
     ("phases/reclaim_holds", "left[number] -= 1", "pass"),
     ("phases/reclaim", "            found.append(its[~here])",
      "            found.append(its[here])"),

@@ -100,7 +100,7 @@ class ReclaimHolds:
             yield _Kept(usable, each.machines, held)
 
     def _usable(self, cluster: int, fingerprint: str, rows: Rows) -> Flags:
-        """Which machines a pod of such a need would run on, were they empty."""
+        """Which machines a pod of such a need can run on, were they empty: all that it may buy."""
         state, classes = self._state, self._state.classes
         flavour = state.fleet.flavour[rows]
         room = state.capacities.of(cluster)[flavour]
@@ -108,8 +108,7 @@ class ReclaimHolds:
         for index in np.flatnonzero(state.demand.cluster == cluster).tolist():
             if state.demand.needs[index].key[0] != fingerprint:
                 continue
-            fit, its = state.flavour_fit(index), classes.of(index)
-            suits = (fit.accepted & (fit.tier % 2 == 0))[flavour]
+            its, suits = classes.of(index), state.flavour_fit(index).accepted[flavour]
             for size in classes.sizes[its][~classes.impossible[its]]:
                 usable |= suits & (room >= size).all(axis=1)
         return usable

@@ -277,11 +277,11 @@ def _is_empty_unschedulable(slot: Slot) -> bool:
 
 
 def _can_use(cycle: Cycle, need: NeedView, slot: Slot) -> bool:
-    """Whether a pod of the need would run on the machine, were it empty."""
-    flavour = slot.machine.flavour
-    room = cycle.room(need.cluster, flavour)
-    suits = need.accepts(flavour) and not need.has_other_scarce(flavour)
-    return suits and any(need.holds_one(room, size) for size in need.sizes if not size.impossible)
+    """Whether a pod of the need can run on the machine, were it empty."""
+    room = cycle.room(need.cluster, slot.machine.flavour)
+    return need.accepts(slot.machine.flavour) and any(
+        need.holds_one(room, size) for size in need.sizes if not size.impossible
+    )
 
 
 def _used(cycle: Cycle, slot: Slot) -> float:

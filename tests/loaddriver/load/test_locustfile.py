@@ -201,8 +201,8 @@ async def test_a_release_in_the_past_is_recorded_as_late(tmp_path: Path) -> None
     async with serving(ApiServer("right")) as endpoints:
         load = LoadProcess(plan, endpoints, tmp_path)
         await load.start(spawner(tmp_path))
-        load.release(0, time.time())
-        load.release(1, time.time() - 5)
+        load.release(StepReleased(step=0, at=time.time()))
+        load.release(StepReleased(step=1, at=time.time() - 5))
         await load.wait_for_step(1, DEADLINE_SECONDS)
         progress = await load.finish()
     assert progress.max_lateness_seconds > max(4, LATENESS_MAX.maximum)

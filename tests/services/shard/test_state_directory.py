@@ -134,7 +134,7 @@ async def test_a_journal_keeps_to_its_sizes(tmp_path: Path) -> None:
     assert all(file.stat().st_size <= 2_000 for file in files)
     newest_last = [files[2], files[1], files[0]]
     lines = [json.loads(line) for file in newest_last for line in file.read_text().splitlines()]
-    numbers = [line["number"] for line in lines if line.get("machine") == "m-2"]
+    numbers = [int(line["note"]) for line in lines if line.get("machine") == "m-2"]
     assert numbers == [*range(numbers[0], 200)]
 
 

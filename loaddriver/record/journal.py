@@ -21,7 +21,13 @@ _LEAVING = "DRAINING"
 _ENDING = frozenset({_LEAVING, "DELETING", "FAILED"})
 _BOOTING = "CONFIGURING"
 # What is added by a roll-up that is held or valid in part counts from then on.
-_RECEIVED = frozenset({"rollup-accepted", "rollup-accepted-in-part", "rollup-held"})
+_RECEIVED = frozenset(
+    {
+        JournalEvent.ROLLUP_ACCEPTED,
+        JournalEvent.ROLLUP_ACCEPTED_IN_PART,
+        JournalEvent.ROLLUP_HELD,
+    }
+)
 
 
 class Event(JournalLine, frozen=True):

@@ -13,8 +13,6 @@ import pytest
 
 from tests.support.neighbours_rig import beside, bound_seconds, neighbourhood
 
-pytestmark = pytest.mark.alone
-
 _TIMES = 7
 # So many times as long as without it, and a hiccup, may a machine take to come beside a bad one.
 _RATIO = 4.0

@@ -12,6 +12,8 @@ import pytest
 from tests.support.durations import expected_seconds, file_of, known_seconds, remember
 
 _INTERVAL_SECONDS = 30.0
+# What is expected counts as much as this share of the run, seen.
+_PRIOR_SHARE = 0.25
 
 
 @dataclass
@@ -32,11 +34,12 @@ class Estimate:
 
     def seconds_left(self, elapsed: float) -> float:
         """Until all workers are done, if the rest is as much slower or faster than expected as
-        what was done in the `elapsed` seconds. A file is not divided between workers.
+        what was done in the `elapsed` seconds; at first, little is concluded from that, as long
+        tests have not ended. A file is not divided between workers.
         """
-        left = self._left()
-        done = sum(self.expected.values()) - sum(left.values())
-        pace = elapsed * self.workers / done if done else 1.0
+        left, total = self._left(), sum(self.expected.values())
+        done, prior = total - sum(left.values()), total * _PRIOR_SHARE
+        pace = (elapsed * self.workers + prior) / (done + prior) if done else 1.0
         return pace * max(sum(left.values()) / self.workers, max(left.values(), default=0.0))
 
     def _left(self) -> dict[str, float]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -21,6 +21,28 @@ LONG_FILES: dict[str, str] = {
     "bigfleet/engine/state/cycle_state.py": "one class: all that a decision changes",
 }
 LONG_FUNCTIONS: dict[str, str] = {}
+SMALL_LINES = 60
+# Smaller, with a sibling as its only importer, for a stated reason.
+SMALL_FILES: dict[str, str] = {
+    "bigfleet/conformance/rules/latency.py": "the rules of one promise, as its neighbours are",
+    "bigfleet/conformance/rules/readiness.py": "the rules of one promise, as its neighbours are",
+    "bigfleet/conformance/rules/retries.py": "the rules of one promise, as its neighbours are",
+    "bigfleet/conformance/rules/taints.py": "the rules of one promise, as its neighbours are",
+    "bigfleet/services/coordinator/quotas.py": "pure; its importer speaks gRPC",
+    "bigfleet/services/coordinator/shard_removal.py": "pure; its importer speaks gRPC",
+    "bigfleet/services/provider/spot_market.py": "pure and seeded; its importer runs tasks",
+    "kind/images/packages.py": "installs packages; its importer lays out a build context",
+    "kind/network.py": "shared by all clusters; its importer is one cluster",
+    "kind/nodeimage/kind_files.py": "what kind expects; its importer builds",
+    "loaddriver/judge/bands.py": "one section of a summary",
+    "loaddriver/judge/requests.py": "one section of a summary",
+    "loaddriver/profile/overrides.py": "of the command line; its importer reads files",
+    "loaddriver/record/log_length.py": "reads metrics; its importer keeps watches",
+    "loaddriver/report/junit.py": "one output format",
+    "loaddriver/report/page.py": "one output format",
+    "loaddriver/report/table.py": "one output format",
+    "loaddriver/substrates/kind/diagnostics.py": "for failures only; its importer runs clusters",
+}
 UNFINISHED = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b")
 
 
@@ -48,6 +70,34 @@ def test_a_file_has_one_job(path: Path) -> None:
     """A file of more than 300 lines does more than one job: split it, or say here why not."""
     lines = path.read_text().count("\n")
     assert lines <= FILE_LINES or name(path) in LONG_FILES, f"{name(path)} has {lines} lines"
+
+
+def importers() -> Mapping[str, set[str]]:
+    """By module, the modules that import it; a package stands for its __init__."""
+    modules = {".".join(path.relative_to(ROOT).with_suffix("").parts): path for path in OURS}
+    found: dict[str, set[str]] = {module: set() for module in modules}
+    for module, path in modules.items():
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and node.module:
+                for each in (node.module, *(f"{node.module}.{a.name}" for a in node.names)):
+                    found.get(each, set()).add(module)
+            elif isinstance(node, ast.Import):
+                for alias in node.names:
+                    found.get(alias.name, set()).add(module)
+    return found
+
+
+def test_a_small_module_is_more_than_a_part_of_its_neighbour() -> None:
+    """One that only a sibling imports belongs into it, or has a reason here to stay."""
+    small = set()
+    for module, users in importers().items():
+        path = ROOT / f"{module.replace('.', '/')}.py"
+        siblings = [user for user in users if user.rpartition(".")[0] == module.rpartition(".")[0]]
+        is_part = path.stem != "__init__" and len(users) == len(siblings) == 1
+        if is_part and path.read_text().count("\n") < SMALL_LINES:
+            small.add(name(path))
+    assert not small - set(SMALL_FILES), "fold each into its importer, or say why it stays"
+    assert not set(SMALL_FILES) - small, "these are no longer small, or have other importers"
 
 
 @pytest.mark.parametrize("path", OURS, ids=name)

@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import yaml
+
 from bigfleet.kube.client import KubeClient
-from loaddriver.substrates import components, kwok_stages, metrics, readiness
+from loaddriver.substrates import components, metrics, readiness
 from loaddriver.substrates.apiserver import ApiServer, ClusterContext, as_substrate_errors
 from loaddriver.substrates.base import Cluster
 from loaddriver.substrates.credentials import Credentials
 from loaddriver.substrates.processes import Process, until_ready
 
+_NODE_READY = "node-ready"
+_HAS_NETWORK = {
+    "jq": {
+        "key": f'.status.conditions.[] | select(.type == "{components.NO_NETWORK}") | .status',
+        "operator": "In",
+        "values": ["False"],
+    }
+}
 _DEFAULT_ACCOUNT = "/api/v1/namespaces/default/serviceaccounts/default"
 
 
@@ -44,7 +56,7 @@ class ControlPlane:
         )
         manager = components.kube_controller_manager(binaries, layout, credentials, settings)
         scheduler = components.kube_scheduler(binaries, layout, credentials)
-        kwok_stages.write(layout.kwok_stages, settings.network_agents)
+        write_kwok_stages(layout.kwok_stages, settings.network_agents)
         kwok = components.kwok(binaries, layout, credentials)
         if settings.resource_metrics:
             kwok += metrics.kwok_flags(layout)
@@ -86,3 +98,12 @@ class ControlPlane:
     @property
     def _deadline(self) -> float:
         return self._context.settings.start_deadline_seconds
+
+
+def write_kwok_stages(path: Path, network_agents: bool) -> None:
+    """Write kwok's configuration; with `network_agents` only Nodes with a network become Ready."""
+    documents = list(yaml.safe_load_all(components.KWOK_STAGES.read_text()))
+    (stage,) = (each for each in documents if each.get("metadata") == {"name": _NODE_READY})
+    if network_agents:
+        stage["spec"]["selector"]["matchExpressions"].append(_HAS_NETWORK)
+    path.write_text(yaml.safe_dump_all(documents, sort_keys=False))

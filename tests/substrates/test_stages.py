@@ -7,13 +7,13 @@ from typing import Any
 
 import yaml
 
-from loaddriver.substrates import kwok_stages
 from loaddriver.substrates.components import KWOK_STAGES
+from loaddriver.substrates.controlplane import write_kwok_stages
 
 
 def _written(tmp_path: Path, network_agents: bool) -> list[dict[str, Any]]:
     path = tmp_path / "kwok_stages.yaml"
-    kwok_stages.write(path, network_agents)
+    write_kwok_stages(path, network_agents)
     return list(yaml.safe_load_all(path.read_text()))
 
 

@@ -50,3 +50,7 @@ class InfrastructureError(LoaddriverError):
 
 class LoadProcessError(InfrastructureError):
     """The load process did not start, or exited early."""
+
+
+class LoadTimeoutError(LoadProcessError):
+    """The load process is alive, and did not do something in time."""

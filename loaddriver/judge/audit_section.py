@@ -41,9 +41,9 @@ class Audit(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The completeness of the recording.
 
     `events_lost` is the number of events that the servers count and the harness did not read, null
-    if unknown. `missed_pods` and `missed_bindings` are in the watch and not in the log.
-    `load_without_line` and `load_without_row` are successful requests of the load that the log or
-    the rows lack; null if not compared.
+    if unknown; `unanswered` servers did not give their metrics. `missed_pods` and `missed_bindings`
+    are in the watch and not in the log. `load_without_line` and `load_without_row` are successful
+    requests of the load that the log or the rows lack; null if not compared.
     """
 
     available: bool
@@ -62,6 +62,7 @@ class Audit(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     watch: WatchHealth
     clock: Clock
     journal_undecodable: int | None
+    unanswered: int = 0
 
 
 def audit_section(
@@ -99,6 +100,9 @@ def audit_section(
         ),
         clock=_clock(receipt_lags_seconds(observed)),
         journal_undecodable=None if journal is None else journal.undecodable,
+        unanswered=sum(
+            each.audit is not None and each.audit_events_lost is None for each in observed
+        ),
     )
 
 

@@ -10,6 +10,7 @@ from loaddriver.errors import ExitCode
 from loaddriver.judge.disruptions import BudgetKey
 from loaddriver.judge.gangs import GroupKey
 from loaddriver.profile.instance_types import DaemonSet
+from loaddriver.record.cpu import LOCUST, RUNNER, CpuUse
 from loaddriver.sizing.fit import PodRequirements
 from loaddriver.sizing.inventory import InventoryMachine
 
@@ -23,28 +24,45 @@ class RunFailure:
 
 
 @dataclass(frozen=True)
+class InvalidReason:
+    """Why a measurement is invalid.
+
+    With `overload`, an overloaded system under test can be the cause.
+    """
+
+    sentence: str
+    overload: bool = False
+
+
+@dataclass(frozen=True)
 class HarnessHealth:
     """The health of the harness, sampled from the load's first request to its last.
 
-    `loop_stalls` counts stalls of the runner's event loop, `loop_stall_max_seconds` is the longest.
-    `clock_step_max_seconds` is the largest absolute change of wall clock minus monotonic clock
-    between samples. CPU seconds are of runner and load together, and of the whole run including
-    those. `others_cpu_share` is the share of the machine's CPU used by other processes, 0 to 1;
-    None if unknown, for which `others_unknown` may give a legitimate reason.
+    `loop_stalls` counts stalls of the runner's event loop, `loop_stall_max_seconds` is the longest;
+    `loop_computing_max_seconds` is the most CPU that the loop itself used in one, as opposed to
+    waiting for a core. `clock_step_max_seconds` is the largest absolute change of wall clock minus
+    monotonic clock between samples. `others_unknown` may give a legitimate reason why the CPU used
+    by others is unknown.
     """
 
     loop_stall_max_seconds: float
     loop_stalls: int
     clock_step_max_seconds: float
-    harness_cpu_seconds: float
-    run_cpu_seconds: float
-    others_cpu_share: float | None = None
+    cpu: CpuUse
+    loop_computing_max_seconds: float = 0.0
     others_unknown: str = ""
+
+    @property
+    def harness_cpu_seconds(self) -> float:
+        """CPU of runner and load together."""
+        used = self.cpu.whole.processes
+        return used.get(RUNNER, 0.0) + used.get(LOCUST, 0.0)
 
     @property
     def harness_cpu_share(self) -> float | None:
         """The harness's share of the run's CPU, 0 to 1; None if none was used."""
-        return self.harness_cpu_seconds / self.run_cpu_seconds if self.run_cpu_seconds else None
+        of_run = self.cpu.whole.run_seconds
+        return self.harness_cpu_seconds / of_run if of_run else None
 
 
 @dataclass(frozen=True)
@@ -99,10 +117,10 @@ class RunFacts:
     """The run's identity, its plan and the runner's findings.
 
     `planned_groups` has the number of pods by cluster and group. `failures` are sentences on the
-    system under test, such as a ramp that exceeded its time budget; `invalid_reasons` are those on
-    the harness or the machine that make the run invalid. `load` and `components` are copied to
-    the summary: numbers under camelCase keys with units, None if unknown. The self-checks read
-    `maxLatenessSeconds` and `p99LatenessSeconds` of `load`.
+    system under test, such as a ramp that exceeded its time budget; `invalid_reasons` are those
+    that make the run invalid unless the system under test was the cause. `load` and
+    `components` are copied to the summary: numbers under camelCase keys with units, None if
+    unknown. The self-checks read `maxLatenessSeconds` and `p99LatenessSeconds` of `load`.
 
     `budget_floors` has the number of pods that a disruption budget protects, by cluster and
     workload.
@@ -128,7 +146,7 @@ class RunFacts:
     load: Mapping[str, Any] = field(default_factory=dict)
     components: Mapping[str, Any] = field(default_factory=dict)
     failures: tuple[str, ...] = ()
-    invalid_reasons: tuple[str, ...] = ()
+    invalid_reasons: tuple[InvalidReason, ...] = ()
     run_failure: RunFailure | None = None
     ramp_started_micros: int | None = None
     open_stage_started_micros: int | None = None

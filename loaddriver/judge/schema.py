@@ -160,7 +160,8 @@ class Backlog(Section, frozen=True, kw_only=True):
 class SelfCheck(Section, frozen=True, kw_only=True):
     """A self-check: its value, its limit (null: informational) and the reason for the limit.
 
-    A `value` of null was not measured, and is not within any limit.
+    A `value` of null was not measured, and is not within any limit. With `overload`, an overloaded
+    system under test can be the cause of an excess.
     """
 
     value: float | None
@@ -169,6 +170,7 @@ class SelfCheck(Section, frozen=True, kw_only=True):
     limit: float | None = None
     within: bool = True
     reason: str = ""
+    overload: bool = False
 
 
 class Bare(Section, frozen=True, kw_only=True):

@@ -1,101 +1,38 @@
 """Self-checks of the harness: limits on what it may lose or delay, each with its reason.
 
-A value above its limit makes the run invalid, and so does a value that was not measured.
+A value above its limit makes the run invalid, and so does a value that was not measured, unless
+the system under test was the cause (`loaddriver.judge.overload`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from loaddriver.judge.audit_section import Audit
-from loaddriver.judge.facts import HarnessHealth, RunFacts
+from loaddriver.judge.check_limits import (
+    AUDIT_EVENTS_LOST,
+    AUDIT_LINES_LOST,
+    CLOCK_STEP,
+    CPU_SHARE,
+    DRIVER_CORES,
+    LATENESS_MAX,
+    LATENESS_P99,
+    LOAD_LOST,
+    LOOP_COMPUTING,
+    LOOP_STALL,
+    OTHERS_SHARE,
+    OTHERS_WINDOW,
+    ROWS_LOST,
+    THROTTLED_SHARE,
+    THROTTLED_WINDOW,
+    UNANSWERED,
+    WATCH_GAPS,
+    CheckLimit,
+)
+from loaddriver.judge.facts import HarnessHealth, InvalidReason, RunFacts
 from loaddriver.judge.gates import format_number
 from loaddriver.judge.schema import Pods, Requests, SelfCheck
-
-
-@dataclass(frozen=True)
-class CheckLimit:
-    """The maximum of a value; `what` describes the value in messages."""
-
-    maximum: float
-    unit: str
-    what: str
-    reason: str
-
-
-LOOP_STALL = CheckLimit(
-    1.0,
-    "seconds",
-    "the longest stall of the runner's event loop",
-    "Steps of load are released 1.5 s ahead; a stall of more than 1 s may release them late.",
-)
-LATENESS_MAX = CheckLimit(
-    2.0,
-    "seconds",
-    "the largest lateness of a request of the load",
-    "Beyond 2 s, a burst is no longer the plan's.",
-)
-LATENESS_P99 = CheckLimit(
-    0.5,
-    "seconds",
-    "lateness of the load's requests, p99",
-    "A driver that is usually late is saturated: arrivals follow its pace, not the plan's.",
-)
-CLOCK_STEP = CheckLimit(
-    0.05,
-    "seconds",
-    "the largest step of this machine's clock",
-    "Every wait that spans a step is wrong by it; two clock readings on a busy machine differ by "
-    "some milliseconds anyway.",
-)
-CPU_SHARE = CheckLimit(
-    0.25,
-    "share of the run's CPU",
-    "CPU used by the harness itself",
-    "It runs on the cores that it measures and takes CPU from the clusters. It should need a "
-    "tenth; beyond a quarter it determines the result.",
-)
-OTHERS_SHARE = CheckLimit(
-    0.25,
-    "share of this machine's CPU",
-    "CPU used by other processes or the hypervisor during the load",
-    "The clusters lack that CPU, and a slow release is indistinguishable from a busy neighbour. An "
-    "idle machine's services need some hundredths; above a quarter, waits increase as much as by a "
-    "bad regression.",
-)
-WATCH_GAPS = CheckLimit(
-    0,
-    "gaps",
-    "watches that expired, without an audit log",
-    "Changes within a gap may have been missed.",
-)
-AUDIT_LINES_LOST = CheckLimit(
-    0,
-    "lines",
-    "lines of the audit log lost, undecodable or without their pod",
-    "Any of them may be that of the slowest pod.",
-)
-AUDIT_EVENTS_LOST = CheckLimit(
-    0,
-    "events",
-    "audit events that the API servers count and the log lacks",
-    "Timestamps from an incomplete log are incomplete.",
-)
-ROWS_LOST = CheckLimit(
-    0,
-    "pods",
-    "pods or bindings that a watch has and the audit log lacks",
-    "Their timestamps would be from another clock.",
-)
-LOAD_LOST = CheckLimit(
-    0,
-    "requests",
-    "successful requests of the load without a line or row",
-    "The driver records all responses; what the recording lacks was lost.",
-)
-
 
 _FEWEST_FOR_P99 = 100
 # Above this share the report mentions other processes.
@@ -110,11 +47,15 @@ def self_checks(
     made = pods.created + (requests.created if requests else 0)
     return {
         "loopStallMaxSeconds": check_of(LOOP_STALL, own.loop_stall_max_seconds if own else None),
+        "loopComputingMaxSeconds": check_of(
+            LOOP_COMPUTING, own.loop_computing_max_seconds if own else None
+        ),
         "loadLatenessMaxSeconds": check_of(LATENESS_MAX, load.get("maxLatenessSeconds")),
         "loadLatenessP99Seconds": _lateness_p99(load),
         "clockStepMaxSeconds": check_of(CLOCK_STEP, own.clock_step_max_seconds if own else None),
         "harnessCpuShare": check_of(CPU_SHARE, own.harness_cpu_share if own else None),
-        "othersCpuShare": _others(own),
+        "harnessCoresMax10s": check_of(DRIVER_CORES, own.cpu.busiest_driver_cores if own else None),
+        **_others(own),
         "harnessCpuSecondsPerPod": SelfCheck(
             value=own.harness_cpu_seconds / made if own and made else None,
             unit="seconds",
@@ -129,12 +70,33 @@ def self_checks(
     }
 
 
-def _others(own: HarnessHealth | None) -> SelfCheck:
-    """CPU used by others; a legitimate reason for an unknown value keeps the run valid."""
+def _others(own: HarnessHealth | None) -> dict[str, SelfCheck]:
+    """CPU used by others or withheld; a legitimate reason for an unknown value keeps the run valid.
+
+    A quota's throttling is known in any case, and 0 without a quota.
+    """
+    parts = own.cpu.windows if own else ()
+    share, worst = check_of(OTHERS_SHARE, None), check_of(OTHERS_WINDOW, None)
+    throttled, most = check_of(THROTTLED_SHARE, None), check_of(THROTTLED_WINDOW, None)
+    if own is not None and parts:
+        share = check_of(OTHERS_SHARE, own.cpu.whole.others_share)
+        worst = check_of(OTHERS_WINDOW, max(part.others_share for part in parts))
+        throttled = check_of(THROTTLED_SHARE, own.cpu.whole.throttled_share)
+        most = check_of(THROTTLED_WINDOW, max(part.throttled_share for part in parts))
     if own is not None and own.others_unknown:
-        what = f"{OTHERS_SHARE.what}: unknown, because {own.others_unknown}"
-        return SelfCheck(value=None, unit=OTHERS_SHARE.unit, what=what)
-    return check_of(OTHERS_SHARE, own.others_cpu_share if own else None)
+        share = _unknown(OTHERS_SHARE, own.others_unknown)
+        worst = _unknown(OTHERS_WINDOW, own.others_unknown)
+    return {
+        "othersCpuShare": share,
+        "othersCpuShareMax10s": worst,
+        "throttledShare": throttled,
+        "throttledShareMax10s": most,
+    }
+
+
+def _unknown(limit: CheckLimit, reason: str) -> SelfCheck:
+    what = f"{limit.what}: unknown, because {reason}"
+    return SelfCheck(value=None, unit=limit.unit, what=what)
 
 
 def disclosures(checks: Mapping[str, SelfCheck]) -> Iterator[str]:
@@ -169,28 +131,32 @@ def _losses(audit: Audit) -> dict[str, SelfCheck]:
     return {
         "watchGaps": gaps,
         "auditLinesLost": check_of(AUDIT_LINES_LOST, unreadable),
-        "auditEventsLost": check_of(AUDIT_EVENTS_LOST, audit.events_lost),
+        "apiServersUnanswered": check_of(UNANSWERED, audit.unanswered),
+        "auditEventsLost": _unknown(AUDIT_EVENTS_LOST, "not every API server answered")
+        if audit.unanswered
+        else check_of(AUDIT_EVENTS_LOST, audit.events_lost),
         "rowsLost": check_of(ROWS_LOST, audit.missed_pods + audit.missed_bindings),
         "loadLost": check_of(LOAD_LOST, sum(known) if len(known) == len(of_load) else None),
     }
 
 
-def exceeded_limits(checks: Mapping[str, SelfCheck]) -> Iterator[str]:
-    """A sentence for each value above its limit."""
+def exceeded_limits(checks: Mapping[str, SelfCheck]) -> Iterator[InvalidReason]:
+    """A reason for each value above its limit."""
     for check in checks.values():
         if check.value is not None and check.limit is not None and not check.within:
             unit = check.unit.removesuffix("s") if check.value == 1 else check.unit
             excess = f"{format_number(check.value)} {unit}, limit {format_number(check.limit)}"
-            yield f"{check.what[:1].upper()}{check.what[1:]}: {excess}. {check.reason}"
+            sentence = f"{check.what[:1].upper()}{check.what[1:]}: {excess}. {check.reason}"
+            yield InvalidReason(sentence, overload=check.overload)
 
 
-def unmeasured(checks: Mapping[str, SelfCheck]) -> Iterator[str]:
-    """One sentence if values with a limit were not measured."""
+def unmeasured(checks: Mapping[str, SelfCheck]) -> Iterator[InvalidReason]:
+    """One reason if values with a limit were not measured."""
     missing = [
         check.what for check in checks.values() if check.value is None and check.limit is not None
     ]
     if missing:
-        yield f"Not measured by the harness: {'; '.join(missing)}."
+        yield InvalidReason(f"Not measured by the harness: {'; '.join(missing)}.")
 
 
 def check_of(limit: CheckLimit, value: float | None) -> SelfCheck:
@@ -202,4 +168,5 @@ def check_of(limit: CheckLimit, value: float | None) -> SelfCheck:
         what=limit.what,
         within=value is not None and value <= limit.maximum,
         reason=limit.reason,
+        overload=limit.overload,
     )

@@ -36,7 +36,7 @@ from loaddriver.judge.self_checks import disclosures, self_checks
 from loaddriver.judge.stability import stability_section
 from loaddriver.judge.timeline import make_timeline
 from loaddriver.judge.timing_checks import timing_checks
-from loaddriver.judge.verdict import decide, invalid_reasons_of
+from loaddriver.judge.verdict import attribution_of, decide
 from loaddriver.record.due import MissingPod
 from loaddriver.record.journal import Journal
 from loaddriver.record.losses import LoadLosses
@@ -50,6 +50,7 @@ _UNJUDGED: Mapping[str, Any] = {
     "exit_code": 1,
     "why": [],
     "diagnosis": [],
+    "failures": [],
     "invalid_reasons": [],
     "requests": None,
     "gates": [],
@@ -91,19 +92,26 @@ def make_summary(
         diagnosis=diagnose(facts, observed, rows, measured.audit.failed_requests, journal),
     )
     gates = judge_gates(msgspec.to_builtins(measured), limits, bare and msgspec.to_builtins(bare))
-    invalid_reasons = invalid_reasons_of(
+    attribution = attribution_of(
         facts, rows, measured.pods, measured.requests, measured.self_checks, measured.gangs
     )
     disclosed, latency = tuple(disclosures(measured.self_checks)), measured.due_to_bind_seconds
     verdict = decide(
-        facts, gates, invalid_reasons, measured.pods, measured.requests, latency, disclosed
+        facts.run_failure,
+        gates,
+        attribution,
+        measured.pods,
+        measured.requests,
+        latency,
+        disclosed,
     )
     return msgspec.structs.replace(
         measured,
         verdict=verdict.word,
         exit_code=int(verdict.exit_code),
         why=list(verdict.why),
-        invalid_reasons=list(invalid_reasons),
+        failures=list(attribution.failures),
+        invalid_reasons=list(attribution.invalid),
         gates=gates,
     )
 
@@ -127,7 +135,6 @@ def _measure(
     parts = phases(rows, missing, facts)
     return Summary(
         schema=SCHEMA,
-        failures=list(facts.failures),
         run=_run(facts),
         pods=pods_section(facts.planned_pods, rows, missing),
         due_to_bind_seconds=due_to_bind(rows, missing),

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from loaddriver.judge.audit_section import Audit
+from loaddriver.judge.check_limits import CheckLimit
 from loaddriver.judge.facts import RunFacts
 from loaddriver.judge.milestones import Milestones
 from loaddriver.judge.schema import SelfCheck
-from loaddriver.judge.self_checks import CheckLimit, check_of
+from loaddriver.judge.self_checks import check_of
 
 REPEATED = CheckLimit(
     0.01,
@@ -14,6 +15,7 @@ REPEATED = CheckLimit(
     "requests of the load that had to be sent more than once",
     "Their delay is part of the waits, but arrivals that an API server has put off follow its "
     "pace, not the plan's.",
+    overload=True,
 )
 MILESTONES = CheckLimit(
     0.01,

@@ -6,9 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from loaddriver.errors import ExitCode
-from loaddriver.judge.facts import RunFacts
+from loaddriver.judge.facts import InvalidReason, RunFacts, RunFailure
 from loaddriver.judge.gangs import Gangs
 from loaddriver.judge.gates import GateResult, format_number
+from loaddriver.judge.overload import Attribution, attribute
 from loaddriver.judge.percentiles import AtLeast, Quantile, Quantiles
 from loaddriver.judge.schema import Pods, Requests, SelfCheck
 from loaddriver.judge.self_checks import exceeded_limits, unmeasured
@@ -25,23 +26,22 @@ class Verdict:
 
 
 def decide(
-    facts: RunFacts,
+    run_failure: RunFailure | None,
     gates: Sequence[GateResult],
-    invalid_reasons: Sequence[str],
+    attribution: Attribution,
     pods: Pods,
     requests: Requests | None,
     latency: Quantiles,
     disclosed: Sequence[str] = (),
 ) -> Verdict:
-    """Precedence: run failure, invalid measurement, missed gates.
+    """Precedence: run failure, invalid measurement, failures of the system and missed gates.
 
     `disclosed` remarks accompany a verdict of a valid measurement.
     """
-    missed = [*facts.failures, *(gate.sentence for gate in gates if not gate.passed)]
-    if facts.run_failure is not None:
-        return Verdict(
-            "error", facts.run_failure.exit_code, (facts.run_failure.sentence, *invalid_reasons)
-        )
+    invalid_reasons = attribution.invalid
+    missed = [*attribution.failures, *(gate.sentence for gate in gates if not gate.passed)]
+    if run_failure is not None:
+        return Verdict("error", run_failure.exit_code, (run_failure.sentence, *invalid_reasons))
     if invalid_reasons:
         return Verdict("invalid", ExitCode.INVALID_RUN, tuple(invalid_reasons))
     if not gates:
@@ -54,40 +54,47 @@ def decide(
     return Verdict("pass", ExitCode.PASS, (sentence, *disclosed))
 
 
-def invalid_reasons_of(
+def attribution_of(
     facts: RunFacts,
     rows: Sequence[PodRow],
     pods: Pods,
     requests: Requests | None,
     checks: Mapping[str, SelfCheck],
     gangs: Gangs,
-) -> tuple[str, ...]:
-    """The reasons why the measurement is invalid, as sentences; empty if it is valid."""
+) -> Attribution:
+    """Why the measurement is invalid, and the failures of the system under test, as sentences.
+
+    In a run that ended early nothing is attributed to the system: its failure has a cause.
+    """
     broke_off = facts.run_failure is not None
-    return (
+    reasons = [
         *facts.invalid_reasons,
         *exceeded_limits(checks),
         *(() if broke_off else unmeasured(checks)),
         *_unplanned_pods(rows, gangs),
         *(() if facts.failures or broke_off else _never_created(pods, requests)),
-    )
+    ]
+    found = attribute(reasons, None if broke_off else facts.harness_health)
+    return Attribution(found.invalid, (*facts.failures, *found.failures))
 
 
-def _unplanned_pods(rows: Sequence[PodRow], gangs: Gangs) -> Iterator[str]:
+def _unplanned_pods(rows: Sequence[PodRow], gangs: Gangs) -> Iterator[InvalidReason]:
     without_archetype = sum(not row.archetype for row in rows)
     if without_archetype:
-        yield f"{format_number(without_archetype)} pods of the load have no archetype."
+        yield InvalidReason(
+            f"{format_number(without_archetype)} pods of the load have no archetype."
+        )
     if gangs.unplanned:
-        yield f"{format_number(gangs.unplanned)} groups of pods are not in the plan."
+        yield InvalidReason(f"{format_number(gangs.unplanned)} groups of pods are not in the plan.")
 
 
-def _never_created(pods: Pods, requests: Requests | None) -> Iterator[str]:
+def _never_created(pods: Pods, requests: Requests | None) -> Iterator[InvalidReason]:
     for what, part in (("pods", pods), ("requests", requests)):
         if part is not None and part.created < part.planned:
             missing = (
                 f"{format_number(part.planned - part.created)} of {format_number(part.planned)}"
             )
-            yield f"{missing} planned {what} were never created."
+            yield InvalidReason(f"{missing} planned {what} were never created.", overload=True)
 
 
 def pass_sentence(gates: int, pods: Pods, requests: Requests | None, latency: Quantiles) -> str:

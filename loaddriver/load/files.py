@@ -16,6 +16,9 @@ import yaml
 from loaddriver.errors import InfrastructureError
 
 _KUBECONFIG_LISTS = ("contexts", "clusters", "users")
+# How the detail of a failure begins that is the load process's own.
+LOAD_BUG = "a bug in the load process"
+_TIMED_OUT, _TOO_MANY_REQUESTS, _SERVER_ERRORS = 408, 429, 500
 # Environment variables with the paths of these files.
 PLAN_VARIABLE = "LOADDRIVER_PLAN"
 CLUSTERS_VARIABLE = "LOADDRIVER_CLUSTERS"
@@ -96,6 +99,12 @@ class EventResult(msgspec.Struct, frozen=True, kw_only=True, tag="result", renam
     attempts: int
     ok: bool
     detail: str
+
+    @property
+    def unserved(self) -> bool:
+        """Whether it failed because the server was busy, in error or silent."""
+        busy = self.status in (0, _TIMED_OUT, _TOO_MANY_REQUESTS) or self.status >= _SERVER_ERRORS
+        return not self.ok and busy and not self.detail.startswith(LOAD_BUG)
 
     @property
     def without_target(self) -> bool:

@@ -20,6 +20,7 @@ from loaddriver.load.dispatch import Dispatcher, DueEvent, users_for
 from loaddriver.load.files import (
     CLUSTERS_VARIABLE,
     CONTROL_VARIABLE,
+    LOAD_BUG,
     PLAN_VARIABLE,
     RESULTS_VARIABLE,
     ClusterEndpoint,
@@ -107,7 +108,7 @@ class Tenant(FastHttpUser):
         try:
             name, last_response = self._play(due)
         except Exception as error:  # noqa: BLE001  any failure is recorded
-            name, last_response = "", Response(0, 1, b"", f"a bug in the load process: {error!r}")
+            name, last_response = "", Response(0, 1, b"", f"{LOAD_BUG}: {error!r}")
         _record(_result(due, name, sent, last_response))
 
     def _play(self, due: DueEvent) -> tuple[str, Response]:

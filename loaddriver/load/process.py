@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
-from loaddriver.errors import LoadProcessError
+from loaddriver.errors import LoadProcessError, LoadTimeoutError
 from loaddriver.load import files
 from loaddriver.load.files import (
     ClusterEndpoint,
@@ -55,14 +55,16 @@ Spawn = Callable[[str, Sequence[str], Mapping[str, str]], Awaitable[Child]]
 class LoadProgress:
     """The progress of the load.
 
-    `failed` counts events without effect after all attempts, `retried` those that needed more than
-    one, `without_target` churns that found no pod to delete. Lateness excludes the set-up step; its
+    `failed` counts events without effect after all attempts, `unserved` those of them for which the
+    server was busy, in error or silent, `retried` events that needed more than one attempt,
+    `without_target` churns that found no pod to delete. Lateness excludes the set-up step; its
     p99 is None before the first other event.
     """
 
     planned: int
     sent: int = 0
     failed: int = 0
+    unserved: int = 0
     retried: int = 0
     without_target: int = 0
     max_lateness_seconds: float = 0.0
@@ -76,6 +78,7 @@ class LoadProgress:
             self,
             sent=self.sent + 1,
             failed=self.failed + (not result.ok),
+            unserved=self.unserved + result.unserved,
             retried=self.retried + (result.attempts > 1),
             without_target=self.without_target + result.without_target,
             first_failure=self.first_failure or failure,
@@ -144,7 +147,9 @@ class LoadProcess:
         return self._played[step] >= planned
 
     async def wait_for_step(self, step: int, deadline_seconds: float) -> None:
-        """Wait until every event of a step has been played. Raises LoadProcessError."""
+        """Wait until every event of a step has been played. Raises LoadProcessError or, if only
+        time ran out, LoadTimeoutError.
+        """
         await self._wait_until(
             lambda: self.step_finished(step), deadline_seconds, f"all of step {step} was sent"
         )
@@ -188,7 +193,7 @@ class LoadProcess:
         self._read()
         while not done():
             if asyncio.get_running_loop().time() > deadline:
-                raise LoadProcessError(f"timed out after {seconds:g} s: expected that {what}")
+                raise LoadTimeoutError(f"timed out after {seconds:g} s: expected that {what}")
             ended, _ = await asyncio.wait([self._end], timeout=_POLL_INTERVAL_SECONDS)
             self._read()
             if ended and not done():

@@ -29,12 +29,7 @@ from loaddriver.run.node_source import FleetNodeSource, NodeSource, StaticNodeSo
 from loaddriver.run.paired_run import save_profile
 from loaddriver.run.progress import ProgressReporter
 from loaddriver.run.scrape import components, shortfalls, unmet_counts, unmet_needs
-from loaddriver.run.selfaudit import (
-    SelfAuditor,
-    machine_cpu_seconds,
-    own_tree_cpu_seconds,
-    unmeasurable_reason,
-)
+from loaddriver.run.selfaudit import make_auditor
 from loaddriver.substrates.base import Cluster, Endpoint, Substrate, SubstrateError
 from loaddriver.substrates.choice import Prerequisites, make_substrate
 from loaddriver.substrates.processes import Supervisor
@@ -123,7 +118,6 @@ READY = "up; Ctrl-C or `make down` stops everything"
 # Polling costs CPU on the cores that are being measured.
 _POLL_INTERVAL_SECONDS = 5.0
 _DISPLAY_INTERVAL_SECONDS = 1.0
-_CPU_UNATTRIBUTABLE = "on this substrate the processes of pods cannot be attributed"
 
 
 @dataclass
@@ -152,7 +146,6 @@ class ArmRunner:
         self._federation_run = make_federation_run(
             self.arm, self.substrate, self.scope.data_directory, self.options.child_environment()
         )
-        in_pods = self.substrate.capabilities.roles_in_pods
         self._measurement = Measurement(
             self.arm.inputs,
             LoadEnvironment(
@@ -161,12 +154,12 @@ class ArmRunner:
                 self.arm.folder / "logs",
                 self.scope.data_directory / "load",
             ),
-            # Processes in pods are no children of ours, so the whole machine is measured.
-            SelfAuditor(
-                machine_cpu_seconds if in_pods else own_tree_cpu_seconds,
-                _CPU_UNATTRIBUTABLE if in_pods else unmeasurable_reason(),
-            ),
+            make_auditor(self._pids, in_pods=self.substrate.capabilities.roles_in_pods),
         )
+
+    def _pids(self) -> dict[str, int]:
+        """The process ids of the run's components and of the load."""
+        return {**self.substrate.pids(), **self._own.pids()}
 
     async def run(self) -> Summary:
         """Run from the first process to the written report."""

@@ -12,7 +12,13 @@ import msgspec
 
 from loaddriver.anchors.outcomes import GroupOutcome
 from loaddriver.fedhpa.record import FederationRecord
-from loaddriver.judge.facts import ArchetypeFacts, RunFacts, RunFailure, Shortfall
+from loaddriver.judge.facts import (
+    ArchetypeFacts,
+    InvalidReason,
+    RunFacts,
+    RunFailure,
+    Shortfall,
+)
 from loaddriver.judge.federation.section import FederationSection, Sources, federation_section
 from loaddriver.judge.schema import Summary
 from loaddriver.judge.summary import make_summary
@@ -165,7 +171,7 @@ def _run_facts(evidence: Evidence) -> RunFacts:
         failures=tuple(run_progress.failures),
         invalid_reasons=()
         if evidence.run_failure
-        else tuple(_invalid_reasons(evidence.measured.load)),
+        else tuple(unplayed_reasons(evidence.measured.load, run_progress.unsent)),
         run_failure=evidence.run_failure,
         anchors=settings.anchors,
         bare=bool(arm.bare_of),
@@ -205,6 +211,7 @@ def _load_section(
         "requestsPlanned": load.planned,
         "requestsSent": load.sent,
         "requestsFailed": load.failed,
+        "requestsUnserved": load.unserved,
         "requestsRetried": load.retried,
         "churnsWithoutTarget": load.without_target,
         "maxLatenessSeconds": load.max_lateness_seconds,
@@ -215,6 +222,12 @@ def _load_section(
     }
 
 
-def _invalid_reasons(load: LoadProgress | None) -> Iterator[str]:
+def unplayed_reasons(load: LoadProgress | None, unsent: str) -> Iterator[InvalidReason]:
+    """Requests that failed or were not sent. One that was served and refused is the harness's."""
+    if unsent:
+        yield InvalidReason(unsent, overload=True)
     if load is not None and load.failed:
-        yield f"{load.failed} of the load's requests failed; first failure: {load.first_failure}."
+        sentence = f"{load.failed} of the load's requests failed; first failure: "
+        yield InvalidReason(
+            f"{sentence}{load.first_failure}.", overload=load.unserved == load.failed
+        )

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from loaddriver.errors import LoadTimeoutError
 from loaddriver.judge.percentiles import lower_bound, some_quantiles
 from loaddriver.load.files import StepReleased
 from loaddriver.load.process import RELEASE_NOTICE_SECONDS, LoadProcess
@@ -37,8 +38,9 @@ _SEND_SLACK_SECONDS = 60.0
 class RunProgress:
     """The progress of the load, read by the live view and the summary.
 
-    `failures` are sentences about failures of the system under test. `breaches` are the ramp steps
-    that exceeded the ramp's limits; `shown_pods_per_second` is the rate at which those before an
+    `failures` are sentences about failures of the system under test; `unsent` says that a part of
+    the load was not sent, whoever is to blame. `breaches` are the ramp steps that exceeded the
+    ramp's limits; `shown_pods_per_second` is the rate at which those before an
     open stage were bound. `pods_asked` counts the pods of the steps released so far; a
     knee run ends with its `knee`, before all planned pods are released.
     """
@@ -55,6 +57,7 @@ class RunProgress:
     soak_begun: asyncio.Event = field(default_factory=asyncio.Event)
     breaches: set[int] = field(default_factory=set)
     failures: list[str] = field(default_factory=list)
+    unsent: str = ""
     knee: Knee | None = None
 
 
@@ -139,7 +142,11 @@ class LoadPhases:
         self.run_progress.soak_begun.set()
         while time.time() < self.run_progress.soak_ends_at:
             await self._poll()
-        await self._load.wait_for_step(soak.number, _SEND_SLACK_SECONDS)
+        try:
+            await self._load.wait_for_step(soak.number, _SEND_SLACK_SECONDS)
+        except LoadTimeoutError:
+            within = f"{_SEND_SLACK_SECONDS:g} s of its end"
+            self.run_progress.unsent = f"The soak's requests were not all sent within {within}."
 
     async def _settle(self) -> None:
         """Give the last pods of the soak as long to bind as a ramp step may take."""

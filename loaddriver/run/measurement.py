@@ -19,6 +19,7 @@ from loaddriver.judge.gangs import GroupKey
 from loaddriver.load.files import cluster_endpoint
 from loaddriver.load.process import LoadProcess, LoadProgress
 from loaddriver.record.cluster_watch import Reader
+from loaddriver.record.cpu import LOCUST
 from loaddriver.record.recorder import Observations
 from loaddriver.run.failures import guarded
 from loaddriver.run.inputs import RunInputs
@@ -102,9 +103,6 @@ def full_collections_paused() -> Iterator[None]:
         gc.set_threshold(young, middle, old)
 
 
-_LOCUST = "locust"
-
-
 @dataclass(frozen=True)
 class MeasurementResult:
     """What was recorded; `load` and `harness_health` are None if the load never started."""
@@ -166,7 +164,7 @@ class Measurement:
                 )
         finally:
             self._self_audit = self._auditor.end()
-        self._load_environment.supervisor.expect_exit(_LOCUST)
+        self._load_environment.supervisor.expect_exit(LOCUST)
         await load.finish()
 
     def _federation(self, federation_run: FederationRun) -> list[Coroutine[Any, Any, None]]:
@@ -192,8 +190,7 @@ class Measurement:
         endpoints = [cluster_endpoint(c.name, c.kubeconfigs["load-driver"]) for c in clusters]
         self._load = LoadProcess(self._inputs.plan, endpoints, self._load_environment.folder)
         await self._load.start(self._spawn)
-        (process,) = self._load_environment.supervisor.running(_LOCUST)
-        self._auditor.begin(process.pid)
+        self._auditor.begin()
         return self._load
 
     async def _spawn(

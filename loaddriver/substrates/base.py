@@ -150,6 +150,10 @@ class Substrate(Protocol):
         """Start one BigFleet role, or start it again after a declared exit."""
         ...
 
+    def pids(self) -> dict[str, int]:
+        """The process ids of all running components, by name; empty if they run in pods."""
+        ...
+
     def expect_exit(self, name: str) -> None:
         """Declare that the named component will exit."""
         ...

@@ -121,6 +121,10 @@ class LocalSubstrate:
         readonly = fleet_identities.read_only(self._data_directory) if role.peer_identity else None
         return Endpoint(role.name, observe, log_path, addresses, readonly)
 
+    def pids(self) -> dict[str, int]:
+        """The process ids of components, as `<cluster>/<component>`, and of roles."""
+        return self._supervisor.pids()
+
     def expect_exit(self, name: str) -> None:
         """Declare that a role, or `<cluster>/<component>`, will exit."""
         self._supervisor.expect_exit(name)

@@ -136,6 +136,10 @@ class Supervisor:
         """Running children by name prefix, in order of start."""
         return [child for name, child in self._running.items() if name.startswith(prefix)]
 
+    def pids(self) -> dict[str, int]:
+        """The process ids of running children, by name."""
+        return {name: child.pid for name, child in self._running.items()}
+
     async def first_unexpected_exit(self) -> UnexpectedExit:
         """Wait for the first undeclared exit; later calls return the same one."""
         return await asyncio.shield(self._first_unexpected_exit)

@@ -8,6 +8,7 @@ from loaddriver.judge.facts import HarnessHealth, RunFacts
 from loaddriver.judge.schema import Summary
 from loaddriver.judge.summary import make_summary
 from loaddriver.profile.gates import Gate
+from loaddriver.record.cpu import LOCUST, RUNNER, CpuTimes, CpuUse, CpuWindow
 from loaddriver.record.live_counts import NullListener
 from loaddriver.record.losses import LoadLosses
 from loaddriver.record.recorder import Observations
@@ -18,14 +19,30 @@ SECOND = 1_000_000
 START = 1_790_000_000 * SECOND
 
 
-SOUND = HarnessHealth(
-    loop_stall_max_seconds=0.1,
-    loop_stalls=0,
-    clock_step_max_seconds=0.001,
-    harness_cpu_seconds=2,
-    run_cpu_seconds=100,
-    others_cpu_share=0.02,
-)
+def window(
+    harness: float = 0.2, others: float = 0.0, throttled: float = 0.0, busy: float = 0.5
+) -> CpuWindow:
+    """Ten seconds on two cores; shares are of their CPU, the harness's CPU is in seconds."""
+    capacity = 20.0
+    run = (busy - others) * capacity
+    used = {RUNNER: harness / 2, LOCUST: harness / 2, "c1/kube-apiserver": 0.6 * run}
+    used["shard-0"] = run - sum(used.values())
+    times = CpuTimes(busy * capacity, capacity)
+    return CpuWindow(10.0, times, run, used, {"make (7)": others * capacity}, throttled)
+
+
+def health(*windows: CpuWindow, **more: Any) -> HarnessHealth:
+    """A harness that was well, with this use of CPU."""
+    known: dict[str, Any] = {
+        "loop_stall_max_seconds": 0.1,
+        "loop_stalls": 0,
+        "clock_step_max_seconds": 0.001,
+        "cpu": CpuUse(windows or 10 * (window(),), {"shard-0": 200 << 20}),
+    }
+    return HarnessHealth(**{**known, **more})
+
+
+SOUND = health()
 """A harness that was well."""
 IN_TIME = {
     "maxLatenessSeconds": 0.1,

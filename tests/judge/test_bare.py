@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from loaddriver.errors import LoaddriverError
+from loaddriver.judge.facts import InvalidReason
 from loaddriver.judge.schema import Summary
 from loaddriver.judge.side_by_side import side_by_side
 from loaddriver.record.rows import PodRow
@@ -72,7 +73,7 @@ def test_a_side_that_is_void_is_shown_as_void() -> None:
     whole = row("a", 0, 2, group="g2")
     on, off = (
         gangs(whole, anchors="on"),
-        gangs(whole, anchors="off", invalid_reasons=("It stalled.",)),
+        gangs(whole, anchors="off", invalid_reasons=(InvalidReason("It stalled."),)),
     )
     assert [side.valid for side in side_by_side(on, off)[0].side_by_side] == [True, False]
 

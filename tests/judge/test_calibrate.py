@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from loaddriver.errors import ProfileError
 from loaddriver.judge.calibrate import Calibrated, Measured, calibrate, limit_of
 from loaddriver.judge.expect_text import expectations_text
+from loaddriver.judge.facts import InvalidReason
 from loaddriver.judge.gates import GateSpec
 from loaddriver.judge.schema import Summary
 from loaddriver.profile.gates import Gate, load_gates
@@ -144,7 +145,7 @@ def test_a_ratio_is_measured_beside_each_runs_own_bare_run() -> None:
         ([*runs(1, 2), run(2, 12)], "smoke-12 is given twice"),
         ([*runs(1, 2), run(3, profile="dev-50", id="d1")], "d1: a run of dev-50, not of smoke"),
         (
-            [*runs(1, 2), run(3, invalid_reasons=("It stalled.",), id="v1")],
+            [*runs(1, 2), run(3, invalid_reasons=(InvalidReason("It stalled."),), id="v1")],
             "v1: invalid or aborted",
         ),
         ([*runs(1, 2), run(3, failures=("Stuck.",), id="f1")], "f1: invalid or aborted"),

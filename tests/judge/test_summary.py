@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from loaddriver.errors import ExitCode
-from loaddriver.judge.facts import RunFailure
+from loaddriver.judge.facts import InvalidReason, RunFailure
 from loaddriver.judge.percentiles import AtLeast
 from loaddriver.judge.rejudge import rejudge
 from loaddriver.judge.schema import Summary
@@ -46,7 +46,7 @@ def test_a_run_whose_gates_hold_passes() -> None:
         ((HOLDS,), {"failures": ("Too slow.",)}, "fail", ExitCode.GATE_MISSED, "Too slow."),
         (
             (MISSED,),
-            {"invalid_reasons": ("It stalled.",)},
+            {"invalid_reasons": (InvalidReason("It stalled."),)},
             "invalid",
             ExitCode.INVALID_RUN,
             "It stalled.",
@@ -54,7 +54,7 @@ def test_a_run_whose_gates_hold_passes() -> None:
         (
             (MISSED,),
             {
-                "invalid_reasons": ("It stalled.",),
+                "invalid_reasons": (InvalidReason("It stalled."),),
                 "run_failure": RunFailure(ExitCode.INFRASTRUCTURE, "Dead."),
             },
             "error",
@@ -64,9 +64,9 @@ def test_a_run_whose_gates_hold_passes() -> None:
         (
             (HOLDS,),
             {"planned_pods": 9},
-            "invalid",
-            ExitCode.INVALID_RUN,
-            "7 of 9 planned pods were never created.",
+            "fail",
+            ExitCode.GATE_MISSED,
+            "Overloaded: the system under test did not keep up",
         ),
     ],
 )
@@ -215,7 +215,10 @@ def test_a_run_can_be_judged_again_by_other_limits() -> None:
     missed = rejudge(summary(), [MISSED])
     assert (missed.verdict, missed.exit_code) == ("fail", 3)
     assert rejudge(missed, [HOLDS]).verdict == "pass"
-    assert rejudge(summary(invalid_reasons=("It stalled.",)), [HOLDS]).verdict == "invalid"
+    assert (
+        rejudge(summary(invalid_reasons=(InvalidReason("It stalled."),)), [HOLDS]).verdict
+        == "invalid"
+    )
     assert rejudge(summary(failures=("Too slow.",)), [HOLDS]).verdict == "fail"
     ungated = summarised(facts(), [unseen()], BOUND, [])
     assert rejudge(ungated, [HOLDS]).verdict == "pass"

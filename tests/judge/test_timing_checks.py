@@ -76,9 +76,11 @@ def test_milestones_that_a_run_cannot_have_are_not_asked_for(more: dict[str, obj
     assert made.verdict == "pass"
 
 
-@pytest.mark.parametrize(("repeated", "verdict"), [(0, "pass"), (2, "pass"), (3, "invalid")])
+@pytest.mark.parametrize(("repeated", "verdict"), [(0, "pass"), (2, "pass"), (3, "fail")])
 def test_repeated_requests_are_bounded(repeated: int, verdict: str) -> None:
-    """Their delay counts, but what an API server has put off does not arrive as planned."""
+    """Their delay counts, but what an API server has put off does not arrive as planned: it is
+    overloaded, unless harness or machine are to blame.
+    """
     made = judged([waited(1)], load={**IN_TIME, "requestsRetried": repeated})
     assert made.verdict == verdict
     assert made.self_checks["loadRepeatedShare"].value == repeated / 200

@@ -26,6 +26,7 @@ from loaddriver.plan.manifests import (
 from loaddriver.profile.gates import Gate
 from loaddriver.record.audit import AuditTimestamps, Binding, PodCreation, Removal
 from loaddriver.record.audit_line import ObjectMetadata
+from loaddriver.record.cpu import LOCUST, RUNNER, CpuTimes, CpuUse, CpuWindow
 from loaddriver.record.journal import Event, Journal, RollUp
 from loaddriver.record.live_counts import NullListener
 from loaddriver.record.losses import LoadLosses
@@ -47,6 +48,15 @@ ARCHETYPES = {
     "memory-cache": 0.12,
     "gpu-training-small": 0.04,
 }
+_SHARES = (
+    ("kube-apiserver", 0.14),
+    ("etcd", 0.05),
+    ("kube-scheduler", 0.04),
+    ("kube-controller-manager", 0.05),
+    ("kwok", 0.03),
+    ("operator", 0.02),
+    ("pod-controller", 0.03),
+)
 GANGED = {"memory-cache": 4, "gpu-training-small": 6}
 
 
@@ -178,6 +188,22 @@ def _soak(cluster: _Cluster, placed: list[tuple[str, str]]) -> None:
             cluster.bind(fresh, node, at + 20_000 + waited, "system:kube-scheduler")
 
 
+def _cpu_use() -> CpuUse:
+    """Two cores, four fifths busy, in windows of ten seconds."""
+    shares = {
+        RUNNER: 0.015,
+        LOCUST: 0.005,
+        "provider": 0.02,
+        "shard-0": 0.09,
+        **{f"{cluster}/{name}": share for cluster in ("c0", "c1") for name, share in _SHARES},
+    }
+    used = {name: 20 * share for name, share in shares.items()}
+    run = sum(used.values())
+    window = CpuWindow(10.0, CpuTimes(run + 0.4, 20.0, 0.1), run, used, {"make (7)": 0.3})
+    memory = {name: round(1e6 * (40 + 900 * share)) for name, share in shares.items()}
+    return CpuUse(24 * (window,), memory)
+
+
 def _facts(pods: int, groups: dict[GroupKey, int]) -> RunFacts:
     return RunFacts(
         id="20260921-143320-dev-50",
@@ -209,9 +235,7 @@ def _facts(pods: int, groups: dict[GroupKey, int]) -> RunFacts:
             loop_stall_max_seconds=0.21,
             loop_stalls=3,
             clock_step_max_seconds=0.0004,
-            harness_cpu_seconds=4.2,
-            run_cpu_seconds=88.0,
-            others_cpu_share=0.02,
+            cpu=_cpu_use(),
         ),
         components={
             "shardCycleSeconds": {"p50": 0.0041, "p99": 0.0123},

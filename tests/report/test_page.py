@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from loaddriver.errors import ExitCode
-from loaddriver.judge.facts import RunFailure
+from loaddriver.judge.facts import InvalidReason, RunFailure
 from loaddriver.judge.schema import Summary
 from loaddriver.judge.summary import make_summary
 from loaddriver.report.page import render_page
@@ -124,7 +124,7 @@ def shown(run: Run) -> dict[str, Summary]:
     return {
         "fail": run.summary,
         "pass": make_run(400).summary,
-        "invalid": judged(run, invalid_reasons=("The clock stepped by 2 s.",)),
+        "invalid": judged(run, invalid_reasons=(InvalidReason("The clock stepped by 2 s."),)),
         "error": judged(run, run_failure=dead),
         "unsoaked": judged(run, soak_started_micros=None),
         "nothing": nothing,

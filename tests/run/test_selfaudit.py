@@ -3,70 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import subprocess
-import sys
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from pathlib import Path
 
-import psutil
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from loaddriver.record import cpu
 from loaddriver.run import selfaudit
-from loaddriver.run.selfaudit import (
-    CpuTimes,
-    LoopLagMonitor,
-    SelfAuditor,
-    clock_offset_seconds,
-    machine_cpu_seconds,
-    other_cpu_share,
-    own_tree_cpu_seconds,
-    tree_cpu_seconds,
-    unmeasurable_reason,
-)
+from loaddriver.run.cpu_reader import CpuReader
+from loaddriver.run.selfaudit import LoopLagMonitor, SelfAuditor, clock_offset_seconds
+from tests.run.burner import Burner, burn
 from tests.support.cpu_time import slowness
 
-_SCRIPT = """
-import sys, time
-for line in sys.stdin:
-    until = time.process_time() + float(line)
-    while time.process_time() < until:
-        pass
-    print("burnt", flush=True)
-"""
 
-
-class Burner:
-    """A child process that uses CPU on request."""
-
-    def __init__(self) -> None:
-        command = [sys.executable, "-c", _SCRIPT]
-        self.child = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-        self.pid = self.child.pid
-
-    def burn(self, seconds: float) -> None:
-        assert self.child.stdin is not None
-        assert self.child.stdout is not None
-        self.child.stdin.write(f"{seconds}\n")
-        self.child.stdin.flush()
-        assert self.child.stdout.readline() == "burnt\n"
-
-    def end(self) -> None:
-        with self.child:
-            self.child.kill()
-
-
-@pytest.fixture
-def burner() -> Iterator[Burner]:
-    burner = Burner()
-    yield burner
-    burner.end()
+def auditor_of(others_unknown: str = "", **pids: int) -> SelfAuditor:
+    """An auditor of this process and of its children."""
+    return SelfAuditor(CpuReader(lambda: pids), others_unknown)
 
 
 @asynccontextmanager
@@ -79,26 +34,25 @@ async def watching(auditor: SelfAuditor) -> AsyncIterator[None]:
     await asyncio.gather(task, return_exceptions=True)
 
 
-def burn(seconds: float) -> None:
-    until = time.process_time() + seconds
-    while time.process_time() < until:
-        pass
-
-
-async def test_event_loop_lag_is_detected(burner: Burner) -> None:
-    auditor = SelfAuditor(own_tree_cpu_seconds)
-    auditor.begin(burner.pid)
+@pytest.mark.parametrize(("block", "computing"), [(time.sleep, (0, 0.2)), (burn, (0.45, 2))])
+async def test_a_stall_is_detected_and_whether_the_loop_itself_computed(
+    block: Callable[[float], None], computing: tuple[float, float]
+) -> None:
+    """A loop that waits for a core stalls without using one."""
+    auditor = auditor_of()
+    auditor.begin()
     async with watching(auditor):
-        time.sleep(0.6)  # noqa: ASYNC251 - this is the stall
+        block(0.6)
     seen = auditor.end()
     assert seen is not None
     assert seen.loop_stalls >= 1
     assert seen.loop_stall_max_seconds >= 0.45
+    assert computing[0] <= seen.loop_computing_max_seconds <= computing[1]
 
 
-async def test_a_clock_step_is_detected(burner: Burner, monkeypatch: pytest.MonkeyPatch) -> None:
-    auditor = SelfAuditor(own_tree_cpu_seconds)
-    auditor.begin(burner.pid)
+async def test_a_clock_step_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
+    auditor = auditor_of()
+    auditor.begin()
     real = time.time
     async with watching(auditor):
         monkeypatch.setattr(time, "time", lambda: real() - 3)
@@ -108,33 +62,41 @@ async def test_a_clock_step_is_detected(burner: Burner, monkeypatch: pytest.Monk
 
 
 def test_harness_cpu_is_that_of_runner_and_load_and_part_of_the_run(burner: Burner) -> None:
-    auditor, other = SelfAuditor(own_tree_cpu_seconds), Burner()
-    auditor.begin(burner.pid)
+    other = Burner()
+    auditor = auditor_of(locust=burner.pid, shard=other.pid)
+    auditor.begin()
     burn(0.2)
     burner.burn(0.2)
     other.burn(0.6)
-    other.end()
     seen = auditor.end()
+    other.end()
     assert seen is not None
-    assert seen.harness_cpu_seconds >= 0.35
-    assert seen.run_cpu_seconds >= seen.harness_cpu_seconds + 0.5
+    assert 0.35 <= seen.harness_cpu_seconds < 0.6
+    assert seen.cpu.whole.run_seconds >= seen.harness_cpu_seconds + 0.5
+    assert seen.cpu.whole.processes["shard"] >= 0.55
     assert seen.harness_cpu_share is not None
     assert 0 < seen.harness_cpu_share < 1
 
 
-async def test_the_cpu_of_the_load_counts_after_it_has_exited(burner: Burner) -> None:
-    auditor = SelfAuditor(own_tree_cpu_seconds)
-    auditor.begin(burner.pid)
-    burner.burn(0.4)
+async def test_windows_follow_each_other_while_the_load_runs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """From the first request to the last, without gaps."""
+    monkeypatch.setattr(selfaudit, "_READ_EVERY_TICKS", 2)
+    monkeypatch.setattr(cpu, "_MIN_WINDOW_SECONDS", 0.05)
+    auditor, began = auditor_of(), time.monotonic()
+    auditor.begin()
     async with watching(auditor):
-        burner.end()
+        burn(0.2)
     seen = auditor.end()
+    took = time.monotonic() - began
     assert seen is not None
-    assert seen.harness_cpu_seconds >= 0.35
+    assert len(seen.cpu.windows) >= 3
+    assert seen.cpu.whole.seconds == pytest.approx(took, abs=0.1)
 
 
 def test_before_the_load_there_is_no_result() -> None:
-    assert SelfAuditor(own_tree_cpu_seconds).end() is None
+    assert auditor_of().end() is None
 
 
 async def test_auditing_costs_less_than_half_a_percent_of_a_core() -> None:
@@ -142,7 +104,7 @@ async def test_auditing_costs_less_than_half_a_percent_of_a_core() -> None:
     heart, beats = LoopLagMonitor(), 2000
     started = time.process_time()
     for _ in range(beats):
-        heart.tick(time.monotonic(), clock_offset_seconds())
+        heart.tick(time.monotonic(), time.thread_time(), clock_offset_seconds())
     per_beat = (time.process_time() - started) / beats
     assert per_beat < 0.005 * selfaudit.TICK_INTERVAL_SECONDS * slowness()
 
@@ -150,69 +112,17 @@ async def test_auditing_costs_less_than_half_a_percent_of_a_core() -> None:
 @given(st.lists(st.floats(0, 5), min_size=1, max_size=30))
 def test_the_longest_lag_is_reported(pauses: list[float]) -> None:
     heart, now = LoopLagMonitor(), 0.0
-    heart.tick(now, None)
+    heart.tick(now, 0.0, None)
     for pause in pauses:
         now += selfaudit.TICK_INTERVAL_SECONDS + pause
-        heart.tick(now, None)
+        heart.tick(now, 0.0, None)
     assert heart.stall_max_seconds == pytest.approx(max(pauses), abs=1e-6)
     assert heart.clock_step_max_seconds == 0
 
 
-def test_a_tree_includes_children_and_their_exited_descendants() -> None:
-    burner, before = Burner(), own_tree_cpu_seconds()
-    burner.burn(0.4)
-    assert tree_cpu_seconds(psutil.Process(burner.pid)) >= 0.35
-    assert own_tree_cpu_seconds() - before >= 0.35
-    burner.end()
-    assert own_tree_cpu_seconds() - before >= 0.35
-
-
-def test_the_whole_machine_used_at_least_what_this_process_used() -> None:
-    before = machine_cpu_seconds()
-    burn(0.3)
-    assert machine_cpu_seconds() - before >= 0.2
-
-
-def test_cpu_of_other_processes_is_neither_the_runs_nor_idle(burner: Burner) -> None:
-    """A process outside the run, on a machine without a CPU quota."""
-    auditor = SelfAuditor(time.process_time)
-    auditor.begin(burner.pid)
-    began = time.monotonic()
-    burner.burn(1.0)
-    least = 0.9 / ((time.monotonic() - began) * len(os.sched_getaffinity(0)))
+def test_an_unknown_use_of_others_keeps_its_reason() -> None:
+    auditor = auditor_of("it is hidden")
+    auditor.begin()
     seen = auditor.end()
     assert seen is not None
-    assert seen.others_cpu_share is not None
-    assert least <= seen.others_cpu_share <= 1
-
-
-def test_unattributable_cpu_of_others_is_unknown(burner: Burner) -> None:
-    auditor = SelfAuditor(own_tree_cpu_seconds, "it is hidden")
-    auditor.begin(burner.pid)
-    seen = auditor.end()
-    assert seen is not None
-    assert (seen.others_cpu_share, seen.others_unknown) == (None, "it is hidden")
-
-
-@pytest.mark.parametrize(("own", "share"), [(1.0, 0.25), (0.0, 0.5), (2.0, 0.0), (3.0, 0.0)])
-def test_the_share_of_others_is_of_all_cpu_time(own: float, share: float) -> None:
-    """Own time never counts as that of others, despite rounding."""
-    assert other_cpu_share(CpuTimes(10.0, 20.0), CpuTimes(12.0, 24.0), own) == share
-    assert other_cpu_share(CpuTimes(10.0, 20.0), CpuTimes(10.0, 20.0), own) is None
-
-
-@pytest.mark.parametrize(
-    ("files", "limited"),
-    [
-        ({"v2": "max 100000\n"}, False),
-        ({"v2": "400000 100000\n"}, True),
-        ({"v1": "-1\n"}, False),
-        ({"v1": "200000\n"}, True),
-        ({}, False),
-    ],
-)
-def test_a_cpu_quota_is_detected(tmp_path: Path, files: dict[str, str], limited: bool) -> None:
-    for name, text in files.items():
-        (tmp_path / name).write_text(text)
-    reason = unmeasurable_reason([tmp_path / "v2", tmp_path / "v1"])
-    assert bool(reason) == limited
+    assert seen.others_unknown == "it is hidden"

@@ -135,6 +135,10 @@ class KindSubstrate:
         async with self._step(f"starting {role.name}", self._clusters[home]):
             return await self._start_role(role, home)
 
+    def pids(self) -> dict[str, int]:
+        """None: components run in pods."""
+        return {}
+
     def expect_exit(self, name: str) -> None:
         """Declare that a role, or `<cluster>/<component>`, will exit."""
         self._health.expect(name)

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from loaddriver.errors import LoadProcessError
-from loaddriver.judge.self_checks import LATENESS_MAX, LATENESS_P99
+from loaddriver.judge.check_limits import LATENESS_MAX, LATENESS_P99
 from loaddriver.load.files import ClusterEndpoint, EventResult, ResultReader, StepReleased
 from loaddriver.load.process import RELEASE_NOTICE_SECONDS, Child, LoadProcess, LoadProgress, Spawn
 from loaddriver.plan.records import ChurnEvent, CreateEvent, DeleteEvent, Plan, ScaleEvent

@@ -1,0 +1,182 @@
+"""CPU used while the load ran, in windows of ten seconds: by the run, by others, and withheld.
+
+An average hides a window in which the run got no CPU at all, so limits apply to windows too. Pure;
+`loaddriver.run.cpu_reader` takes the readings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+WINDOW_SECONDS = 10.0
+# What remains at the end is added to the last window if it is shorter than this.
+_MIN_WINDOW_SECONDS = 5.0
+# Other processes are kept by name only if they used this share of a window's CPU.
+_NAMED_SHARE = 0.01
+
+RUNNER, LOCUST = "runner", "locust"
+"""The harness's own processes."""
+
+
+@dataclass(frozen=True)
+class CpuTimes:
+    """CPU seconds since boot: those in use, all, and those that a hypervisor withheld.
+
+    Withheld time counts as used. Interrupts do not: on a machine that runs a fleet over loopback
+    they are the run's own traffic, and belong to no process.
+    """
+
+    used: float
+    all: float
+    stolen: float = 0.0
+
+
+@dataclass(frozen=True)
+class QuotaPeriods:
+    """The enforcement periods of a cgroup's CPU quota so far, and those in which it was used up."""
+
+    elapsed: int
+    throttled: int
+    throttled_seconds: float
+
+
+@dataclass(frozen=True)
+class CpuReading:
+    """CPU seconds so far, at one moment of the monotonic clock.
+
+    `run_seconds` is of all processes of the run, `processes` of each by its name. `others` has
+    other processes by command and process id. `quotas` are those that limit this process.
+    """
+
+    at_seconds: float
+    machine: CpuTimes
+    run_seconds: float
+    processes: Mapping[str, float]
+    others: Mapping[str, float] = field(default_factory=dict)
+    quotas: Mapping[str, QuotaPeriods] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class CpuWindow:
+    """CPU seconds within a window; `others` names other processes that used much of it.
+
+    `throttled_share` is the share of a quota's periods in which it was used up, 0 to 1.
+    """
+
+    seconds: float
+    machine: CpuTimes
+    run_seconds: float
+    processes: Mapping[str, float]
+    others: Mapping[str, float] = field(default_factory=dict)
+    throttled_share: float = 0.0
+
+    @property
+    def others_share(self) -> float:
+        """The share of the machine's CPU used by other processes or withheld, 0 to 1."""
+        return other_cpu_share(self.machine, self.run_seconds) or 0.0
+
+    @property
+    def busy_share(self) -> float:
+        """The share of the machine's CPU in use, 0 to 1."""
+        return self.machine.used / self.machine.all if self.machine.all else 0.0
+
+    def cores(self, name: str) -> float:
+        """How many cores this process of the run kept busy."""
+        return self.processes.get(name, 0.0) / self.seconds if self.seconds else 0.0
+
+
+@dataclass(frozen=True)
+class CpuUse:
+    """The CPU used while the load ran, and the peak memory of each of the run's processes."""
+
+    windows: Sequence[CpuWindow]
+    peak_memory_bytes: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def whole(self) -> CpuWindow:
+        """All windows as one."""
+        return total(self.windows)
+
+    @property
+    def busiest_driver_cores(self) -> float:
+        """The most cores that runner or load kept busy in one window."""
+        drivers = (RUNNER, LOCUST)
+        return max((part.cores(name) for part in self.windows for name in drivers), default=0.0)
+
+
+def other_cpu_share(elapsed: CpuTimes, run_seconds: float) -> float | None:
+    """The share of CPU time that others used, 0 to 1; None if no time has passed.
+
+    Rounding may make the run's own time the larger one.
+    """
+    return max(0.0, elapsed.used - run_seconds) / elapsed.all if elapsed.all > 0 else None
+
+
+def windows(readings: Sequence[CpuReading]) -> tuple[CpuWindow, ...]:
+    """The windows between successive readings; a short last one is added to the one before."""
+    if len(readings) > 2 and _gap(readings[-2], readings[-1]) < _MIN_WINDOW_SECONDS:
+        readings = [*readings[:-2], readings[-1]]
+    return tuple(_window(before, now) for before, now in pairwise(readings))
+
+
+def total(parts: Sequence[CpuWindow]) -> CpuWindow:
+    """Successive windows as one; the throttled share is their mean by length."""
+    seconds = sum(part.seconds for part in parts)
+    throttled = sum(part.throttled_share * part.seconds for part in parts)
+    return CpuWindow(
+        seconds=seconds,
+        machine=CpuTimes(
+            sum(part.machine.used for part in parts),
+            sum(part.machine.all for part in parts),
+            sum(part.machine.stolen for part in parts),
+        ),
+        run_seconds=sum(part.run_seconds for part in parts),
+        processes=_summed([part.processes for part in parts]),
+        others=_summed([part.others for part in parts]),
+        throttled_share=throttled / seconds if seconds else 0.0,
+    )
+
+
+def _gap(before: CpuReading, now: CpuReading) -> float:
+    return now.at_seconds - before.at_seconds
+
+
+def _window(before: CpuReading, now: CpuReading) -> CpuWindow:
+    machine = CpuTimes(
+        now.machine.used - before.machine.used,
+        now.machine.all - before.machine.all,
+        now.machine.stolen - before.machine.stolen,
+    )
+    others = _used(before.others, now.others)
+    return CpuWindow(
+        seconds=_gap(before, now),
+        machine=machine,
+        run_seconds=now.run_seconds - before.run_seconds,
+        processes=_used(before.processes, now.processes),
+        others={name: used for name, used in others.items() if used > _NAMED_SHARE * machine.all},
+        throttled_share=_throttled_share(before.quotas, now.quotas),
+    )
+
+
+def _used(before: Mapping[str, float], now: Mapping[str, float]) -> dict[str, float]:
+    """The CPU used between two readings; a process that started in between used all of its own."""
+    used = {name: seconds - before.get(name, 0.0) for name, seconds in now.items()}
+    return {name: seconds for name, seconds in used.items() if seconds > 0}
+
+
+def _throttled_share(before: Mapping[str, QuotaPeriods], now: Mapping[str, QuotaPeriods]) -> float:
+    """The share of the strictest of all quotas."""
+    shares = [0.0]
+    for name, periods in now.items():
+        since = before.get(name, QuotaPeriods(0, 0, 0.0))
+        elapsed = periods.elapsed - since.elapsed
+        if elapsed > 0:
+            shares.append((periods.throttled - since.throttled) / elapsed)
+    return max(shares)
+
+
+def _summed(parts: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    names = dict.fromkeys(name for part in parts for name in part)
+    return {name: sum(part.get(name, 0.0) for part in parts) for name in names}

@@ -1,0 +1,84 @@
+"""Reads the CPU time of the machine, of the run's processes and of all others."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+import psutil
+
+from loaddriver.record.cpu import RUNNER, CpuReading, CpuTimes
+from loaddriver.run.cpu_quota import CpuQuota, read_quotas
+from loaddriver.run.process_table import ProcessTable, peak_memory_bytes, read_table
+
+Pids = Callable[[], Mapping[str, int]]
+"""Returns the process ids of the run's running processes, by name."""
+
+
+class CpuReader:
+    """Reads the CPU of this process, of `pids` with their descendants, and of all others.
+
+    Time of a process that has exited counts up to the last reading. With `whole_machine` all CPU
+    time counts as the run's, because its processes cannot be told from others.
+    `peak_memory_bytes` has the largest memory of each process so far, with its descendants'.
+    """
+
+    def __init__(
+        self, pids: Pids, quotas: Sequence[CpuQuota] = (), *, whole_machine: bool = False
+    ) -> None:
+        self._pids, self._quotas, self._whole_machine = pids, tuple(quotas), whole_machine
+        self._last: dict[str, tuple[int, float]] = {}
+        self._ended: dict[str, float] = {}
+        self.peak_memory_bytes: dict[str, int] = {}
+
+    def read(self) -> CpuReading:
+        """Read everything once; it takes some milliseconds."""
+        machine, table, own = read_cpu_times(), read_table(), os.getpid()
+        self._note(table)
+        self._note_memory(RUNNER, [own])
+        used = {
+            name: seconds + self._ended.get(name, 0.0) for name, (_, seconds) in self._last.items()
+        }
+        return CpuReading(
+            at_seconds=time.monotonic(),
+            machine=machine,
+            run_seconds=machine.used if self._whole_machine else table.tree_seconds(own),
+            processes={RUNNER: time.process_time(), **used},
+            others={} if self._whole_machine else _others(table, own),
+            quotas=read_quotas(self._quotas),
+        )
+
+    def _note(self, table: ProcessTable) -> None:
+        """Update the time of each running process, and keep that of exited ones."""
+        running = {name: pid for name, pid in self._pids().items() if pid in table.processes}
+        for name, (pid, seconds) in self._last.items():
+            if running.get(name) != pid:
+                self._ended[name] = self._ended.get(name, 0.0) + seconds
+                self._last[name] = 0, 0.0
+        for name, pid in running.items():
+            self._last[name] = pid, table.tree_seconds(pid)
+            self._note_memory(name, list(table.tree(pid)))
+
+    def _note_memory(self, name: str, pids: Sequence[int]) -> None:
+        found = sum(peak_memory_bytes(pid) for pid in pids)
+        self.peak_memory_bytes[name] = max(found, self.peak_memory_bytes.get(name, 0))
+
+
+def read_cpu_times() -> CpuTimes:
+    """Read the times of the CPUs that this process may use."""
+    usable = os.sched_getaffinity(0)
+    times = [each for number, each in enumerate(psutil.cpu_times(percpu=True)) if number in usable]
+    used = sum(each.user + each.nice + each.system + each.steal for each in times)
+    unused = sum(each.idle + each.iowait + each.irq + each.softirq for each in times)
+    return CpuTimes(used, used + unused, sum(each.steal for each in times))
+
+
+def _others(table: ProcessTable, own: int) -> dict[str, float]:
+    """The CPU seconds of processes that are not of the run, by command and process id."""
+    of_run = set(table.tree(own))
+    return {
+        f"{process.command} ({pid})": process.own_seconds
+        for pid, process in table.processes.items()
+        if pid not in of_run
+    }

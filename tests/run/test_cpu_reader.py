@@ -1,0 +1,161 @@
+"""CPU time is attributed to the run's processes by name, and what is left to others."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from loaddriver.record.cpu import QuotaPeriods, windows
+from loaddriver.run.cpu_quota import find_quotas, read_quotas
+from loaddriver.run.cpu_reader import CpuReader
+from loaddriver.run.process_table import ProcessTable, ProcessTimes, peak_memory_bytes, read_table
+from tests.run.burner import Burner, burn
+
+
+def test_each_process_of_the_run_has_its_own_time(burner: Burner) -> None:
+    reader = CpuReader(lambda: {"shard-0": burner.pid})
+    before = reader.read()
+    burner.burn(0.3)
+    burn(0.1)
+    [window] = windows([before, reader.read()])
+    assert 0.25 <= window.processes["shard-0"] <= 0.5
+    assert 0.1 <= window.processes["runner"] <= 0.4
+    assert window.run_seconds >= 0.35
+
+
+def test_time_of_a_process_that_was_replaced_is_kept() -> None:
+    """A shard that a profile restarts is one component."""
+    first, second = Burner(), Burner()
+    pids = {"shard-0": first.pid}
+    reader = CpuReader(lambda: pids)
+    first.burn(0.3)
+    reader.read()
+    first.end()
+    assert reader.read().processes["shard-0"] >= 0.28
+    pids["shard-0"] = second.pid
+    second.burn(0.2)
+    assert reader.read().processes["shard-0"] >= 0.45
+    second.end()
+    assert reader.read().processes["shard-0"] >= 0.45
+
+
+def test_processes_outside_the_run_have_a_name(burner: Burner) -> None:
+    """So that a sentence can say who disturbed it. This process is the other one here."""
+    table = read_table()
+    mine = table.processes[os.getpid()]
+    burner.burn(0.2)
+    assert table.processes[burner.pid].parent == os.getpid()
+    found = CpuReader(dict).read()
+    assert not any(name.endswith(f"({os.getpid()})") for name in found.others)
+    assert not any(name.endswith(f"({burner.pid})") for name in found.others)
+    assert f"{table.processes[1].command} (1)" in found.others
+    assert mine.command
+
+
+def test_cpu_of_other_processes_is_neither_the_runs_nor_idle() -> None:
+    """What the machine used and no process of the run."""
+    reader = CpuReader(dict)
+    before, began = reader.read(), time.monotonic()
+    burn(0.5)
+    [window] = windows([before, reader.read()])
+    capacity = (time.monotonic() - began) * len(os.sched_getaffinity(0))
+    assert window.machine.all == pytest.approx(capacity, rel=0.3)
+    assert 0 <= window.others_share <= 1 - 0.4 / window.machine.all
+
+
+def test_where_processes_cannot_be_told_apart_all_cpu_is_the_runs(burner: Burner) -> None:
+    reader = CpuReader(lambda: {"locust": burner.pid}, whole_machine=True)
+    before = reader.read()
+    burner.burn(0.2)
+    [window] = windows([before, reader.read()])
+    assert window.run_seconds == window.machine.used
+    assert window.others_share == 0
+    assert window.others == {}
+    assert window.processes["locust"] >= 0.15
+
+
+def test_reading_costs_little(burner: Burner) -> None:
+    """Less than half a percent of a core, once in ten seconds."""
+    reader = CpuReader(lambda: {"locust": burner.pid})
+    reader.read()
+    began = time.thread_time()
+    reader.read()
+    assert time.thread_time() - began < 0.05
+
+
+def test_memory_is_the_peak_and_that_of_descendants_is_added(burner: Burner) -> None:
+    reader = CpuReader(lambda: {"all": os.getpid(), "one": burner.pid, "gone": 2**22 + 1})
+    reader.read()
+    peaks = reader.peak_memory_bytes
+    assert peaks["one"] > 2**20
+    assert peaks["all"] >= peaks["runner"] + peaks["one"]
+    assert "gone" not in peaks
+    assert peak_memory_bytes(2**22 + 1) == 0
+
+
+def test_a_tree_includes_what_exited_descendants_used() -> None:
+    """Their parents have their time."""
+    table = ProcessTable(
+        {
+            1: ProcessTimes(0, "init", 9.0, 90.0),
+            7: ProcessTimes(1, "runner", 1.0, 2.0),
+            8: ProcessTimes(7, "sh", 0.5, 4.0),
+            9: ProcessTimes(8, "etcd", 3.0, 0.0),
+        }
+    )
+    assert list(table.tree(7)) == [7, 8, 9]
+    assert table.tree_seconds(7) == 10.5
+    assert table.tree_seconds(10) == 0
+
+
+def test_a_command_may_look_like_a_stat_line(tmp_path: Path) -> None:
+    """It may hold spaces and parentheses."""
+    (tmp_path / "12").mkdir()
+    numbers = " ".join(["0"] * 9)
+    stat = f"12 (a) S 1 (b) S 7 {numbers} 100 50 300 100 20 0"
+    (tmp_path / "12" / "stat").write_text(stat)
+    (tmp_path / "uptime").write_text("1 1")
+    ticks = os.sysconf("SC_CLK_TCK")
+    found = read_table(tmp_path).processes
+    assert found == {12: ProcessTimes(7, "a) S 1 (b", 150 / ticks, 400 / ticks)}
+
+
+V2 = {"cpu.max": "400000 100000\n", "cpu.stat": "usage_usec 9\nnr_periods 50\nnr_throttled 5\n"
+      "throttled_usec 2500000\n"}  # fmt: skip
+V1 = {"cpu.cfs_quota_us": "200000\n",
+      "cpu.stat": "nr_periods 40\nnr_throttled 8\nthrottled_time 3000000000\n"}  # fmt: skip
+
+
+def cgroup(root: Path, files: Mapping[str, str]) -> None:
+    root.mkdir(parents=True, exist_ok=True)
+    for name, text in files.items():
+        (root / name).write_text(text)
+
+
+@pytest.mark.parametrize(
+    ("own", "folder", "files", "periods"),
+    [
+        ("0::/\n", "", V2, QuotaPeriods(50, 5, 2.5)),
+        ("0::/app/run\n", "app", V2, QuotaPeriods(50, 5, 2.5)),
+        ("1:cpu,cpuacct:/docker/x\n0::/\n", "cpu/docker/x", V1, QuotaPeriods(40, 8, 3.0)),
+        ("1:cpu:/not/visible/here\n", "cpu", V1, QuotaPeriods(40, 8, 3.0)),
+        ("0::/\n", "", {**V2, "cpu.max": "max 100000\n"}, None),
+        ("1:cpu:/\n", "cpu", {**V1, "cpu.cfs_quota_us": "-1\n"}, None),
+        ("2:memory:/x\n", "memory/x", V1, None),
+        ("0::/\n", "", {}, None),
+    ],
+)
+def test_a_quota_is_found_in_ones_own_cgroup_and_in_those_around_it(
+    tmp_path: Path, own: str, folder: str, files: Mapping[str, str], periods: QuotaPeriods | None
+) -> None:
+    """With either version of cgroups, in a container and outside."""
+    root = tmp_path / "cgroup"
+    cgroup(root / folder, files)
+    (tmp_path / "self").write_text(own)
+    found = read_quotas(find_quotas(root, tmp_path / "self"))
+    expected = {} if periods is None else {str(root / folder).rstrip("/"): periods}
+    assert found == expected

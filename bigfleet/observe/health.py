@@ -27,8 +27,11 @@ async def serve(host: str, port: int, not_ready: NotReadyReason) -> web.AppRunne
         reason = not_ready()
         return web.Response(text=f"{reason or 'ok'}\n", status=503 if reason else 200)
 
-    async def metrics(_: web.Request) -> web.Response:
-        return web.Response(body=generate_latest(REGISTRY), content_type="text/plain")
+    async def metrics(request: web.Request) -> web.Response:
+        """All metrics, or only those that are asked for by `name[]`, which is cheaper to poll."""
+        names = request.query.getall("name[]", [])
+        chosen = REGISTRY.restricted_registry(names) if names else REGISTRY
+        return web.Response(body=generate_latest(chosen), content_type="text/plain")
 
     require_free_port("serve health", host, port)
     app = web.Application()

@@ -6,8 +6,9 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 REGISTRY = CollectorRegistry()
 
-# 1 ms to 524 s: a quantile above the last bound is only known as a lower bound.
-_SECONDS = tuple(0.001 * 2**n for n in range(20))
+# 1 ms to 524 s, four buckets for each doubling: a quantile interpolated in its bucket is off by a
+# fifth at most. One above the last bound is only known as a lower bound.
+_SECONDS = tuple(float(f"{0.001 * 2 ** (n / 4):.4g}") for n in range(77))
 
 
 def _histogram(name: str, help_text: str, *labels: str) -> Histogram:

@@ -28,7 +28,7 @@ from loaddriver.run.measurement import LoadEnvironment, Measurement
 from loaddriver.run.node_source import FleetNodeSource, NodeSource, StaticNodeSource
 from loaddriver.run.paired_run import save_profile
 from loaddriver.run.progress import ProgressReporter
-from loaddriver.run.scrape import components, shortfalls, unmet_counts, unmet_needs
+from loaddriver.run.scrape import components, durations, shortfalls, unmet_counts, unmet_needs
 from loaddriver.run.selfaudit import make_auditor
 from loaddriver.substrates.base import Cluster, Endpoint, Substrate, SubstrateError
 from loaddriver.substrates.choice import Prerequisites, make_substrate
@@ -226,8 +226,9 @@ class ArmRunner:
     async def _measure(self) -> None:
         save_profile(self.arm.inputs.profile, self.arm.folder)
         await self._start()
+        before = await durations(self.roles.values())
         await self._measurement.play(self.clusters, self._show, self._federation_run)
-        self.components = await components(self.roles.values()) if self.roles else {}
+        self.components = await components(self.roles.values(), before) if self.roles else {}
 
     async def _start(self) -> None:
         names = self.arm.inputs.cluster_names

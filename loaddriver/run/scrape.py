@@ -1,12 +1,8 @@
-"""Scrapes BigFleet's metrics and unmet needs at the end of a run, for the summary.
-
-A histogram's quantile is the upper bound of its bucket: never too small, at most twice too large.
-"""
+"""Scrapes BigFleet's metrics and unmet needs at the end of a run, for the summary."""
 
 from __future__ import annotations
 
 import asyncio
-import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -15,6 +11,7 @@ from typing import Any
 import aiohttp
 import grpc
 import grpc.aio
+from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
@@ -24,6 +21,7 @@ from bigfleet.api.v1alpha1 import shardread_pb2 as wire
 from bigfleet.api.v1alpha1.shardread_pb2_grpc import ShardReadStub
 from loaddriver.judge.facts import Shortfall
 from loaddriver.plan.manifests import INSTANCE_TYPE_KEY
+from loaddriver.record.histograms import Histogram, Series, histograms, numbers, summed
 from loaddriver.run.bigfleet_roles import LISTEN
 from loaddriver.substrates.base import Endpoint
 
@@ -85,9 +83,6 @@ def _camel(name: str) -> str:
     return first + "".join(word.capitalize() for word in rest)
 
 
-Samples = Mapping[str, float]
-Buckets = Mapping[float, float]
-
 # Summary key: the histogram, and the label value that selects one of its series.
 _P99_SECONDS = {
     "cycleP99Seconds": ("bigfleet_shard_cycle_duration_seconds", ""),
@@ -113,35 +108,56 @@ _SUMS = {
     ),
 }
 
-# Polled during the run; parsing all metrics of a shard takes tens of milliseconds.
+# Polled during the run; writing and parsing all metrics of a shard takes tens of milliseconds.
 _SHORTFALLS = re.compile(rf"^{_UNMET}(?:\{{[^}}]*\}})? (\S+)$", re.MULTILINE)
 
 
-async def components(endpoints: Iterable[Endpoint]) -> dict[str, Any]:
-    """Scrape every role once and aggregate.
+Durations = Mapping[str, Mapping[Series, Histogram]]
+"""The histograms of each role, by its address."""
+
+
+async def durations(endpoints: Iterable[Endpoint]) -> Durations:
+    """Scrape the histograms of every role, to subtract them from those at the end of the load."""
+    texts = {str(endpoint.observe): await _metrics(endpoint) for endpoint in endpoints}
+    return {address: histograms(_families(text or "")) for address, text in texts.items()}
+
+
+async def components(endpoints: Iterable[Endpoint], before: Durations) -> dict[str, Any]:
+    """Scrape every role once and aggregate; of durations, those since `before`.
 
     Empty unless all roles answer, as partial sums would mislead; gates on these numbers then fail.
     """
-    texts = [await _metrics(endpoint) for endpoint in endpoints]
-    if None in texts:
+    texts = {str(endpoint.observe): await _metrics(endpoint) for endpoint in endpoints}
+    if None in texts.values():
         return {}
-    families = [f for text in texts for f in text_string_to_metric_families(text or "")]
-    samples = [s for family in families for s in family.samples]
-    result: dict[str, Any] = {}
-    for key, (name, label) in _P99_SECONDS.items():
-        buckets: defaultdict[float, float] = defaultdict(float)
-        for sample in samples:
-            if sample.name == f"{name}_bucket" and (not label or label in sample.labels.values()):
-                buckets[float(sample.labels["le"])] += sample.value
-        result[key] = quantile(buckets, 0.99)
-    known = {family.name for family in families}
+    families = {address: list(_families(text or "")) for address, text in texts.items()}
+    observed = summed(
+        _since(before.get(address, {}), histograms(found)) for address, found in families.items()
+    )
+    samples = [s for found in families.values() for family in found for s in family.samples]
+    result: dict[str, Any] = {
+        key: observed.get(series, Histogram()).quantile(0.99)
+        for key, series in _P99_SECONDS.items()
+    }
+    known = {family.name for found in families.values() for family in found}
     for key, names in _SUMS.items():
         reported = known.intersection(name.removesuffix("_total") for name in names)
         values = (sample.value for sample in samples if sample.name in names)
         result[key] = sum(values) if reported else None  # unreported is not zero
     result["electionsWithoutFault"] = _elections_without_fault(samples, known)
     result["actions"] = _by_action_type(samples, "bigfleet_shard_actions_total")
+    result["durations"] = numbers(observed)
     return result
+
+
+def _families(text: str) -> Iterable[Metric]:
+    return text_string_to_metric_families(text)
+
+
+def _since(
+    before: Mapping[Series, Histogram], now: Mapping[Series, Histogram]
+) -> dict[Series, Histogram]:
+    return {series: each.since(before.get(series, Histogram())) for series, each in now.items()}
 
 
 def _elections_without_fault(samples: Iterable[Sample], known: Collection[str]) -> float | None:
@@ -166,29 +182,19 @@ def _by_action_type(samples: Iterable[Sample], name: str) -> dict[str, float]:
 
 async def shortfalls(shards: Sequence[Endpoint]) -> int | None:
     """The current number of unmet needs; None unless all shards answer."""
-    texts = await asyncio.gather(*(_metrics(shard) for shard in shards))
+    texts = await asyncio.gather(*(_metrics(shard, _UNMET) for shard in shards))
     found = [_SHORTFALLS.findall(text or "") for text in texts]
     return int(sum(float(n) for of_shard in found for n in of_shard)) if all(found) else None
 
 
-def quantile(buckets: Buckets, level: float) -> float | None:
-    """The upper bound of the cumulative bucket that holds the quantile; None without samples.
-
-    Also None if the quantile lies beyond the last finite bound.
-    """
-    total = buckets.get(math.inf, 0.0)
-    if not total:
-        return None
-    bound = min(le for le, count in buckets.items() if count >= level * total)
-    return bound if math.isfinite(bound) else None
-
-
-async def _metrics(role: Endpoint) -> str | None:
+async def _metrics(role: Endpoint, *names: str) -> str | None:
+    """A role's metrics, or those of these names; None if it does not answer."""
     timeout = aiohttp.ClientTimeout(total=5)
+    query = [("name[]", name) for name in names]
     try:
         async with (
             aiohttp.ClientSession(timeout=timeout) as session,
-            session.get(f"http://{role.observe}/metrics") as response,
+            session.get(f"http://{role.observe}/metrics", params=query) as response,
         ):
             return await response.text() if response.status == 200 else None
     except (aiohttp.ClientError, TimeoutError, OSError):

@@ -10,9 +10,12 @@ from typing import Any
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
+from prometheus_client import CollectorRegistry, Histogram, generate_latest
+from prometheus_client.parser import text_string_to_metric_families
 
 from loaddriver.judge.gates import judge_gates
 from loaddriver.profile.gates import Gate
+from loaddriver.record.histograms import histograms
 from loaddriver.run.scrape import components
 from loaddriver.substrates.base import Endpoint
 
@@ -31,13 +34,15 @@ async def scrape() -> AsyncIterator[Scrape]:
     """Scrapes roles with the given responses; None is an error."""
     async with AsyncExitStack() as stack:
 
-        async def scraped(*answers: str | None) -> dict[str, Any]:
+        async def scraped(*answers: str | None, earlier: str = "") -> dict[str, Any]:
             endpoints = []
             for answer in answers:
                 server = TestServer(serving(answer))
                 await stack.enter_async_context(server)
                 endpoints.append(Endpoint("role", f"127.0.0.1:{server.port}", Path()))
-            return await components(endpoints)
+            first = str(endpoints[0].observe)
+            before = {first: histograms(text_string_to_metric_families(earlier))}
+            return await components(endpoints, before)
 
         yield scraped
 
@@ -110,3 +115,44 @@ async def test_only_elections_without_a_fault_count(scrape: Scrape) -> None:
     first, second = f"# TYPE {name} counter\n", "\n".join([f"# TYPE {name} counter", *text, ""])
     assert (await scrape(first, second))["electionsWithoutFault"] == 1
     assert (await scrape(OPERATOR))["electionsWithoutFault"] is None
+
+
+def cycles(*seconds: float, phase: str = "decide") -> str:
+    """The metrics of a shard whose cycles, and one phase of each, took so long."""
+    registry = CollectorRegistry()
+    buckets = [0.001 * 2 ** (n / 4) for n in range(77)]
+    name = "bigfleet_shard_cycle_duration_seconds"
+    cycle = Histogram(name, "x", registry=registry, buckets=buckets)
+    name = "bigfleet_shard_cycle_phase_duration_seconds"
+    part = Histogram(name, "x", ["phase"], registry=registry, buckets=buckets)
+    for each in seconds:
+        cycle.observe(each)
+        part.labels(phase).observe(each / 2)
+    return generate_latest(registry).decode()
+
+
+async def test_durations_have_exact_means_since_the_load_began(scrape: Scrape) -> None:
+    """A decision that is a tenth slower shows; the first cycle, which compiles, does not count."""
+    found = await scrape(cycles(9.0, 0.010, 0.012), earlier=cycles(9.0))
+    cycle = found["durations"]["shardCycle"]
+    assert (cycle["count"], cycle["meanSeconds"]) == (2, pytest.approx(0.011, rel=1e-9))
+    assert found["durations"]["shardCyclePhase"]["decide"]["sumSeconds"] == pytest.approx(0.011)
+    assert found["cycleP99Seconds"] == pytest.approx(0.012, rel=0.19)
+
+
+async def test_durations_of_all_shards_are_one_distribution(scrape: Scrape) -> None:
+    found = await scrape(cycles(0.01), cycles(0.03, phase="claims"))
+    assert found["durations"]["shardCycle"]["sumSeconds"] == pytest.approx(0.04)
+    assert set(found["durations"]["shardCyclePhase"]) == {"decide", "claims"}
+
+
+async def test_a_restarted_process_counts_from_its_start(scrape: Scrape) -> None:
+    found = await scrape(cycles(0.02), earlier=cycles(0.5, 0.5))
+    assert found["durations"]["shardCycle"]["meanSeconds"] == pytest.approx(0.02)
+
+
+async def test_what_never_happened_has_no_duration(scrape: Scrape) -> None:
+    """A gate on it cannot be read, and fails."""
+    found = await scrape(cycles())
+    assert found["durations"] == {}
+    assert found["cycleP99Seconds"] is None

@@ -6,12 +6,15 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import aiohttp
 import pytest
 from aiohttp import web
 from prometheus_client import CollectorRegistry, Gauge, generate_latest
 
+from bigfleet.observe import health
 from loaddriver.run.scrape import shortfalls
 from loaddriver.substrates.base import Endpoint
+from loaddriver.substrates.ports import free_port
 
 
 @asynccontextmanager
@@ -62,3 +65,22 @@ async def test_a_shard_that_does_not_report_is_not_zero() -> None:
         assert await shortfalls([shard]) is None
     async with serving(metrics({"a": 1})) as shard:
         assert await shortfalls([shard, Endpoint("shard-1", "127.0.0.1:1", Path())]) is None
+
+
+async def test_a_poll_gets_only_what_it_asks_for() -> None:
+    """All metrics of a shard cost a hundred times as much CPU, on the cores that are measured."""
+    port = free_port()
+    role = await health.serve("127.0.0.1", port, str)
+    try:
+        address = f"http://127.0.0.1:{port}/metrics"
+        async with aiohttp.ClientSession() as session:
+            async with session.get(f"{address}?name[]=bigfleet_shard_shortfalls") as answer:
+                some = await answer.text()
+            async with session.get(address) as answer:
+                everything = await answer.text()
+        assert await shortfalls([Endpoint("shard-0", f"127.0.0.1:{port}", Path())]) is not None
+    finally:
+        await role.cleanup()
+    samples = [line for line in some.splitlines() if not line.startswith("#")]
+    assert [line.split()[0] for line in samples] == ["bigfleet_shard_shortfalls"]
+    assert len(everything) > 100 * len(some)

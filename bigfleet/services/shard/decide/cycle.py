@@ -156,8 +156,9 @@ class Cycle:
         with _phase("reconcile"):
             await self.reconciler.refresh()
         now_seconds = self.clock.monotonic_seconds()
-        self._release_held(now_seconds)
-        self.needs.save()
+        with _phase("demand"):
+            self._release_held(now_seconds)
+            self.needs.save()
         with _phase("snapshot"):
             inputs = self._gather_inputs(now_seconds)
         with _phase("decide"):
@@ -166,8 +167,9 @@ class Cycle:
             self.count += 1
         decision = result.decision
         claims = decision.claimed_by, decision.headroom, result.demand, result.keys
-        for _ in self.inventory.note_claims(*claims, now_seconds):
-            await asyncio.sleep(0)
+        with _phase("claims"):
+            for _ in self.inventory.note_claims(*claims, now_seconds):
+                await asyncio.sleep(0)
         with _phase("enqueue"):
             for number, order in enumerate(self.order_issuer.orders(result), 1):
                 self.order_issuer.issue(order)
@@ -175,7 +177,8 @@ class Cycle:
                     await asyncio.sleep(0)
         with _phase("hints"):
             self._publish(result)
-        self._inquire_disruptions(result, now_seconds)
+        with _phase("inquiries"):
+            self._inquire_disruptions(result, now_seconds)
         self._measure(result)
 
     def _gather_inputs(self, now_seconds: float) -> CycleInputs:

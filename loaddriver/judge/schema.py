@@ -26,6 +26,7 @@ from loaddriver.judge.gangs import Gangs
 from loaddriver.judge.gates import GateResult
 from loaddriver.judge.milestones import Milestones
 from loaddriver.judge.percentiles import Quantile, Quantiles
+from loaddriver.judge.resources import Resources
 from loaddriver.judge.stability import Stability
 from loaddriver.judge.timeline import Timeline
 
@@ -245,6 +246,7 @@ class Summary(Section, frozen=True, kw_only=True):
     disruptions: Disruptions | None = None
     stability: Stability | None = None
     cost: FleetCost | None = None
+    resources: Resources | None = None
     federation: FederationSection | None = None
     archetypes: dict[str, Slice]
     clusters: dict[str, Slice]

@@ -20,6 +20,7 @@ from loaddriver.judge.gates import GateSpec, judge_gates
 from loaddriver.judge.latency import create_to_bind, due_to_bind
 from loaddriver.judge.milestones import milestones_section
 from loaddriver.judge.requests import requests_section
+from loaddriver.judge.resources import resources_section
 from loaddriver.judge.schema import SCHEMA, Run, Summary
 from loaddriver.judge.sections import (
     backlog_section,
@@ -83,6 +84,9 @@ def make_summary(
     measured = msgspec.structs.replace(
         measured,
         federation=federation,
+        resources=resources_section(
+            facts.harness_health, observed, measured.pods.created or len(requests)
+        ),
         requests=(requests_part := requests_section(facts.planned_requests, requests)),
         bare=bare_section(measured, bare),
         self_checks={

@@ -11,7 +11,7 @@ from bigfleet.kube.client import KubeClient
 from loaddriver.record.audit import AuditReader, AuditTimestamps, PodListener
 from loaddriver.record.cluster_watch import GATHER_SECONDS, ClusterWatch, Reader
 from loaddriver.record.live_counts import LiveCounts, NullListener
-from loaddriver.record.log_length import events_written
+from loaddriver.record.server_counts import ServerCounts, WriteCount, server_counts
 from loaddriver.record.tail import Tail
 from loaddriver.record.watching import WatchTimestamps, now_micros
 
@@ -26,7 +26,8 @@ class Observations:
     missed; `watches` is their number, `watch_listed` counts lists, `watch_resumed` reconnections
     without loss.
 
-    `pending` has kube-scheduler's last message on each pod without a node, by UID.
+    `writes` has the requests to change objects that the server answered, by verb and resource, None
+    if unknown. `pending` has kube-scheduler's last message on each pod without a node, by UID.
     """
 
     cluster: str
@@ -41,6 +42,7 @@ class Observations:
     watch_gaps: int = 0
     watch_events: int = 0
     audit_events_lost: int | None = None
+    writes: Mapping[str, WriteCount] | None = None
 
 
 class ClusterRecorder:
@@ -62,7 +64,8 @@ class ClusterRecorder:
         self._client = client
         self._audit: AuditReader | None = None
         self._tail: Tail | None = None
-        self._events_written: int | None = None
+        self._counts_before: ServerCounts | None = None
+        self._counts: ServerCounts | None = None
         listener: PodListener = self.live_counts
         if audit_log is not None:
             self._audit = AuditReader(self.live_counts)
@@ -90,18 +93,20 @@ class ClusterRecorder:
     async def started(self) -> None:
         """Wait until every watch has listed; the load may start only then."""
         await self._watch.listed_once()
+        if self._audit is not None:
+            self._counts_before = await server_counts(self._client)
 
     async def caught_up(self) -> None:
         """Wait until the watches have received the changes that they batch."""
         await asyncio.sleep(self._watch.batch_seconds)
 
-    async def ask_for_log_length(self) -> None:
-        """Read the server's count of audit events, to compare the log with.
+    async def ask_for_counts(self) -> None:
+        """Read the server's counts of writes and of audit events, to compare the log with.
 
         Call it after the load and before `finish`; a server that does not respond is no error.
         """
         if self._audit is not None:
-            self._events_written = await events_written(self._client)
+            self._counts = await server_counts(self._client)
 
     def finish(self) -> Observations:
         """Read the log to its end and return the recording. `run` must have ended before."""
@@ -122,9 +127,16 @@ class ClusterRecorder:
             watch_gaps=sum(each.expired for each in stats),
             watch_events=sum(each.events for each in stats),
             audit_events_lost=self._events_lost(),
+            writes=self._writes(),
         )
 
     def _events_lost(self) -> int | None:
-        if self._audit is None or self._events_written is None:
+        written = self._counts.audit_events if self._counts else None
+        if self._audit is None or written is None:
             return None
-        return max(0, self._events_written - self._audit.timestamps.lines)
+        return max(0, written - self._audit.timestamps.lines)
+
+    def _writes(self) -> dict[str, WriteCount] | None:
+        if self._counts is None or self._counts_before is None:
+            return None
+        return self._counts.writes_since(self._counts_before)

@@ -9,7 +9,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from loaddriver.judge.schema import Summary
-from loaddriver.report import federation, formatting, plots, validity, view, waits
+from loaddriver.report import federation, formatting, plots, resources, validity, view, waits
 
 _TEMPLATES = Path(__file__).parent / "templates"
 
@@ -31,6 +31,7 @@ def render_page(summary: Summary, files: Sequence[tuple[str, str]]) -> str:
         formatting=formatting,
         plots=plots,
         federation=federation,
+        resources=resources,
         files=files,
         style=Markup((_TEMPLATES / "style.css").read_text()),
     )

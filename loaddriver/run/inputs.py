@@ -37,6 +37,7 @@ _BIGFLEET_SECTIONS = (
     "federation",
     "stability",
     "cost",
+    "resources",
 )
 
 

@@ -75,7 +75,7 @@ class ClusterRecorders:
             with suppress(asyncio.CancelledError, Exception):  # `failed` raised its error
                 await task
         for recorder in self._recorders:
-            await recorder.ask_for_log_length()
+            await recorder.ask_for_counts()
         for client in self._clients:
             await client.close()
         return [recorder.finish() for recorder in self._recorders]

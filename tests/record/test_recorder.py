@@ -90,7 +90,7 @@ async def record(cluster: Cluster) -> Seen:
         await asyncio.wait(running)
         late = ClusterRecorder(cluster.name, eyes, cut_short(cluster.audit_log))
         for each in (recorder, without_log, late):
-            await each.ask_for_log_length()
+            await each.ask_for_counts()
         return Seen(recorder.finish(), without_log.finish(), late.finish())
 
 

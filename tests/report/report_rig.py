@@ -32,6 +32,7 @@ from loaddriver.record.live_counts import NullListener
 from loaddriver.record.losses import LoadLosses
 from loaddriver.record.recorder import Observations
 from loaddriver.record.rows import PodRow, build_rows
+from loaddriver.record.server_counts import WriteCount
 from loaddriver.record.watching import NodeObservation, PodObservation, WatchTimestamps
 from loaddriver.run.conclusion import anchored_rows
 
@@ -280,7 +281,19 @@ def make_run(pods: int = 5000, lost: int = 0, gates: tuple[Gate, ...] = GATES) -
         cluster.audit.failed["create pods/binding 409"] = 2
     observed = [
         Observations(
-            each.name, each.audit, each.watch, 17, 2, 0, END, watch_events=900, audit_events_lost=0
+            each.name,
+            each.audit,
+            each.watch,
+            17,
+            2,
+            0,
+            END,
+            watch_events=900,
+            audit_events_lost=0,
+            writes={
+                "create pods/binding": WriteCount(len(each.audit.bindings), 2),
+                "patch pods/status": WriteCount(2 * len(each.audit.bindings), 0),
+            },
         )
         for each in clusters
     ]

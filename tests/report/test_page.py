@@ -167,4 +167,4 @@ def test_a_browser_shows_the_page_without_complaint(run: Run, width: int, tmp_pa
     )  # fmt: skip
     assert "CONSOLE" not in seen.stderr, seen.stderr
     assert 'data-sideways="0"' in seen.stdout, seen.stdout[:600]
-    assert 'data-charts="4"' in seen.stdout, seen.stdout[:600]
+    assert 'data-charts="5"' in seen.stdout, seen.stdout[:600]

@@ -13,7 +13,7 @@ from loaddriver.judge.side_by_side import side_by_side
 from loaddriver.judge.summary import make_summary
 from loaddriver.record.losses import LoadLosses
 from loaddriver.record.requests import RequestRow
-from loaddriver.report import validity, view, waits
+from loaddriver.report import resources, validity, view, waits
 from loaddriver.report.page import render_page
 from tests.report.report_rig import END, FILES, GATES, START, Run, gate, judged, make_run
 
@@ -75,6 +75,30 @@ def test_few_pods_are_no_alarm_but_unbound_ones_are(run: Run) -> None:
     assert not tiles["Bound within, p99"].is_problem
     slowest = next(tile for tile in view.tiles(run.summary) if tile.label == "Slowest pod")
     assert slowest.is_problem
+
+
+def test_the_page_shows_where_a_pods_cpu_goes(whole: Run) -> None:
+    """A bar of all components, a table with their memory, and the writes of a pod."""
+    used = whole.summary.resources
+    assert used is not None
+    assert sum(part.percent for part in resources.segments(used)) == pytest.approx(100, abs=0.1)
+    rows = {row.name: row.texts for row in resources.component_rows(used)}
+    assert list(rows)[:2] == ["kube-apiserver", "etcd"]
+    apiserver = used.components["kube-apiserver"]
+    assert apiserver.cpu_seconds_per_pod is not None
+    assert rows["kube-apiserver"][0] == f"{1000 * apiserver.cpu_seconds_per_pod:.2f}\u202fms"
+    assert rows["shard"][2:] == ["1", "115\u202fMiB"]
+    assert [name for name, _ in resources.write_rows(used)] == [
+        "patch pods/status",
+        "create pods/binding",
+    ]
+    said = text(whole.summary)
+    assert said.index("Where a pod's CPU goes") < said.index("Is the measurement valid?")
+    assert "kube-controller-manager" in said
+
+
+def test_a_run_whose_processes_are_unknown_says_nothing_of_their_cpu(whole: Run) -> None:
+    assert "Where a pod's CPU goes" not in text(judged(whole, harness_health=None))
 
 
 def test_bands_fill_their_bars(whole: Run) -> None:

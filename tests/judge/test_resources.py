@@ -1,0 +1,136 @@
+"""What a pod costs is known by component and by kind of write, and a gate can limit each."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+import pytest
+
+from loaddriver.judge.gates import judge_gates
+from loaddriver.judge.resources import Resources, component_of, resources_section
+from loaddriver.judge.schema import Summary
+from loaddriver.record.cpu import CpuTimes, CpuUse, CpuWindow
+from loaddriver.record.recorder import Observations
+from loaddriver.record.server_counts import WriteCount
+from tests.judge.judge_rig import facts, gate, health, row, summarised, unseen
+
+USED = {
+    "runner": 0.5,
+    "locust": 0.5,
+    "c1/kube-apiserver": 6.0,
+    "c2/kube-apiserver": 2.0,
+    "shard-0": 3.0,
+    "shard-1": 1.0,
+}
+MEMORY = {"c1/kube-apiserver": 900, "c2/kube-apiserver": 700, "shard-0": 300, "idle": 5}
+
+
+def use(*used: dict[str, float]) -> CpuUse:
+    """Windows of ten seconds on two cores, with two seconds of others in each."""
+    windows = [
+        CpuWindow(10.0, CpuTimes(sum(each.values()) + 2, 20.0), sum(each.values()), each)
+        for each in used or (USED,)
+    ]
+    return CpuUse(windows, MEMORY)
+
+
+def cluster(writes: dict[str, WriteCount] | None) -> Observations:
+    return replace(unseen(), writes=writes)
+
+
+def section(
+    *writes: dict[str, WriteCount] | None, pods: int = 100, cpu: CpuUse | None = None
+) -> Resources:
+    found = resources_section(health(cpu=cpu or use()), [cluster(each) for each in writes], pods)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize(
+    ("process", "component"),
+    [
+        ("c1/kube-apiserver", "kube-apiserver"),
+        ("c12/pod-controller", "pod-controller"),
+        ("shard-11", "shard"),
+        ("coordinator-2", "coordinator"),
+        ("provider", "provider"),
+        ("runner", "harness"),
+        ("locust", "harness"),
+    ],
+)
+def test_processes_of_one_kind_are_one_component(process: str, component: str) -> None:
+    assert component_of(process) == component
+
+
+def test_the_cpu_of_a_pod_adds_up_over_components() -> None:
+    """Largest first; the largest process stands for the memory of its component."""
+    found = section(cpu=use(USED, USED))
+    assert list(found.components) == ["kube-apiserver", "shard", "harness", "idle"]
+    apiserver = found.components["kube-apiserver"]
+    assert (apiserver.processes, apiserver.cpu_seconds) == (2, 16.0)
+    assert apiserver.cpu_seconds_per_pod == pytest.approx(0.16)
+    assert apiserver.cpu_share == pytest.approx(16 / 26, abs=1e-4)
+    assert apiserver.peak_memory_bytes == 900
+    assert found.cpu_seconds == pytest.approx(26.0)
+    per_pod = [each.cpu_seconds_per_pod or 0 for each in found.components.values()]
+    assert sum(per_pod) == pytest.approx(found.cpu_seconds_per_pod)
+    assert found.processes["c2/kube-apiserver"].cpu_seconds == 4.0
+
+
+def test_the_machine_is_shown_window_by_window() -> None:
+    found = section(cpu=use(USED, {"shard-0": 18.0}))
+    assert [each.seconds for each in found.windows] == [10, 20]
+    assert [each.run_share for each in found.windows] == [0.65, 0.9]
+    assert [each.others_share for each in found.windows] == [0.1, 0.1]
+
+
+def test_writes_of_all_clusters_add_up_and_rejected_ones_stay_apart() -> None:
+    found = section(
+        {"create pods": WriteCount(90, 1), "patch pods/status": WriteCount(150, 0)},
+        {"create pods": WriteCount(10, 2)},
+    )
+    assert found.writes is not None
+    assert list(found.writes) == ["create-pods", "patch-pods-status"]
+    pods = found.writes["create-pods"]
+    assert pods.what == "create pods"
+    assert (pods.count, pods.per_pod, pods.rejected) == (100, 1.0, 3)
+    assert found.writes_per_pod == 2.5
+
+
+def test_writes_of_which_a_part_is_unknown_are_unknown() -> None:
+    found = section({"create pods": WriteCount(90, 1)}, None)
+    assert (found.writes, found.writes_per_pod) == (None, None)
+
+
+def test_without_pods_there_are_no_rates() -> None:
+    found = section({"create events": WriteCount(5, 0)}, pods=0)
+    assert found.cpu_seconds_per_pod is None
+    assert found.writes is not None
+    assert found.writes["create-events"].per_pod is None
+
+
+@pytest.mark.parametrize("own", [None, health(cpu=CpuUse(())), health(cpu=use({"runner": 1.0}))])
+def test_where_cpu_is_not_known_by_process_there_is_no_section(own: Any) -> None:
+    """On kind, processes of pods cannot be attributed."""
+    assert resources_section(own, [], 1) is None
+
+
+def test_a_gate_can_limit_what_a_pod_costs() -> None:
+    """A BigFleet that needs twice the CPU fails, although no pod waits longer."""
+    limits = [
+        gate("resources.components.shard.cpuSecondsPerPod", 0.03),
+        gate("resources.components.*.peakMemoryBytes", 1000),
+        gate("resources.writes.create-pods.perPod", 0.5),
+    ]
+    counted = [cluster({"create pods": WriteCount(1, 0)})]
+
+    def judged(shard: float) -> Summary:
+        cpu = use({**USED, "shard-0": shard, "shard-1": 0.0})
+        own = facts(harness_health=health(cpu=cpu), planned_pods=1)
+        return summarised(own, counted, [row("a", 1, 2)], limits)
+
+    results = judge_gates(msgspec.to_builtins(judged(0.02)), limits)
+    assert [each.verdict for each in results] == ["pass", "pass", "fail"]
+    assert not judged(0.04).gates[0].passed

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from controlplane.errors import BinaryError, BinaryUsageError
-from loaddriver.commands import bare, calibrate, plan
+from loaddriver.commands import bare, calibrate, plan, runs
 from loaddriver.commands.common import (
     bare_flag,
     ended_by_signals,
@@ -28,7 +28,7 @@ from loaddriver.commands.common import (
 from loaddriver.errors import ExitCode, LoaddriverError
 from loaddriver.judge.rejudge import rejudge
 from loaddriver.profile.gates import load_gates
-from loaddriver.report.results import read_bare, read_summary, write_verdict
+from loaddriver.report.results import check_unchanged, read_bare, read_summary, write_verdict
 from loaddriver.run.arm_runner import RunContext, hold
 from loaddriver.run.background import down, up
 from loaddriver.run.folder import create
@@ -102,9 +102,9 @@ def _preflight(flags: argparse.Namespace) -> ExitCode:
 
 
 def _judge(flags: argparse.Namespace) -> ExitCode:
-    summary = rejudge(
-        read_summary(flags.results), load_gates(flags.expect), read_bare(flags.results)
-    )
+    found = read_summary(flags.results)
+    say(check_unchanged(flags.results))
+    summary = rejudge(found, load_gates(flags.expect), read_bare(flags.results))
     write_verdict(flags.results, summary)
     print_verdict(summary, flags.results)
     return ExitCode(summary.exit_code)
@@ -137,7 +137,7 @@ def _parser() -> argparse.ArgumentParser:
     judge.add_argument("results", type=Path, help="the results folder of a run")
     judge.add_argument("--expect", type=Path, required=True, help="a file like expect.yaml")
     judge.set_defaults(do=_judge)
-    for command_of in (bare, calibrate, plan):
+    for command_of in (bare, calibrate, plan, runs):
         command_of.add(commands)
     return parser
 

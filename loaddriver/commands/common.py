@@ -116,7 +116,10 @@ def run_once(options: RunOptions) -> RunOutcome:
         work = run_arms(RunContext(options, prerequisites, lock, view), inputs, folder)
         outcome = asyncio.run(ended_by_signals(work))
     for name in prune(options.results):
-        say(f"removed the results of {name}: only the newest {KEPT_RUNS} runs are kept")
+        say(
+            f"removed the results of {name}: only the newest {KEPT_RUNS} runs of a profile are "
+            "kept; `loaddriver runs pin` keeps a run for good"
+        )
     return outcome
 
 

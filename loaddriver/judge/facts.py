@@ -11,6 +11,7 @@ from loaddriver.judge.disruptions import BudgetKey
 from loaddriver.judge.gangs import GroupKey
 from loaddriver.profile.instance_types import DaemonSet
 from loaddriver.record.cpu import LOCUST, RUNNER, CpuUse
+from loaddriver.record.provenance import Provenance
 from loaddriver.sizing.fit import PodRequirements
 from loaddriver.sizing.inventory import InventoryMachine
 
@@ -127,9 +128,9 @@ class RunFacts:
 
     `bare` marks a run without BigFleet; `bare_of` is the id of the run whose nodes it has. `knee`
     is where binding fell behind the ramp (camelCase keys with units), if the profile searches it.
-    `harness_health` and `shortfalls` are None if unknown. `clock_offset_seconds` is the largest
-    offset between the clocks of the load, the API servers and the shards that the recording proves,
-    None if nothing was compared.
+    `harness_health`, `provenance` and `shortfalls` are None if unknown. `clock_offset_seconds` is
+    the largest offset between the clocks of the load, the API servers and the shards that the
+    recording proves, None if nothing was compared.
     """
 
     id: str
@@ -157,6 +158,7 @@ class RunFacts:
     bare_of: str = ""
     knee: Mapping[str, Any] | None = None
     harness_health: HarnessHealth | None = None
+    provenance: Provenance | None = None
     archetypes: Mapping[str, ArchetypeFacts] = field(default_factory=dict)
     shortfalls: Sequence[Shortfall] | None = None
     budget_floors: Mapping[BudgetKey, int] = field(default_factory=dict)

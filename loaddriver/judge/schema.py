@@ -29,6 +29,7 @@ from loaddriver.judge.percentiles import Quantile, Quantiles
 from loaddriver.judge.resources import Resources
 from loaddriver.judge.stability import Stability
 from loaddriver.judge.timeline import Timeline
+from loaddriver.record.provenance import Provenance
 
 SCHEMA = "bigfleet.scaletest/v5"
 
@@ -228,6 +229,7 @@ class Summary(Section, frozen=True, kw_only=True):
     failures: list[str]
     invalid_reasons: list[str]
     run: Run
+    provenance: Provenance | None = None
     pods: Pods
     requests: Requests | None
     due_to_bind_seconds: Quantiles

@@ -140,6 +140,7 @@ def _measure(
     return Summary(
         schema=SCHEMA,
         run=_run(facts),
+        provenance=facts.provenance,
         pods=pods_section(facts.planned_pods, rows, missing),
         due_to_bind_seconds=due_to_bind(rows, missing),
         bind_latency_seconds=create_to_bind(rows),

@@ -9,13 +9,24 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from loaddriver.judge.schema import Summary
-from loaddriver.report import federation, formatting, plots, resources, validity, view, waits
+from loaddriver.report import (
+    federation,
+    formatting,
+    plots,
+    provenance,
+    resources,
+    validity,
+    view,
+    waits,
+)
 
 _TEMPLATES = Path(__file__).parent / "templates"
 
 
-def render_page(summary: Summary, files: Sequence[tuple[str, str]]) -> str:
-    """The page. `files` are names of files beside the report and their descriptions."""
+def render_page(summary: Summary, files: Sequence[tuple[str, str]], checked: str = "") -> str:
+    """The page. `files` are names of files beside the report and their descriptions; `checked`
+    says whether they are as the run left them.
+    """
     environment = Environment(
         loader=FileSystemLoader(_TEMPLATES),
         autoescape=True,
@@ -33,5 +44,7 @@ def render_page(summary: Summary, files: Sequence[tuple[str, str]]) -> str:
         federation=federation,
         resources=resources,
         files=files,
+        checked=checked,
+        provenance=provenance,
         style=Markup((_TEMPLATES / "style.css").read_text()),
     )

@@ -13,10 +13,17 @@ from loaddriver.errors import ProfileError
 from loaddriver.judge.schema import SCHEMA, Summary
 from loaddriver.record.rows import PodRow
 from loaddriver.report.junit import render_junit
+from loaddriver.report.manifest import (
+    MANIFEST,
+    check_manifest,
+    update_manifest,
+    write_manifest,
+)
 from loaddriver.report.page import render_page
 from loaddriver.report.table import read_rows, write_rows
 
 SUMMARY, REPORT, JUNIT, PODS = "summary.json", "report.html", "junit.xml", "pods.csv.gz"
+_WITH_VERDICT = (JUNIT, SUMMARY, REPORT)
 BARE, WITHOUT_ANCHORS = "bare", "anchors-off"
 _KNOWN = {
     SUMMARY: "all results of the run, machine-readable",
@@ -29,6 +36,7 @@ _KNOWN = {
     "profile.json": "the profile as it was run",
     "groups.jsonl": "the placement of each gang's first pod, and the reason",
     "logs": "the logs of all components",
+    MANIFEST: "the SHA-256 of each file, as the run left it",
 }
 _BOUND = re.compile(r"\{\s*\n\s*\"atLeast\"[^{}]*\}")
 _NUMBERS = re.compile(r"\[\s*\n(?:[\s\d.,eE+-]|null|\{ ?\"atLeast\"[^}]*\})*?\]")
@@ -45,7 +53,41 @@ def write_verdict(folder: Path, summary: Summary) -> None:
     """Write the files that contain the verdict: the summary, the report and the JUnit file."""
     _replace(folder / JUNIT, render_junit(summary))
     _replace(folder / SUMMARY, encode_summary(summary))
-    _replace(folder / REPORT, render_page(summary, _files(folder)).encode())
+    update_manifest(folder, _WITH_VERDICT[:2])
+    check = check_manifest(folder)
+    page = render_page(summary, _files(folder), check.sentence if check else "")
+    _replace(folder / REPORT, page.encode())
+    update_manifest(folder, _WITH_VERDICT)
+
+
+def seal_results(folder: Path, summary: Summary) -> None:
+    """Write the manifest, once nothing writes into `folder` any more, and the report with it."""
+    write_manifest(folder)
+    write_verdict(folder, summary)
+
+
+def check_unchanged(folder: Path) -> str:
+    """Compare a results folder, and its bare run's, with their manifests.
+
+    Returns the outcome in words. Raises ProfileError if a file was changed.
+    """
+    said: list[str] = []
+    for each in (folder, folder / BARE):
+        check = check_manifest(each)
+        if check is not None and check.changed:
+            raise ProfileError(
+                [
+                    f"{each}: {check.sentence}; restore them, or run the profile again: a verdict "
+                    "on changed results would not be the run's"
+                ]
+            )
+        if check is not None:
+            said.append(f"{each}: {check.sentence}")
+        elif (each / SUMMARY).exists():
+            said.append(
+                f"{each}: has no {MANIFEST}, so nobody knows whether its files are the run's"
+            )
+    return "\n".join(said)
 
 
 def read_summary(folder: Path) -> Summary:

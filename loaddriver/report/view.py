@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from loaddriver.judge.gates import GateResult, Reading, format_number
 from loaddriver.judge.percentiles import AtLeast, Interval, Quantile
 from loaddriver.judge.schema import Summary
-from loaddriver.report import formatting
+from loaddriver.report import formatting, provenance
 
 _OPERATORS = {"<=": "\u2264", ">=": "\u2265", "==": "="}
 _VERDICTS = {
@@ -60,6 +60,7 @@ def identity(summary: Summary) -> list[str]:
         f"Run {run.id}",
         *([f"bare run of {run.bare_of}"] if run.bare_of else []),
         f"seed {run.seed}",
+        *([f"revision {provenance.revision(summary.provenance)}"] if summary.provenance else []),
         run.substrate,
         *([f"anchors {run.anchors}"] if run.anchors else []),
         formatting.moment(run.started_unix_seconds),

@@ -4,33 +4,35 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 from bigfleet.api.install import install
 from bigfleet.kube.client import KubeClient
 from loaddriver.errors import ExitCode, InfrastructureError
-from loaddriver.fedhpa.federation_run import FederationRun, FederationSubstrate
-from loaddriver.fedhpa.load_schedule import make_schedule
 from loaddriver.judge.facts import RunFailure
 from loaddriver.judge.schema import Summary
+from loaddriver.record.provenance import Provenance
 from loaddriver.record.watching import now_micros
+from loaddriver.report.results import seal_results
 from loaddriver.run.bigfleet_roles import JOURNALS, inspect_commands, shards_of
 from loaddriver.run.conclusion import Evidence, conclude
 from loaddriver.run.context import RunOptions
 from loaddriver.run.failures import failure_of, guarded, raise_component_death, uninterrupted
+from loaddriver.run.federation import make_federation_run
 from loaddriver.run.inputs import Arm
 from loaddriver.run.live_view import View
 from loaddriver.run.measurement import LoadEnvironment, Measurement
 from loaddriver.run.node_source import FleetNodeSource, NodeSource, StaticNodeSource
 from loaddriver.run.paired_run import save_profile
 from loaddriver.run.progress import ProgressReporter
+from loaddriver.run.provenance import read_provenance
 from loaddriver.run.scrape import components, durations, shortfalls, unmet_counts, unmet_needs
 from loaddriver.run.selfaudit import make_auditor
-from loaddriver.substrates.base import Cluster, Endpoint, Substrate, SubstrateError
+from loaddriver.substrates.base import Cluster, Endpoint, Substrate
 from loaddriver.substrates.choice import Prerequisites, make_substrate
 from loaddriver.substrates.processes import Supervisor
 from loaddriver.substrates.runlock import RunLock
@@ -54,6 +56,7 @@ async def measure(context: RunContext, arm: Arm) -> tuple[Summary, bool]:
     """
     async with _arm_runner(context, arm) as runner:
         summary = await runner.run()
+    seal_results(arm.folder, summary)
     return summary, runner.stop_requested
 
 
@@ -80,7 +83,8 @@ async def _arm_runner(context: RunContext, arm: Arm) -> AsyncIterator[ArmRunner]
             options.child_environment(),
             resource_metrics=arm.inputs.profile.settings.resource_metrics and not arm.bare_of,
         )
-        yield ArmRunner(options, arm, substrate, _node_source(arm, scope), scope, view)
+        provenance = partial(read_provenance, arm.inputs, context.prerequisites)
+        yield ArmRunner(options, arm, substrate, _node_source(arm, scope), scope, view, provenance)
     finally:
         view.say(await scope.close())
 
@@ -89,29 +93,6 @@ def _node_source(arm: Arm, scope: RunScope) -> NodeSource:
     if arm.bare_of:
         return StaticNodeSource(arm.nodes)
     return FleetNodeSource(arm.inputs, scope.data_directory)
-
-
-def make_federation_run(
-    arm: Arm, substrate: Substrate, data: Path, environment: Mapping[str, str]
-) -> FederationRun | None:
-    """The arm's federation, not started; None in a profile without one and in a bare arm.
-
-    Raises SubstrateError if the substrate does not support federations.
-    """
-    profile = arm.inputs.profile
-    settings = profile.settings
-    if settings.federation is None or arm.bare_of:
-        return None
-    if not isinstance(substrate, FederationSubstrate):
-        raise SubstrateError(f"{profile.name} has a federation: use --substrate local")
-    schedule = make_schedule(
-        settings.federation,
-        profile.catalog.archetype(settings.federation.archetype),
-        settings.cluster_names,
-        settings.pods_per_cluster,
-        settings.seed,
-    )
-    return FederationRun(schedule, profile.catalog, substrate, data, environment)
 
 
 READY = "up; Ctrl-C or `make down` stops everything"
@@ -133,6 +114,8 @@ class ArmRunner:
     node_source: NodeSource
     scope: RunScope
     view: View
+    read_provenance: Callable[[], Provenance]
+    provenance: Provenance | None = None
     clusters: Sequence[Cluster] = ()
     roles: Mapping[str, Endpoint] = field(default_factory=dict)
     components: Mapping[str, Any] = field(default_factory=dict)
@@ -225,6 +208,7 @@ class ArmRunner:
 
     async def _measure(self) -> None:
         save_profile(self.arm.inputs.profile, self.arm.folder)
+        self.provenance = await asyncio.to_thread(self.read_provenance)
         await self._start()
         before = await durations(self.roles.values())
         await self._measurement.play(self.clusters, self._show, self._federation_run)
@@ -260,6 +244,7 @@ class ArmRunner:
             shortfalls=unmet,
             federated=federated,
             run_failure=run_failure,
+            provenance=self.provenance,
         )
         return conclude(evidence)
 

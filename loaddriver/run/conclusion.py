@@ -31,6 +31,7 @@ from loaddriver.record.due import DueTimes
 from loaddriver.record.hpas import federated_statuses, hpa_writes
 from loaddriver.record.journal import read_journals
 from loaddriver.record.losses import LoadLosses, load_losses
+from loaddriver.record.provenance import Provenance
 from loaddriver.record.requests import RequestRow, build_request_rows
 from loaddriver.record.rows import PodRow, build_rows
 from loaddriver.record.watching import now_micros
@@ -65,6 +66,7 @@ class Evidence:
     shortfalls: Sequence[Shortfall] | None = None
     federated: FederationRecord | None = None
     run_failure: RunFailure | None = None
+    provenance: Provenance | None = None
 
 
 def conclude(evidence: Evidence) -> Summary:
@@ -178,6 +180,7 @@ def _run_facts(evidence: Evidence) -> RunFacts:
         bare_of=arm.bare_of,
         knee=None if run_progress.knee is None else msgspec.to_builtins(run_progress.knee),
         harness_health=evidence.measured.harness_health,
+        provenance=evidence.provenance,
         archetypes=archetype_facts(inputs.profile, inputs.machines),
         shortfalls=evidence.shortfalls,
         budget_floors=inputs.budget_floors() if pods_mode else {},

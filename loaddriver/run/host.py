@@ -31,7 +31,7 @@ def describe(host: HostCapacity, place: Capabilities) -> dict[str, str]:
         **place.statements(),
         "cores": str(host.cores),
         "memoryAvailable": f"{host.memory_available_bytes / 2**30:.1f} GiB",
-        "processor": _processor(),
+        "processor": processor(),
         "kernel": platform.release(),
         "python": platform.python_version(),
     }
@@ -42,7 +42,8 @@ def python_versions() -> Mapping[str, str]:
     return {name: metadata.version(name) for name in ("bigfleet", "locust", "grpcio", "numpy")}
 
 
-def _processor() -> str:
+def processor() -> str:
+    """The name of this machine's processor."""
     for line in Path("/proc/cpuinfo").read_text().splitlines():
         if line.startswith("model name"):
             return line.partition(":")[2].strip()

@@ -30,6 +30,7 @@ from loaddriver.record.cpu import LOCUST, RUNNER, CpuTimes, CpuUse, CpuWindow
 from loaddriver.record.journal import Event, Journal, RollUp
 from loaddriver.record.live_counts import NullListener
 from loaddriver.record.losses import LoadLosses
+from loaddriver.record.provenance import MachineIdentity, Provenance
 from loaddriver.record.recorder import Observations
 from loaddriver.record.rows import PodRow, build_rows
 from loaddriver.record.server_counts import WriteCount
@@ -237,6 +238,15 @@ def _facts(pods: int, groups: dict[GroupKey, int]) -> RunFacts:
             loop_stalls=3,
             clock_step_max_seconds=0.0004,
             cpu=_cpu_use(),
+        ),
+        provenance=Provenance(
+            revision="c0ffee" + 34 * "0",
+            dirty=True,
+            code={"loaddriver": 64 * "a"},
+            inputs={"plan": 64 * "b"},
+            dependencies=64 * "c",
+            binaries={"etcd": 64 * "d", "node": "kindest/node:v1.36.1"},
+            machine=MachineIdentity(id="0123456789abcdef", calibration_seconds=0.0123),
         ),
         components={
             "shardCycleSeconds": {"p50": 0.0041, "p99": 0.0123},

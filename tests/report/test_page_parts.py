@@ -101,6 +101,23 @@ def test_a_run_whose_processes_are_unknown_says_nothing_of_their_cpu(whole: Run)
     assert "Where a pod's CPU goes" not in text(judged(whole, harness_health=None))
 
 
+def test_the_page_says_what_the_result_came_from(whole: Run) -> None:
+    """The revision with its mark at the top, all digests further down."""
+    said = text(whole.summary)
+    assert "revision c0ffee000000 + changes" in said[: said.index("Gates")]
+    for words in (
+        "Revision c0ffee000000 + changes",
+        "code of loaddriver aaaaaaaaaaaa",
+        "plan bbbbbbbbbbbb",
+        "etcd dddddddddddd",
+        "node kindest/node:v1.36.1",
+        "Machine 0123456789abcdef",
+        "A fixed task took 12.3 ms of CPU",
+    ):
+        assert words in said
+    assert "Provenance" not in text(judged(whole, provenance=None))
+
+
 def test_bands_fill_their_bars(whole: Run) -> None:
     """The parts of a bar are the whole of it, and the longest wait is the widest bar."""
     bands = waits.band_bars(whole.summary)

@@ -1,0 +1,34 @@
+"""What a result came from: code, inputs, binaries and the machine."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class MachineIdentity(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """The machine, and how fast it was when the run began.
+
+    `id` is a digest: equal for runs of one machine, and no secret. `calibration_seconds` is the
+    CPU time of a fixed task, the shortest of several.
+    """
+
+    id: str
+    calibration_seconds: float
+
+
+class Provenance(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Where a result came from; digests are SHA-256 in hexadecimal.
+
+    `revision` is "" and `dirty` null if the code is not a checkout; a `dirty` one has uncommitted
+    changes, which the digests of `code` tell apart. `inputs` are plan, profile, gates and catalog,
+    `dependencies` is of all installed packages with their versions, `binaries` has a file's digest
+    or an image's reference by component.
+    """
+
+    revision: str
+    dirty: bool | None
+    code: dict[str, str]
+    inputs: dict[str, str]
+    dependencies: str
+    binaries: dict[str, str]
+    machine: MachineIdentity

@@ -1,0 +1,121 @@
+"""Two results that came from different code, inputs, binaries or machines can be told apart."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from controlplane.pins import COMPONENTS
+from controlplane.request import Binaries
+from loaddriver.plan.make import make_plan
+from loaddriver.profile.loading import Profile
+from loaddriver.report.manifest import digest_of_file
+from loaddriver.run import provenance
+from loaddriver.run.host import read_host
+from loaddriver.run.inputs import RunInputs
+from loaddriver.run.provenance import calibrate, digest_of_tree, read_provenance, revision_of
+from loaddriver.sizing.shared_demand import compute_demand
+from tests.run.run_rig import machines, smoke
+
+DIGEST = re.compile("[0-9a-f]{64}")
+
+
+@pytest.fixture
+def binaries(tmp_path: Path) -> Binaries:
+    """Small files in place of the binaries."""
+    paths = [tmp_path / name for name in COMPONENTS]
+    for path in paths:
+        path.write_text(path.name)
+    return Binaries(*paths, versions={}, origin={})
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """A repository with one commit."""
+    root = tmp_path / "repository"
+    root.mkdir()
+    (root / "code.py").write_text("1\n")
+    who = ["-c", "user.name=x", "-c", "user.email=x@example.com"]
+    for command in (["init", "-q"], ["add", "."], [*who, "commit", "-qm", "first"]):
+        subprocess.run(["git", "-C", str(root), *command], check=True)
+    return root
+
+
+def inputs_of(profile: Profile) -> RunInputs:
+    plan = make_plan(profile)
+    demand = compute_demand(plan, profile.catalog)
+    return RunInputs(profile, plan, demand, machines(profile), read_host(Path()))
+
+
+def test_a_checkout_has_its_commit_and_a_mark_for_changes(checkout: Path) -> None:
+    """Files that nobody added yet are changes, too."""
+    commit, dirty = revision_of(checkout)
+    assert re.fullmatch("[0-9a-f]{40}", commit)
+    assert dirty is False
+    (checkout / "new.py").write_text("2\n")
+    assert revision_of(checkout) == (commit, True)
+
+
+def test_code_that_is_no_checkout_has_no_revision(tmp_path: Path) -> None:
+    """Its digest remains."""
+    assert revision_of(tmp_path) == ("", None)
+
+
+def test_a_digest_of_code_follows_names_and_contents_but_not_compiled_files(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text("xy")
+    (tmp_path / "b.py").write_text("z")
+    first = digest_of_tree(tmp_path)
+    (tmp_path / "__pycache__").mkdir()
+    (tmp_path / "__pycache__" / "a.pyc").write_text("compiled")
+    assert digest_of_tree(tmp_path) == first
+    (tmp_path / "a.py").write_text("x")
+    (tmp_path / "b.py").write_text("yz")
+    assert digest_of_tree(tmp_path) != first
+
+
+def test_every_input_has_a_digest_that_only_its_own_change_changes(binaries: Binaries) -> None:
+    one = read_provenance(inputs_of(smoke()), binaries)
+    other = read_provenance(inputs_of(smoke("soak.seconds=7")), binaries)
+    assert set(one.inputs) == {"plan", "profile", "gates", "catalog"}
+    assert set(one.code) == {"bigfleet", "loaddriver", "controlplane"}
+    digests = [*one.inputs.values(), *one.code.values(), one.dependencies, *one.binaries.values()]
+    assert all(DIGEST.fullmatch(digest) for digest in digests)
+    assert one.inputs["profile"] != other.inputs["profile"]
+    for same in ("gates", "catalog"):
+        assert one.inputs[same] == other.inputs[same]
+    assert (one.code, one.dependencies) == (other.code, other.dependencies)
+
+
+def test_binaries_are_known_by_content(binaries: Binaries) -> None:
+    """A patched kube-apiserver of the same version is another one."""
+    found = read_provenance(inputs_of(smoke()), binaries).binaries
+    assert list(found) == list(COMPONENTS)
+    assert found["etcd"] == digest_of_file(binaries.etcd)
+
+
+def test_a_machine_keeps_its_id_and_another_has_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, binaries: Binaries
+) -> None:
+    """Also where it has no id of its own, as in some containers."""
+
+    def machine_id() -> str:
+        return read_provenance(inputs_of(smoke()), binaries).machine.id
+
+    own = tmp_path / "machine-id"
+    monkeypatch.setattr(provenance, "_MACHINE_ID", own)
+    without = machine_id()
+    own.write_text("abc\n")
+    first = machine_id()
+    assert first == machine_id()
+    assert len({without, first}) == 2
+    assert "abc" not in first
+
+
+def test_calibration_is_the_cpu_time_of_a_fixed_task() -> None:
+    """The shortest of several: what disturbs one of them does not show."""
+    first, second = calibrate(), calibrate()
+    assert 0.002 < first < 2
+    assert second == pytest.approx(first, rel=0.5)

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 from loaddriver.judge.check_limits import DRIVER_CORES, LOOP_COMPUTING
 from loaddriver.judge.facts import HarnessHealth, InvalidReason
-from loaddriver.record.cpu import CpuWindow
 
 # What the harness should need; its limit is further out.
 NORMAL_HARNESS_SHARE = 0.1
@@ -79,18 +78,15 @@ def _overloaded(health: HarnessHealth) -> str:
             "Overloaded: the system under test did not keep up, though cores were idle (at most "
             f"{_percent(busiest.busy_share)} busy in 10 s); {cleared}."
         )
+    users = largest(busiest.processes, busiest.machine.all)
     return (
-        f"Overloaded: the system under test did not keep up. In the busiest 10 s the machine was "
-        f"{_percent(busiest.busy_share)} busy with {largest_users(busiest)}; {cleared}."
+        "Overloaded: the system under test did not keep up. In the busiest 10 s the machine was "
+        f"{_percent(busiest.busy_share)} busy with {users}; {cleared}."
     )
 
 
-def largest_users(window: CpuWindow) -> str:
-    """The processes of the run that used most CPU, with their shares of the machine's."""
-    return _named(window.processes, window.machine.all)
-
-
-def _named(used: Mapping[str, float], capacity_seconds: float) -> str:
+def largest(used: Mapping[str, float], capacity_seconds: float) -> str:
+    """The processes that used most CPU, with their shares of the machine's."""
     ordered = sorted(used.items(), key=lambda item: -item[1])[:_NAMED]
     return ", ".join(f"{name} {_percent(seconds / capacity_seconds)}" for name, seconds in ordered)
 

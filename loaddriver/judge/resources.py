@@ -88,8 +88,12 @@ def resources_section(
         machine_busy_share=round(whole.busy_share, 4),
         components=_uses(whole, memory, pods, component_of),
         processes=_uses(whole, memory, pods, str),
-        writes_per_pod=writes and _each(sum(each.granted for each in writes.values()), pods),
-        writes=writes and {_key(what): _write(what, writes[what], pods) for what in sorted(writes)},
+        writes_per_pod=None
+        if writes is None
+        else _each(sum(each.granted for each in writes.values()), pods),
+        writes=None
+        if writes is None
+        else {_key(what): _write(what, writes[what], pods) for what in sorted(writes)},
         windows=_windows(health.cpu.windows),
     )
 

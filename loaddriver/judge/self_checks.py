@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import msgspec
+
 from loaddriver.judge.audit_section import Audit
 from loaddriver.judge.check_limits import (
     AUDIT_EVENTS_LOST,
@@ -32,7 +34,9 @@ from loaddriver.judge.check_limits import (
 )
 from loaddriver.judge.facts import HarnessHealth, InvalidReason, RunFacts
 from loaddriver.judge.gates import format_number
+from loaddriver.judge.overload import largest
 from loaddriver.judge.schema import Pods, Requests, SelfCheck
+from loaddriver.record.cpu import CpuWindow
 
 _FEWEST_FOR_P99 = 100
 # Above this share the report mentions other processes.
@@ -79,8 +83,8 @@ def _others(own: HarnessHealth | None) -> dict[str, SelfCheck]:
     share, worst = check_of(OTHERS_SHARE, None), check_of(OTHERS_WINDOW, None)
     throttled, most = check_of(THROTTLED_SHARE, None), check_of(THROTTLED_WINDOW, None)
     if own is not None and parts:
-        share = check_of(OTHERS_SHARE, own.cpu.whole.others_share)
-        worst = check_of(OTHERS_WINDOW, max(part.others_share for part in parts))
+        share = _others_of(OTHERS_SHARE, own.cpu.whole)
+        worst = _others_of(OTHERS_WINDOW, max(parts, key=lambda part: part.others_share))
         throttled = check_of(THROTTLED_SHARE, own.cpu.whole.throttled_share)
         most = check_of(THROTTLED_WINDOW, max(part.throttled_share for part in parts))
     if own is not None and own.others_unknown:
@@ -92,6 +96,15 @@ def _others(own: HarnessHealth | None) -> dict[str, SelfCheck]:
         "throttledShare": throttled,
         "throttledShareMax10s": most,
     }
+
+
+def _others_of(limit: CheckLimit, window: CpuWindow) -> SelfCheck:
+    """The share of others in a window; beyond the limit, the reason names who used most."""
+    check, named = check_of(limit, window.others_share), largest(window.others, window.machine.all)
+    if check.within or not named:
+        return check
+    reason = f"{check.reason} Those that used most: {named}."
+    return msgspec.structs.replace(check, reason=reason)
 
 
 def _unknown(limit: CheckLimit, reason: str) -> SelfCheck:

@@ -264,6 +264,15 @@ def test_a_run_that_was_not_alone_says_so_although_it_is_valid(share: float, tol
     assert (missed.verdict, len(missed.why)) == ("fail", 1 + told)
 
 
+def test_others_that_took_too_much_have_names() -> None:
+    """So that somebody can end them."""
+    made = summary(**used(window(others=0.6, busy=0.9)))
+    assert made.verdict == "invalid"
+    assert made.why[0].endswith("Those that used most: make (7) 60 %.")
+    assert made.why[1].endswith("Those that used most: make (7) 60 %.")
+    assert "used most" not in summary().self_checks["othersCpuShare"].reason
+
+
 def test_where_nobody_can_tell_what_others_take_the_reason_stands_instead() -> None:
     """A machine that hides it is no reason to doubt the run."""
     made = summary(**unwell(others_unknown="there is a quota"))

@@ -15,7 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from bigfleet.observe.metrics import shard_cycle_seconds
 from loaddriver.record.histograms import Histogram, histograms
 
-BOUNDS = shard_cycle_seconds._upper_bounds  # type: ignore[attr-defined]
+BOUNDS = shard_cycle_seconds._upper_bounds
 NAME = "bigfleet_x_duration_seconds"
 
 

@@ -26,10 +26,10 @@ DIGEST = re.compile("[0-9a-f]{64}")
 @pytest.fixture
 def binaries(tmp_path: Path) -> Binaries:
     """Small files in place of the binaries."""
-    paths = [tmp_path / name for name in COMPONENTS]
-    for path in paths:
+    paths = {name.replace("-", "_"): tmp_path / name for name in COMPONENTS}
+    for path in paths.values():
         path.write_text(path.name)
-    return Binaries(*paths, versions={}, origin={})
+    return Binaries(**paths, versions={}, origin={})  # type: ignore[arg-type]
 
 
 @pytest.fixture

@@ -49,13 +49,14 @@ NEXT_STEPS: Mapping[ExitCode, str] = {
 
 T = TypeVar("T")
 
-_ROOT = Path(__file__).resolve().parents[2]
+PROFILES = Path(__file__).resolve().parents[2] / "profiles"
+"""The profiles that come with the harness."""
 
 
 def profile_flags(command: argparse.ArgumentParser) -> None:
     """Add the flags of commands that start a profile."""
     command.add_argument("profile", help="a folder below --profiles")
-    command.add_argument("--profiles", type=Path, default=_ROOT / "profiles", metavar="DIR")
+    command.add_argument("--profiles", type=Path, default=PROFILES, metavar="DIR")
     command.add_argument("--results", type=Path, default=Path("results"), metavar="DIR")
     command.add_argument(
         "--substrate", type=SubstrateName, choices=list(SubstrateName), default=SubstrateName.LOCAL

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from loaddriver.__main__ import main
+from loaddriver.judge.facts import InvalidReason
 from loaddriver.profile.gates import load_gates
 from loaddriver.report.results import read_summary, write_results
 from tests.report.report_rig import Run, judged, make_run
@@ -142,3 +143,34 @@ def test_too_little_to_learn_from_is_a_sentence(
     assert main(["calibrate", "dev-50", "--profiles", str(there), *given]) == 2
     assert said in capsys.readouterr().err
     assert load_gates(there / "dev-50" / "expect.yaml")[0].limit == 1
+
+
+def test_gates_say_what_they_would_let_pass_by_the_last_valid_run(
+    run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An invalid run and one of another profile measure nothing."""
+    there, results = profiles(tmp_path, limit=1000), tmp_path / "results"
+    first = "dev-50-20261101-000001"
+    folder(results, run, first, started_micros=1_000_000)
+    folder(results, run, "dev-50-20261101-000002", invalid_reasons=(InvalidReason("It stalled."),))
+    folder(results, run, "smoke-20261101-000003", profile="smoke")
+    command = ["gates", "dev-50", "--profiles", str(there), "--results", str(results)]
+    assert main(command) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == f"measured by {first} (fail)"
+    assert [line.split("  ")[0] for line in lines[2:]] == [
+        "create to bind, p50",
+        "nobody waits in any cluster",
+        "scheduled, against the bare run",
+    ]
+    assert "at most 1,000 seconds" in lines[2]
+    assert "times)" in lines[2]
+    assert lines[3].endswith("any change")
+
+
+def test_without_a_valid_run_gates_have_nothing_to_say(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    there = profiles(tmp_path)
+    assert main(["gates", "dev-50", "--profiles", str(there), "--results", str(tmp_path)]) == 2
+    assert "run it first: loaddriver run dev-50" in capsys.readouterr().err

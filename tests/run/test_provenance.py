@@ -29,7 +29,7 @@ def binaries(tmp_path: Path) -> Binaries:
     paths = {name.replace("-", "_"): tmp_path / name for name in COMPONENTS}
     for path in paths.values():
         path.write_text(path.name)
-    return Binaries(**paths, versions={}, origin={})  # type: ignore[arg-type]
+    return Binaries(**paths, versions={}, origin={})
 
 
 @pytest.fixture

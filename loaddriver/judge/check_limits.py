@@ -9,8 +9,8 @@ from dataclasses import dataclass
 class CheckLimit:
     """The maximum of a value; `what` describes the value in messages.
 
-    An overloaded system under test can cause an excess if `overload` is set; otherwise only the
-    harness or the machine can.
+    An overloaded system under test can cause an excess if `overload` is set; with `starved`, only
+    if the harness waited for cores. Otherwise only the harness or the machine can.
     """
 
     maximum: float
@@ -18,6 +18,7 @@ class CheckLimit:
     what: str
     reason: str
     overload: bool = False
+    starved: bool = False
 
 
 LOOP_STALL = CheckLimit(
@@ -26,6 +27,7 @@ LOOP_STALL = CheckLimit(
     "the longest stall of the runner's event loop",
     "Steps of load are released 1.5 s ahead; a stall of more than 1 s may release them late.",
     overload=True,
+    starved=True,
 )
 LOOP_COMPUTING = CheckLimit(
     1.0,
@@ -39,6 +41,7 @@ LATENESS_MAX = CheckLimit(
     "the largest lateness of a request of the load",
     "Beyond 2 s, a burst is no longer the plan's.",
     overload=True,
+    starved=True,
 )
 LATENESS_P99 = CheckLimit(
     0.5,
@@ -46,6 +49,7 @@ LATENESS_P99 = CheckLimit(
     "lateness of the load's requests, p99",
     "A driver that is usually late is saturated: arrivals follow its pace, not the plan's.",
     overload=True,
+    starved=True,
 )
 CLOCK_STEP = CheckLimit(
     0.05,

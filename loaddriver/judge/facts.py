@@ -28,11 +28,13 @@ class RunFailure:
 class InvalidReason:
     """Why a measurement is invalid.
 
-    With `overload`, an overloaded system under test can be the cause.
+    With `overload`, an overloaded system under test can be the cause; with `starved`, only if the
+    harness waited for cores.
     """
 
     sentence: str
     overload: bool = False
+    starved: bool = False
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,8 @@ from loaddriver.judge.facts import HarnessHealth, InvalidReason
 NORMAL_HARNESS_SHARE = 0.1
 # What others may take before a slow system could be theirs: on average, and in any window.
 LITTLE_SHARE, LITTLE_WINDOW_SHARE = 0.1, 0.25
+# A harness that waited for a core for this share of some 10 s was starved of them.
+STARVED_SHARE = 0.1
 # Above this the sentence says that cores were the limit.
 _FULL_SHARE = 0.85
 _NAMED = 3
@@ -36,6 +38,9 @@ def attribute(reasons: Sequence[InvalidReason], health: HarnessHealth | None) ->
     if not reasons or health is None or not all(reason.overload for reason in reasons):
         return Attribution(sentences, ())
     if not _harness_was_well(health) or not _others_took_little(health):
+        return Attribution(sentences, ())
+    starved = health.cpu.worst_driver_wait_share >= STARVED_SHARE
+    if any(reason.starved for reason in reasons) and not starved:
         return Attribution(sentences, ())
     return Attribution((), (_overloaded(health), *sentences))
 

@@ -163,7 +163,7 @@ class SelfCheck(Section, frozen=True, kw_only=True):
     """A self-check: its value, its limit (null: informational) and the reason for the limit.
 
     A `value` of null was not measured, and is not within any limit. With `overload`, an overloaded
-    system under test can be the cause of an excess.
+    system under test can cause an excess; with `starved`, only by taking the harness's cores.
     """
 
     value: float | None
@@ -173,6 +173,7 @@ class SelfCheck(Section, frozen=True, kw_only=True):
     within: bool = True
     reason: str = ""
     overload: bool = False
+    starved: bool = False
 
 
 class Bare(Section, frozen=True, kw_only=True):

@@ -65,6 +65,11 @@ def self_checks(
             unit="seconds",
             what="CPU of the harness per created pod",
         ),
+        "harnessWaitShareMax10s": SelfCheck(
+            value=own.cpu.worst_driver_wait_share if own else None,
+            unit="share of the time",
+            what="time that runner or load waited for a core in the worst 10 s",
+        ),
         "loopStalls": SelfCheck(
             value=own.loop_stalls if own else None,
             unit="stalls",
@@ -160,7 +165,7 @@ def exceeded_limits(checks: Mapping[str, SelfCheck]) -> Iterator[InvalidReason]:
             unit = check.unit.removesuffix("s") if check.value == 1 else check.unit
             excess = f"{format_number(check.value)} {unit}, limit {format_number(check.limit)}"
             sentence = f"{check.what[:1].upper()}{check.what[1:]}: {excess}. {check.reason}"
-            yield InvalidReason(sentence, overload=check.overload)
+            yield InvalidReason(sentence, overload=check.overload, starved=check.starved)
 
 
 def unmeasured(checks: Mapping[str, SelfCheck]) -> Iterator[InvalidReason]:
@@ -182,4 +187,5 @@ def check_of(limit: CheckLimit, value: float | None) -> SelfCheck:
         within=value is not None and value <= limit.maximum,
         reason=limit.reason,
         overload=limit.overload,
+        starved=limit.starved,
     )

@@ -47,7 +47,9 @@ class CpuReading:
     """CPU seconds so far, at one moment of the monotonic clock.
 
     `run_seconds` is of all processes of the run, `processes` of each by its name. `others` has
-    other processes by command and process id. `quotas` are those that limit this process.
+    other processes by command and process id. `waits` has the seconds that the main threads of
+    the harness's own processes were ready to run and had no core. `quotas` are those that limit
+    this process.
     """
 
     at_seconds: float
@@ -55,6 +57,7 @@ class CpuReading:
     run_seconds: float
     processes: Mapping[str, float]
     others: Mapping[str, float] = field(default_factory=dict)
+    waits: Mapping[str, float] = field(default_factory=dict)
     quotas: Mapping[str, QuotaPeriods] = field(default_factory=dict)
 
 
@@ -62,7 +65,8 @@ class CpuReading:
 class CpuWindow:
     """CPU seconds within a window; `others` names other processes that used much of it.
 
-    `throttled_share` is the share of a quota's periods in which it was used up, 0 to 1.
+    `throttled_share` is the share of a quota's periods in which it was used up, 0 to 1. `waits` are
+    the seconds that the harness's own processes waited for a core.
     """
 
     seconds: float
@@ -71,6 +75,7 @@ class CpuWindow:
     processes: Mapping[str, float]
     others: Mapping[str, float] = field(default_factory=dict)
     throttled_share: float = 0.0
+    waits: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def others_share(self) -> float:
@@ -98,6 +103,12 @@ class CpuUse:
     def whole(self) -> CpuWindow:
         """All windows as one."""
         return total(self.windows)
+
+    @property
+    def worst_driver_wait_share(self) -> float:
+        """The largest share of a window that runner or load waited for a core, 0 to 1."""
+        waited = ((part, seconds) for part in self.windows for seconds in part.waits.values())
+        return max((seconds / part.seconds for part, seconds in waited), default=0.0)
 
     @property
     def busiest_driver_cores(self) -> float:
@@ -136,6 +147,7 @@ def total(parts: Sequence[CpuWindow]) -> CpuWindow:
         processes=_summed([part.processes for part in parts]),
         others=_summed([part.others for part in parts]),
         throttled_share=throttled / seconds if seconds else 0.0,
+        waits=_summed([part.waits for part in parts]),
     )
 
 
@@ -157,6 +169,7 @@ def _window(before: CpuReading, now: CpuReading) -> CpuWindow:
         processes=_used(before.processes, now.processes),
         others={name: used for name, used in others.items() if used > _NAMED_SHARE * machine.all},
         throttled_share=_throttled_share(before.quotas, now.quotas),
+        waits=_used(before.waits, now.waits),
     )
 
 

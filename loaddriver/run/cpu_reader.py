@@ -8,9 +8,14 @@ from collections.abc import Callable, Mapping, Sequence
 
 import psutil
 
-from loaddriver.record.cpu import RUNNER, CpuReading, CpuTimes
+from loaddriver.record.cpu import LOCUST, RUNNER, CpuReading, CpuTimes
 from loaddriver.run.cpu_quota import CpuQuota, read_quotas
-from loaddriver.run.process_table import ProcessTable, peak_memory_bytes, read_table
+from loaddriver.run.process_table import (
+    ProcessTable,
+    peak_memory_bytes,
+    read_table,
+    wait_seconds,
+)
 
 Pids = Callable[[], Mapping[str, int]]
 """Returns the process ids of the run's running processes, by name."""
@@ -46,6 +51,7 @@ class CpuReader:
             run_seconds=machine.used if self._whole_machine else table.tree_seconds(own),
             processes={RUNNER: time.process_time(), **used},
             others={} if self._whole_machine else _others(table, own),
+            waits={RUNNER: wait_seconds(own), LOCUST: self._load_wait_seconds()},
             quotas=read_quotas(self._quotas),
         )
 
@@ -59,6 +65,10 @@ class CpuReader:
         for name, pid in running.items():
             self._last[name] = pid, table.tree_seconds(pid)
             self._note_memory(name, list(table.tree(pid)))
+
+    def _load_wait_seconds(self) -> float:
+        pid, _ = self._last.get(LOCUST, (0, 0.0))
+        return wait_seconds(pid) if pid else 0.0
 
     def _note_memory(self, name: str, pids: Sequence[int]) -> None:
         found = sum(peak_memory_bytes(pid) for pid in pids)

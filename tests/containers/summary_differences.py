@@ -15,6 +15,8 @@ EXPECTED: Mapping[str, str] = {
     "run.versions": PLACE,
     "run.environment": PLACE,
     "run.durationSeconds": TIME,
+    "provenance": PLACE,
+    "resources": PLACE,
     "why": TIME,
     "diagnosis": TIME,
     "dueToBindSeconds": TIME,

@@ -20,15 +20,20 @@ START = 1_790_000_000 * SECOND
 
 
 def window(
-    harness: float = 0.2, others: float = 0.0, throttled: float = 0.0, busy: float = 0.5
+    harness: float = 0.2,
+    others: float = 0.0,
+    throttled: float = 0.0,
+    busy: float = 0.5,
+    waited: float = 0.0,
 ) -> CpuWindow:
-    """Ten seconds on two cores; shares are of their CPU, the harness's CPU is in seconds."""
+    """Ten seconds on two cores; shares are of their CPU, the harness's CPU and wait in seconds."""
     capacity = 20.0
     run = (busy - others) * capacity
     used = {RUNNER: harness / 2, LOCUST: harness / 2, "c1/kube-apiserver": 0.6 * run}
     used["shard-0"] = run - sum(used.values())
     times = CpuTimes(busy * capacity, capacity)
-    return CpuWindow(10.0, times, run, used, {"make (7)": others * capacity}, throttled)
+    other = {"make (7)": others * capacity}
+    return CpuWindow(10.0, times, run, used, other, throttled, {RUNNER: waited, LOCUST: waited})
 
 
 def health(*windows: CpuWindow, **more: Any) -> HarnessHealth:

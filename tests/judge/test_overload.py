@@ -16,7 +16,7 @@ from loaddriver.record.audit import AuditTimestamps
 from loaddriver.record.losses import LoadLosses
 from tests.judge.judge_rig import IN_TIME, facts, gate, health, row, unseen, window
 
-FULL = window(harness=0.4, others=0.02, busy=0.98)
+FULL = window(harness=0.4, others=0.02, busy=0.98, waited=3)
 SATURATED = health(*10 * [FULL])
 LATE: dict[str, Any] = {"load": {**IN_TIME, "maxLatenessSeconds": 9.0}}
 HOLDS = gate("pods.neverBound", 0, "==")
@@ -77,11 +77,11 @@ def test_a_system_that_is_slow_on_idle_cores_fails_too_and_the_sentence_says_so(
 @pytest.mark.parametrize(
     "own",
     [
-        health(*10 * [window(others=0.12, busy=0.98)]),
+        health(*10 * [window(others=0.12, busy=0.98, waited=3)]),
         health(*9 * [FULL], window(others=0.3, busy=0.98)),
-        health(*10 * [window(throttled=0.12, busy=0.98)]),
+        health(*10 * [window(throttled=0.12, busy=0.98, waited=3)]),
         health(*9 * [FULL], window(throttled=0.3, busy=0.98)),
-        health(*10 * [window(harness=2.0, busy=0.98)]),
+        health(*10 * [window(harness=2.0, busy=0.98, waited=3)]),
         health(*9 * [FULL], window(harness=18.2, busy=0.98)),
         replace(SATURATED, loop_computing_max_seconds=1.1, loop_stall_max_seconds=2),
         replace(SATURATED, others_unknown="there is a quota"),
@@ -92,6 +92,18 @@ def test_where_harness_or_machine_may_be_the_cause_the_run_is_invalid(own: Harne
     made = judged(own, **LATE)
     assert (made.verdict, made.exit_code) == ("invalid", ExitCode.INVALID_RUN)
     assert made.failures == []
+
+
+@pytest.mark.parametrize(
+    ("waited", "verdict"), [(0.0, "invalid"), (0.9, "invalid"), (1.0, "fail"), (5.0, "fail")]
+)
+def test_a_late_driver_is_the_systems_fault_only_if_it_waited_for_a_core(
+    waited: float, verdict: str
+) -> None:
+    """One that was stopped, or waited for a disk, is late on its own account."""
+    own = health(window(), window(busy=0.98, waited=waited))
+    assert judged(own, **LATE).verdict == verdict
+    assert judged(own, planned=2).verdict == "fail"
 
 
 def test_one_doubt_about_the_recording_makes_the_whole_run_invalid() -> None:

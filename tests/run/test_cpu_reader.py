@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -85,6 +86,29 @@ def test_reading_costs_little(burner: Burner) -> None:
     began = time.thread_time()
     reader.read()
     assert time.thread_time() - began < 0.05
+
+
+def test_a_process_that_is_stopped_does_not_wait_for_a_core(burner: Burner) -> None:
+    """One that competes for it does: the kernel counts how long it was ready to run."""
+    core = min(os.sched_getaffinity(0))
+    rival = Burner()
+    for each in (burner, rival):
+        os.sched_setaffinity(each.pid, {core})
+    reader = CpuReader(lambda: {"locust": burner.pid})
+    readings = [reader.read()]
+    os.kill(burner.pid, signal.SIGSTOP)
+    time.sleep(0.3)
+    os.kill(burner.pid, signal.SIGCONT)
+    readings.append(reader.read())
+    assert rival.child.stdin is not None
+    rival.child.stdin.write("0.4\n")
+    rival.child.stdin.flush()
+    burner.burn(0.4)
+    readings.append(reader.read())
+    rival.end()
+    [stopped], [competed] = windows(readings[:2]), windows(readings[1:])
+    assert stopped.waits.get("locust", 0.0) < 0.2
+    assert competed.waits["locust"] > 0.1
 
 
 def test_memory_is_the_peak_and_that_of_descendants_is_added(burner: Burner) -> None:

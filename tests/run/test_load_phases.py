@@ -11,6 +11,7 @@ from loaddriver.errors import LoadTimeoutError
 from loaddriver.load.files import StepReleased
 from loaddriver.load.process import LoadProcess, LoadProgress
 from loaddriver.plan.make import make_plan
+from loaddriver.record.live_counts import LiveCounts
 from loaddriver.run import load_phases
 from loaddriver.run.conclusion import unplayed_reasons
 from loaddriver.run.load_phases import LoadPhases
@@ -33,6 +34,18 @@ class SlowLoad(LoadProcess):
             raise LoadTimeoutError(f"timed out after {deadline_seconds:g} s")
 
 
+class OneCluster(ClusterRecorders):
+    """Recorders of a cluster in which nothing happens."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._counts = LiveCounts()
+
+    @property
+    def live_counts_by_cluster(self) -> list[LiveCounts]:
+        return [self._counts]
+
+
 async def test_a_soak_that_cannot_be_sent_is_judged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -43,8 +56,8 @@ async def test_a_soak_that_cannot_be_sent_is_judged(
     settings, plan = profile.settings, make_plan(profile)
     load = SlowLoad(plan, [], tmp_path)
     soak = msgspec.structs.replace(settings.soak, seconds=0.1)
-    ramp = msgspec.structs.replace(settings.ramp, step_seconds=0.1)
-    phases = LoadPhases(plan, ramp, soak, load, ClusterRecorders(), lambda: None)
+    ramp = msgspec.structs.replace(settings.ramp, step_seconds=0.1, max_step_p99_seconds=0.1)
+    phases = LoadPhases(plan, ramp, soak, load, OneCluster(), lambda: None)
     await phases.play()
     assert phases.run_progress.phase == "finishing"
     unsent = "The soak's requests were not all sent within 60 s of its end."

@@ -28,6 +28,7 @@ CURRENT = [path for path in DOCUMENTS if path.name != "CHANGELOG.md"]
 # Files that a process writes at run time, and files of other projects.
 ELSEWHERE = {
     "demand.json",
+    "manifest.json",
     "my-limits.yaml",
     "ownership.json",
     "removals.json",

@@ -40,13 +40,13 @@ class WriteUse(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     rejected: int
 
 
-class CpuAt(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Shares of the machine's CPU in a window that ended so many seconds after the load began."""
+class CpuTimeline(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """Shares of the machine's CPU by window, each of which ended after so many `seconds`."""
 
-    seconds: float
-    run_share: float
-    others_share: float
-    throttled_share: float
+    seconds: list[float]
+    run_share: list[float]
+    others_share: list[float]
+    throttled_share: list[float]
 
 
 class Resources(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -68,7 +68,7 @@ class Resources(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     processes: dict[str, ComponentUse]
     writes_per_pod: float | None
     writes: dict[str, WriteUse] | None
-    windows: list[CpuAt]
+    windows: CpuTimeline
 
 
 def resources_section(
@@ -153,17 +153,14 @@ def _key(what: str) -> str:
     return what.replace(" ", "-").replace("/", "-")
 
 
-def _windows(parts: Sequence[CpuWindow]) -> list[CpuAt]:
-    ends = accumulate(part.seconds for part in parts)
-    return [
-        CpuAt(
-            seconds=round(end, 1),
-            run_share=round(max(0.0, part.busy_share - part.others_share), 4),
-            others_share=round(part.others_share, 4),
-            throttled_share=round(part.throttled_share, 4),
-        )
-        for end, part in zip(ends, parts, strict=True)
-    ]
+def _windows(parts: Sequence[CpuWindow]) -> CpuTimeline:
+    run = (max(0.0, part.busy_share - part.others_share) for part in parts)
+    return CpuTimeline(
+        seconds=[round(end, 1) for end in accumulate(part.seconds for part in parts)],
+        run_share=[round(share, 4) for share in run],
+        others_share=[round(part.others_share, 4) for part in parts],
+        throttled_share=[round(part.throttled_share, 4) for part in parts],
+    )
 
 
 def _each(total: float, pods: int) -> float | None:

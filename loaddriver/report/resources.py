@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from loaddriver.judge.gates import format_number
-from loaddriver.judge.resources import ComponentUse, CpuAt, Resources
+from loaddriver.judge.resources import ComponentUse, CpuTimeline, Resources
 from loaddriver.report import axes, formatting
 from loaddriver.report.charts import Chart, Line
 from loaddriver.report.plots import PIXELS_PER_TICK, Plot, plot
@@ -66,13 +66,13 @@ def write_rows(used: Resources) -> list[tuple[str, Sequence[str]]]:
 def cpu_plot(used: Resources) -> Plot:
     """The run's and others' share of the machine's CPU over time."""
     parts = used.windows
-    length = max((part.seconds for part in parts), default=1.0)
+    length = max(parts.seconds, default=1.0)
     lines = [
-        Line("the run", _points(parts, "run_share"), 1, filled=True),
-        Line("others", _points(parts, "others_share"), 2, filled=True),
+        Line("the run", _points(parts, parts.run_share), 1, filled=True),
+        Line("others", _points(parts, parts.others_share), 2, filled=True),
     ]
-    if any(part.throttled_share for part in parts):
-        lines.append(Line("periods throttled by a quota", _points(parts, "throttled_share"), 5))
+    if any(parts.throttled_share):
+        lines.append(Line("periods throttled by a quota", _points(parts, parts.throttled_share), 5))
 
     def chart(width: int) -> Chart:
         return Chart(
@@ -86,11 +86,9 @@ def cpu_plot(used: Resources) -> Plot:
     return plot(chart, 180, lines)
 
 
-def _points(parts: Sequence[CpuAt], field: str) -> list[tuple[float, float]]:
-    """A value from the begin of each window to its end."""
-    begins = [0.0, *(part.seconds for part in parts)]
-    values = [getattr(part, field) for part in parts]
-    return list(zip(begins, [*values, *values[-1:]], strict=True))
+def _points(parts: CpuTimeline, shares: Sequence[float]) -> list[tuple[float, float]]:
+    """A share from the begin of each window to its end."""
+    return list(zip([0.0, *parts.seconds], [*shares, *shares[-1:]], strict=True))
 
 
 def _texts(each: ComponentUse) -> list[str]:

@@ -81,9 +81,9 @@ def test_the_cpu_of_a_pod_adds_up_over_components() -> None:
 
 def test_the_machine_is_shown_window_by_window() -> None:
     found = section(cpu=use(USED, {"shard-0": 18.0}))
-    assert [each.seconds for each in found.windows] == [10, 20]
-    assert [each.run_share for each in found.windows] == [0.65, 0.9]
-    assert [each.others_share for each in found.windows] == [0.1, 0.1]
+    assert found.windows.seconds == [10, 20]
+    assert found.windows.run_share == [0.65, 0.9]
+    assert found.windows.others_share == [0.1, 0.1]
 
 
 def test_writes_of_all_clusters_add_up_and_rejected_ones_stay_apart() -> None:

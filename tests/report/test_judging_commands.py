@@ -11,7 +11,7 @@ from loaddriver.__main__ import main
 from loaddriver.judge.facts import InvalidReason
 from loaddriver.profile.gates import load_gates
 from loaddriver.report.results import read_summary, write_results
-from tests.report.report_rig import Run, judged, make_run
+from tests.report.report_rig import START, Run, judged, make_run
 
 PROFILES = Path(__file__).parents[2] / "profiles"
 GATES = """
@@ -151,7 +151,7 @@ def test_gates_say_what_they_would_let_pass_by_the_last_valid_run(
     """An invalid run and one of another profile measure nothing."""
     there, results = profiles(tmp_path, limit=1000), tmp_path / "results"
     first = "dev-50-20261101-000001"
-    folder(results, run, first, started_micros=1_000_000)
+    folder(results, run, first, started_micros=START - 60_000_000)
     folder(results, run, "dev-50-20261101-000002", invalid_reasons=(InvalidReason("It stalled."),))
     folder(results, run, "smoke-20261101-000003", profile="smoke")
     command = ["gates", "dev-50", "--profiles", str(there), "--results", str(results)]

@@ -68,7 +68,7 @@ def test_all_mistakes_of_a_profile_come_in_one_error(tmp_path: Path) -> None:
     text = load_error("smoke", folder)
     assert "ramp.steps = 'two': expected int, got str" in text
     assert "clusters = 0: expected int >= 1" in text
-    assert "smoke/expect.yaml: gates[2].units unknown key; did you mean unit?" in text
+    assert "smoke/expect.yaml: gates[3].units unknown key; did you mean unit?" in text
 
 
 def test_mistakes_of_catalog_settings_and_expectations_come_in_one_error(tmp_path: Path) -> None:
@@ -79,7 +79,7 @@ def test_mistakes_of_catalog_settings_and_expectations_come_in_one_error(tmp_pat
     text = load_error("smoke", folder, "ramp.budgetSeconds=1")
     assert "profiles/catalog.yaml: archetypes[0].sizes[0].cpuCores unknown key" in text
     assert "smoke/profile.yaml (overridden on the command line): ramp.budgetSeconds = 1" in text
-    assert "smoke/expect.yaml: gates[2].units unknown key" in text
+    assert "smoke/expect.yaml: gates[3].units unknown key" in text
     text = load_error("smoke", folder, "clusters=0")
     assert "profiles/catalog.yaml: archetypes[0].sizes[0].cpuCores unknown key" in text
     assert "clusters = 0: expected int >= 1" in text

@@ -84,7 +84,8 @@ def test_one_plan_is_played_with_and_without_anchors_and_both_are_judged(tmp_pat
     plans = [(run.folder / part / "plan.jsonl").read_bytes() for part in ("", "anchors-off")]
     assert plans[0] == plans[1]
     for summary in (on, off):
-        assert summary["pods"]["bound"] == summary["pods"]["created"] >= 40
+        pods = summary["pods"]  # churn may delete a pod that waits
+        assert pods["bound"] + pods["withdrawn"] == pods["created"] >= 40
         assert summary["components"]["needsUnmetAtEnd"] == 0
         assert [side["anchors"] for side in summary["sideBySide"]] == ["on", "off"]
     assert off["gangs"]["anchored"] == 0

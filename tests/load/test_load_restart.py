@@ -19,7 +19,7 @@ from tests.load.operators import Operator, Tally, bound_machines
 from tests.support.fake_provider import FakeProvider, machines, serve
 from tests.support.shard_process import decides, shard_process
 
-pytestmark = pytest.mark.timeout(600)
+pytestmark = [pytest.mark.alone, pytest.mark.timeout(600)]  # it measures
 
 MACHINES = int(os.environ.get("LOAD_MACHINES", "20000"))
 OPERATORS = 50

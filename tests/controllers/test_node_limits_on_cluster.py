@@ -13,16 +13,15 @@ import pytest
 
 from bigfleet.api.install import GROUP_VERSION
 from bigfleet.api.v1alpha1.capacity_pb2 import NodeLimit
-from bigfleet.api.v1alpha1.provider_pb2 import MachineState, Resources
+from bigfleet.api.v1alpha1.provider_pb2 import MachineState
 from bigfleet.api.v1alpha1.shard_pb2 import (
     BootstrapRequest,
-    NodeStateUpdate,
     ReclaimInstruction,
     ShardMessage,
 )
 from bigfleet.api.wellknown import MACHINE_LABEL
-from bigfleet.controllers import operator
 from bigfleet.kube.client import KubeClient
+from tests.controllers.operator_rig import operating, update
 from tests.support.clusters import (
     FakeShard,
     add_ready_node,
@@ -32,7 +31,6 @@ from tests.support.clusters import (
     namespace,
     pod,
     ready_nodes,
-    role,
 )
 from tests.support.waiting import eventually
 
@@ -47,38 +45,19 @@ async def _operator(
 ) -> AsyncIterator[FakeShard]:
     """An operator whose shard has told it that it has these machines."""
     async with fake_shard() as (shard, address), await admin(kubeconfig) as client:
-        settings = operator.OperatorConfig(
-            cluster_id="c",
-            shard_addresses=[address],
-            kubeconfig=kubeconfig["bigfleet-operator"],
-            observe_port=0,
-            rollup_seconds=0.3,
-            node_ready_timeout_seconds=hold,
-        )
-        async with role(partial(operator.run, settings)):
+        more = {"rollup_seconds": 0.3, "node_ready_timeout_seconds": hold}
+        async with operating(kubeconfig, address, **more):
             await shard.hellos.get()
             for machine in machines:
                 await _tell(client, shard, machine)
             yield shard
             for machine in machines:
-                shard.order(_update(machine, MachineState.SPECULATIVE))
+                shard.order(update(machine, MachineState.SPECULATIVE))
                 await eventually(partial(_is_gone, client, machine), f"{machine} to be gone")
 
 
-def _update(machine: str, state: MachineState.ValueType) -> ShardMessage:
-    update = NodeStateUpdate(
-        supersedes_key=f"node:{machine}",
-        machine_id=machine,
-        cluster_id="c",
-        state=state,
-        node_name=machine,
-        resources=Resources(resources={"cpu": "8"}),
-    )
-    return ShardMessage(node_state_update=update)
-
-
 async def _tell(client: KubeClient, shard: FakeShard, machine: str) -> None:
-    shard.order(_update(machine, MachineState.CONFIGURED))
+    shard.order(update(machine, MachineState.CONFIGURED))
 
     async def told() -> bool:
         found = await get(client, f"{GROUP_VERSION}/upcomingnodes/{machine}")

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from loaddriver.load.files import EventResult
 from loaddriver.plan.manifests import (
     ARCHETYPE_LABEL,
     GROUP_LABEL,
@@ -149,6 +150,25 @@ def reader(lines: Iterable[bytes] = (), live_counts: LiveCounts | None = None) -
     made = AuditReader(live_counts or NullListener())
     made.take(list(lines))
     return made
+
+
+def result(event_id: str, name: str, status: int = 201, attempts: int = 1) -> EventResult:
+    """What the load driver recorded of one of its requests, that was sent when it was due."""
+    return EventResult(
+        id=event_id,
+        cluster=0,
+        step=1,
+        verb="create",
+        name=name,
+        due=0,
+        sent=0,
+        done=0,
+        lateness_seconds=0,
+        status=status,
+        attempts=attempts,
+        ok=True,
+        detail="",
+    )
 
 
 def observations(

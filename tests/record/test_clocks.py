@@ -13,7 +13,7 @@ from loaddriver.record.audit import AuditTimestamps
 from loaddriver.record.clocks import largest_clock_offset_seconds
 from loaddriver.record.journal import Journal, RollUp
 from loaddriver.record.recorder import Observations
-from tests.record.record_rig import at, observations
+from tests.record.record_rig import at, observations, result
 
 CREATE = CreateEvent(
     id="a",
@@ -29,21 +29,8 @@ WRITE = ("create deployments", ("load", "web"))
 
 def answered(sent: float, done: float, attempts: int = 1) -> EventResult:
     """What the driver recorded of a creation, in seconds of its clock."""
-    return EventResult(
-        id="a",
-        cluster=0,
-        step=1,
-        verb="create",
-        name="web",
-        due=sent,
-        sent=at(sent) / 1e6,
-        done=at(done) / 1e6,
-        lateness_seconds=0,
-        status=201,
-        attempts=attempts,
-        ok=True,
-        detail="",
-    )
+    made = result("a", "web", attempts=attempts)
+    return msgspec.structs.replace(made, due=sent, sent=at(sent) / 1e6, done=at(done) / 1e6)
 
 
 def log(received: float, complete: float, **more: object) -> Observations:

@@ -15,6 +15,7 @@ from loaddriver.plan.records import ChurnEvent, Level, LoadEvent, Plan, PlanHead
 from loaddriver.record.due import CLOCK_TOLERANCE_MICROS, DueTimes, MissingPod
 from loaddriver.record.rows import PodRow
 from tests.judge.judge_rig import START, at, row
+from tests.record.record_rig import result
 
 RAMP, SOAK = 1, 2
 SOAK_AT = 60.0
@@ -71,21 +72,7 @@ def plan(
 
 def churned(number: int, pod: str, status: int = 200) -> EventResult:
     """What the driver recorded of a churn: it deleted `pod`."""
-    return EventResult(
-        id=f"churn-{number}",
-        cluster=0,
-        step=SOAK,
-        verb="churn",
-        name=pod,
-        due=0,
-        sent=0,
-        done=0,
-        lateness_seconds=0,
-        status=status,
-        attempts=1,
-        ok=True,
-        detail="",
-    )
+    return result(f"churn-{number}", pod, status)
 
 
 def web(uid: str, created: float, deleted: float | None = None) -> PodRow:

@@ -13,7 +13,7 @@ from loaddriver.record.losses import LoadLosses, load_losses
 from loaddriver.record.recorder import Observations
 from loaddriver.record.requests import build_request_rows
 from loaddriver.record.rows import build_rows
-from tests.record.record_rig import at, bound, created, line, observations
+from tests.record.record_rig import at, bound, created, line, observations, result
 
 DEPLOYMENTS = "/apis/apps/v1/namespaces/load/deployments"
 REQUESTS = "/apis/bigfleet.lucy.sh/v1alpha1/namespaces/load/capacityrequests"
@@ -57,24 +57,6 @@ LOG = [
     line("delete capacityrequests", "cr", 9, user=LOAD_DRIVER, code=200),
     line("patch deployments/scale", "web", 5, user=LOAD_DRIVER, code=200),
 ]
-
-
-def result(event_id: str, name: str, status: int = 201, attempts: int = 1) -> EventResult:
-    return EventResult(
-        id=event_id,
-        cluster=0,
-        step=1,
-        verb="create",
-        name=name,
-        due=0,
-        sent=0,
-        done=0,
-        lateness_seconds=0,
-        status=status,
-        attempts=attempts,
-        ok=True,
-        detail="",
-    )
 
 
 RESULTS = [

@@ -1,0 +1,91 @@
+"""On a busy machine kwok plays what it saw many seconds ago, on Pods whose names are in use again."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+
+import psutil
+import pytest
+
+from bigfleet.kube.client import KubeClient
+from controlplane.request import Binaries
+from loaddriver.substrates.local import LocalSubstrate
+from loaddriver.substrates.runscope import RunScope
+from tests.support.clusters import add_ready_node, pod
+from tests.support.substrates import PATIENCE_SECONDS
+from tests.support.waiting import eventually
+
+pytestmark = pytest.mark.cluster
+
+PODS = "/api/v1/namespaces/default/pods"
+# More than kwok plays at a time, so that most of what is stale waits in its queue.
+NAMES = [f"db-{number}" for number in range(60)]
+
+
+@asynccontextmanager
+async def cluster_with_a_node(binaries: Binaries, scope: RunScope) -> AsyncIterator[KubeClient]:
+    logs = scope.data_directory / "logs"
+    substrate = LocalSubstrate(scope.run_id, scope.data_directory, logs, binaries, {})
+    try:
+        [cluster] = await substrate.start_clusters(["late"])
+        async with await KubeClient.from_kubeconfig(cluster.kubeconfigs["admin"]) as client:
+            await add_ready_node(client, "n")
+            yield client
+    finally:
+        await substrate.stop()
+
+
+@contextmanager
+def kwok_paused() -> Iterator[None]:
+    """It sees everything afterwards, in order, and begins to play before it has seen all."""
+    [kwok] = [child for child in psutil.Process().children() if child.name() == "kwok"]
+    kwok.suspend()
+    try:
+        yield
+    finally:
+        kwok.resume()
+
+
+async def pods(client: KubeClient) -> dict[str, tuple[str, str]]:
+    """UID and phase by name."""
+    items = json.loads(await client.get(PODS))["items"]
+    return {i["metadata"]["name"]: (i["metadata"]["uid"], i["status"]["phase"]) for i in items}
+
+
+async def create_all(client: KubeClient) -> None:
+    await asyncio.gather(*[client.create(PODS, pod(name, "n")) for name in NAMES])
+
+
+async def delete_all(client: KubeClient, **options: int) -> None:
+    await asyncio.gather(*[client.delete(f"{PODS}/{name}", options or None) for name in NAMES])
+
+
+async def all_run(client: KubeClient) -> bool:
+    found = await pods(client)
+    return len(found) == len(NAMES) and {phase for _, phase in found.values()} == {"Running"}
+
+
+async def test_a_pod_is_not_removed_in_place_of_an_earlier_one_of_its_name(
+    binaries: Binaries, scope: RunScope
+) -> None:
+    """StatefulSets use their names again. A removal by name would make room for another, without
+    end.
+    """
+    async with cluster_with_a_node(binaries, scope) as client:
+        await create_all(client)
+        await eventually(lambda: all_run(client), seconds=PATIENCE_SECONDS)
+        with kwok_paused():
+            await delete_all(client)
+            await delete_all(client, gracePeriodSeconds=0)
+            await create_all(client)
+            successors = {name: uid for name, (uid, _) in (await pods(client)).items()}
+
+        async def played() -> bool:
+            """Either they run, or somebody removed one: nobody else does."""
+            return await all_run(client) or len(await pods(client)) < len(NAMES)
+
+        await eventually(played, seconds=PATIENCE_SECONDS)
+        assert {name: uid for name, (uid, _) in (await pods(client)).items()} == successors

@@ -1,4 +1,4 @@
-"""On a busy machine kwok plays what it saw many seconds ago, on Pods whose names are in use again."""
+"""On a busy machine kwok plays what it saw seconds ago on Pods that have their names by now."""
 
 from __future__ import annotations
 

@@ -8,11 +8,10 @@ from dataclasses import dataclass
 
 import msgspec
 
-from bigfleet.api.journal import JournalEvent
 from loaddriver.judge.active_pods import DemandCurve, completed_micros, mean_running
 from loaddriver.judge.cost import HeldSpan, paid_spans
 from loaddriver.judge.facts import FleetFacts, RunFacts
-from loaddriver.record.journal import Journal
+from loaddriver.record.journal import Journal, takings
 from loaddriver.record.recorder import Observations
 from loaddriver.record.removals import Cause, PodRemoval, pod_removals
 from loaddriver.record.rows import PodRow
@@ -32,17 +31,18 @@ class Stability(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     unknown client. Those that kube-scheduler preempted are counted as `preempted`.
 
     Demand only grows for `growing_seconds`, until the first bound pod is removed by its owner or
-    completes; `reclaimed_while_growing` counts decisions in that time to take a machine from its
-    cluster. The soak is steady for `steady_seconds`, until the plan reduces its demand;
-    `disrupted_per_minute_percent` is of the pods that ran in that time. `job_pods_interrupted`
-    counts disturbed pods that had not completed.
+    completes; `reclaimed_while_growing` counts machines that were taken from their cluster in that
+    time, without those that its operator refused to drain. The soak is steady for `steady_seconds`,
+    until the plan reduces its demand; `disrupted_per_minute_percent` is of the pods that ran in
+    that time. `job_pods_interrupted` counts disturbed pods that had not completed.
 
     Machines are bought when they are created; the rate is that of the steady time.
     `released_within10_minutes` counts machines deleted so soon after they were bought;
-    `released_unexplained` those of them whose cluster's requests had decreased from their peak in
-    that time by less than half of the machine. `additional_requests` counts CapacityRequests for an
-    additional machine. `unschedulable_despite_supply` pods never had a node and had waited for half
-    a minute, and a machine that fits was available in the end. Null without the shards' journals.
+    `released_unexplained` those of them whose cluster's requests had decreased from their peak, by
+    the time the machine was taken, by less than half of the machine. `additional_requests` counts
+    CapacityRequests for an additional machine. `unschedulable_despite_supply` pods never had a node
+    and had waited for half a minute, and a machine that fits was available in the end. Null without
+    the shards' journals.
     """
 
     growing_seconds: float
@@ -151,11 +151,11 @@ class _MachineChanges:
         ]
 
     def taken(self, time: Time) -> int:
-        """The number of decisions to take a machine from its cluster."""
+        """The number of machines that were taken from their cluster."""
         return sum(
-            event.event == JournalEvent.DECIDED and event.takes and _within(event.at_micros, time)
+            _within(event.at_micros, time)
             for story in self._journal.stories.values()
-            for event in story
+            for event in takings(story)
         )
 
     def per_minute(self, time: Time | None) -> float | None:
@@ -194,7 +194,10 @@ class _MachineChanges:
         """Whether its cluster's requests decreased enough in that time."""
         assert span.end_micros is not None  # it was released
         cluster = self._served(span)
-        decrease = self._demand.decrease(cluster, span.begin_micros, span.end_micros)
+        story = self._journal.stories.get(span.machine.id, ())
+        taken = [e.at_micros for e in takings(story) if span.covers(e.at_micros)]
+        until = taken[-1] if taken else span.end_micros
+        decrease = self._demand.decrease(cluster, span.begin_micros, until)
         return any(
             amount > 0 and decrease.get(name, 0) >= _EXPLAINS * amount
             for name, amount in offering_of(span.machine, self._fleet.daemon_sets).available

@@ -191,9 +191,25 @@ def _choice(story: Sequence[Event], cluster: str) -> Event | None:
             choices.append(event)
         elif event.state in _ENDING and not (event.state == _LEAVING and _taken(choices)):
             choices.clear()
-    failed = {each.decided for each in story if each.event == JournalEvent.ORDER_FAILED} - {None}
+    failed = _failed(story)
     standing = [each for each in choices if each.decided not in failed]
     return next(iter(standing or choices[-1:]), None)
+
+
+def takings(story: Sequence[Event]) -> list[Event]:
+    """The decisions to take the machine from its cluster that did not fail, or not yet."""
+    failed = _failed(story)
+    return [
+        event
+        for event in story
+        if event.event == JournalEvent.DECIDED and event.takes and event.decided not in failed
+    ]
+
+
+def _failed(story: Sequence[Event]) -> set[float]:
+    """When the orders that failed were decided."""
+    found = {event.decided for event in story if event.event == JournalEvent.ORDER_FAILED}
+    return {decided for decided in found if decided is not None}
 
 
 def _taken(choices: Sequence[Event]) -> bool:

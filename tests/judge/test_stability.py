@@ -90,16 +90,38 @@ def test_the_rate_is_of_those_that_ran_before_demand_fell() -> None:
     assert section.disrupted_per_minute_percent == pytest.approx(100 * 2 / 3.5, abs=1e-3)
 
 
+def told(event: str, name: str, seconds: float, action: str, decided: float) -> Event:
+    """An event of an order that was decided at `decided`."""
+    return Event(
+        at=at(seconds) / 1e6,
+        event=event,
+        machine=name,
+        action=action,
+        cluster="c0",
+        decided=at(decided) / 1e6,
+    )
+
+
 def decided(name: str, seconds: float, action: str) -> Event:
-    return Event(at=at(seconds) / 1e6, event="decided", machine=name, action=action, cluster="c0")
+    return told("decided", name, seconds, action, seconds)
 
 
 def test_machines_taken_while_demand_only_grows_are_counted_by_decisions() -> None:
-    told = journal(
+    events = journal(
         decided("m1", 5, "Bootstrap"), decided("m1", 20, "Reclaim"), decided("m2", 95, "Reclaim")
     )
-    section = judged(pods(), [removal("u0", 90, LOAD)], told)
+    section = judged(pods(), [removal("u0", 90, LOAD)], events)
     assert section.reclaimed_while_growing == 1
+
+
+def test_a_machine_whose_operator_refuses_is_not_taken() -> None:
+    """Its pods do not fit elsewhere, which the shard cannot know."""
+    events = journal(
+        decided("m1", 20, "Reclaim"),
+        told("order-failed", "m1", 22, "Reclaim", decided=20),
+        decided("m1", 40, "Reclaim"),
+    )
+    assert judged(pods(), [], events).reclaimed_while_growing == 1
 
 
 def life(name: str, bought: float, given: float) -> list[Event]:
@@ -123,6 +145,14 @@ def test_demand_that_fell_by_half_a_machine_explains_that_one_goes() -> None:
     for gone, unexplained in ((1, 1), (2, 0)):
         ends = [removal(f"u{n}", 50, LOAD) for n in range(gone)]
         assert judged(pods(), ends, story).released_unexplained == unexplained
+
+
+def test_demand_that_fell_only_after_a_machine_was_taken_does_not_explain_it() -> None:
+    """It is drained, and idle for a while, before it is given back."""
+    story = [*life("m1", 10, 60), decided("m1", 30, "Reclaim")]
+    ends = [removal(f"u{n}", 50, LOAD) for n in range(2)]
+    ordered = journal(*sorted(story, key=lambda event: event.at))
+    assert judged(pods(), ends, ordered).released_unexplained == 1
 
 
 def test_demand_is_held_against_its_height_and_not_against_the_moment_of_buying() -> None:

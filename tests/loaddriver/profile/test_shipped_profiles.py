@@ -95,9 +95,11 @@ def test_gated_waits_begin_with_due_times(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["smoke", "dev-50", "shards-8", *SHARED])
 def test_a_profile_whose_waits_are_gated_stays_below_the_knee(name: str) -> None:
-    """On two cores: 40 pods a second where clusters share them, 140 with one cluster."""
+    """On two cores: 140 pods a second with one cluster, 40 where clusters share them, 20 where each
+    workload has few pods and its Nodes are small.
+    """
     settings = shipped(name).settings
-    capacity = 140 if settings.clusters == 1 else 40
+    capacity = 140 if settings.clusters == 1 else 20 if name in SHARED else 40
     assert settings.pods / settings.phase_seconds("ramp") <= 0.55 * capacity
 
 
@@ -109,7 +111,7 @@ def test_every_profile_is_a_rung_or_gates_one_behaviour() -> None:
 @pytest.mark.parametrize("name", [*SPECIAL, *SHARED])
 def test_a_profile_for_one_behaviour_takes_less_than_five_minutes(name: str) -> None:
     """But for the one whose outage alone is five, and those that grow and shrink in one run."""
-    minutes = {"fedhpa-3": 12, "mixed-50": 19, **dict.fromkeys(SHARED[1:], 13)}.get(name, 5)
+    minutes = {"fedhpa-3": 12, "mixed-50": 26, **dict.fromkeys(SHARED[1:], 18)}.get(name, 5)
     assert run_seconds(shipped(name).settings) < minutes * 60
 
 

@@ -288,10 +288,10 @@ def random_cycle_memory(seed: int, fleet: Fleet, demand: Demand) -> CycleMemory:
     keys.append(NeedKey("east", "gone", ""))
     reserved, short = ([key for key in keys if draw.random() < 0.4] for _ in range(2))
     domains = ("", "a", "b", "r1", "r2", "elsewhere")
-    since = (NOW - 1_000, NOW - 100)
+    since, ages = (NOW - 1_000, NOW - 100), (NOW - 1_000, NOW - 5)
     return CycleMemory(
         tuple(Reservation(key, pick(draw, domains), pick(draw, since)) for key in reserved),
-        tuple(ShortfallAge(key, int(draw.integers(1, 9)), NOW - 1_000) for key in short),
+        tuple(ShortfallAge(key, int(draw.integers(1, 9)), pick(draw, ages)) for key in short),
         tuple(_random_memory(draw, name, keys) for name in sorted(CLUSTERS) if draw.random() < 0.6),
     )
 

@@ -71,6 +71,27 @@ def test_additional_needs_wait_for_a_machine_on_its_way_to_their_rack() -> None:
     assert story.cycle() == ["Bootstrap next"]
 
 
+def test_additional_needs_of_a_growing_cluster_do_not_wait_for_ever() -> None:
+    """Where machines arrive all the time, each could be the one: others fill them first."""
+    in_b = Requirement(RACK, Operator.IN, ("b",))
+    others = [idle(f"other-{number:02}", labels=IN_B) for number in range(40)]
+    story = Story([configured("served", labels=IN_A), idle("more", labels=IN_A), *others],
+                  gangs(1), additional(0), ("east", need_of(4, in_b)))  # fmt: skip
+    ordered = []
+    for units in range(1, 40):
+        more = additional(1 if units > 1 else 0)[1]
+        story.demand = replace(
+            story.demand, needs=[story.demand.needs[0], more, need_of(4 * units, in_b)]
+        )
+        actions = story.cycle()
+        assert [each for each in actions if "other" in each]
+        ordered += [story.now for each in actions if each == "Bootstrap more"]
+        story.arrive()
+    begun = NOW + 1
+    assert len(ordered) == 1
+    assert 2 <= ordered[0] - begun <= story.settings.additional_wait_seconds + 2
+
+
 def test_additional_needs_do_not_wait_for_a_machine_of_another_rack_or_cluster() -> None:
     incoming = replace(configured("far", labels=IN_B), state=MachineState.CONFIGURING)
     strange = replace(configured("west", "west", labels=IN_A), state=MachineState.CONFIGURING)

@@ -164,6 +164,9 @@ class AssignmentPhase:
         state = self._state
         if state.classes.need_type[index] != NeedType.ADDITIONAL:
             return False
+        # While a cluster grows machines arrive all the time, and other pods fill them.
+        if state.short_seconds(index) >= state.settings.additional_wait_seconds:
+            return False
         # kube-scheduler needs time to bind pods to a new Node, and the operator to report it.
         last_arrival_seconds = state.memory_of(state.cluster_of(index)).incoming_seconds
         grace_seconds = state.settings.arrival_grace_seconds

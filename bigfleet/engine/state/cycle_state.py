@@ -77,6 +77,7 @@ class CycleState:
             np.flatnonzero(flags_of(demand.suspended, len(fleet.clusters))[demand.cluster]).tolist()
         )
         self._memory = {memory.cluster: memory for memory in cycle_memory.clusters}
+        self._short_since = {age.need: age.since_seconds for age in cycle_memory.shortfall_ages}
         self._restore_reservations(cycle_memory)
         #: [n] int32, the need that the machine drains for or is reserved for, or NONE
         self.reserved_for = self._reserved_for()
@@ -235,6 +236,10 @@ class CycleState:
         """The memory that the last decision kept of a cluster."""
         name = self.fleet.clusters[cluster]
         return self._memory.get(name, ClusterMemory(name))
+
+    def short_seconds(self, index: int) -> float:
+        """For how long the need has been short; 0 if it was not in the last decision."""
+        return self.now_seconds - self._short_since.get(self.key(index), self.now_seconds)
 
     def acquiring_clusters(self) -> set[int]:
         """The clusters that acquire machines in this decision."""

@@ -81,8 +81,10 @@ def place_again(cycle: Cycle, need: NeedView) -> None:
 
 def _is_coming(cycle: Cycle, need: NeedView) -> bool:
     """Whether a machine that could hold one of its pods is on its way to the cluster, or has just
-    joined.
+    joined, and it has not waited long enough.
     """
+    if cycle.short_seconds(need) >= cycle.settings.additional_wait_seconds:
+        return False
     came, grace_seconds = cycle.memory_of(need.cluster), cycle.settings.arrival_grace_seconds
     if came.incoming_seconds is not None and cycle.now - came.incoming_seconds < grace_seconds:
         return True

@@ -162,6 +162,11 @@ class Cycle:
         known = {memory.cluster: memory for memory in self.cycle_memory.clusters}
         return known.get(name, ClusterMemory(name))
 
+    def short_seconds(self, need: NeedView) -> float:
+        """For how long the need has been short."""
+        ages = [age for age in self.cycle_memory.shortfall_ages if age.need == need.key]
+        return self.now - ages[0].since_seconds if ages else 0.0
+
     def room(self, cluster: int, flavour: Flavour) -> dict[str, int]:
         """Allocatable of a machine for a cluster's pods."""
         return room_of(flavour, self.demand.overheads.get(cluster, ()))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from bigfleet.engine.explain.explain import Explainer, Reason
 from bigfleet.model.machine import MachineState
 from bigfleet.model.need import Need, Operator, Requirement
 from tests.engine.engine_rig import NOW, RACK, configured, idle, need_of, speculative
@@ -65,6 +66,8 @@ def test_additional_needs_wait_for_a_machine_on_its_way_to_their_rack() -> None:
     story = Story(specs, gangs(2), additional())
     assert story.cycle() == ["Bootstrap last"]
     assert story.cycle() == []
+    explainer = Explainer(story.fleet, story.demand, story.decision)
+    assert explainer.reason(1) is Reason.AWAITING_MACHINES
     story.arrive()
     assert story.cycle() == []
     story.now += 10

@@ -18,6 +18,7 @@ from bigfleet.engine.snapshot import NONE, Demand, Flags, Fleet, Ints, Longs, Ro
 from bigfleet.engine.state.ceiling_budgets import describe_usage
 from bigfleet.engine.state.cycle_state import present_flavours
 from bigfleet.model import resources
+from bigfleet.model.group import Additional
 from bigfleet.model.machine import MachineState
 from bigfleet.model.need import Size, total_of
 
@@ -33,6 +34,7 @@ class Reason(Enum):
     OFFERINGS_UNAVAILABLE = "the machines that fit have just failed; they are retried later"
     CEILING_REACHED = "the cluster has reached its ceiling"
     CLUSTER_SUSPENDED = "nothing is acquired while the cluster's operator accepts no machines"
+    AWAITING_MACHINES = "it waits a little for machines on their way to the cluster"
     PRIORITY_STARVED = "all machines that fit serve the same or higher priority, or are unavailable"
 
 
@@ -293,6 +295,8 @@ class Explainer:
         constrained = self._classes.of_need[index].is_constrained
         if profile.same_key is not None or (constrained and len(free)):
             return Reason.TOPOLOGY_UNSATISFIABLE
+        if isinstance(self._demand.needs[index].group, Additional) and len(free):
+            return Reason.AWAITING_MACHINES
         pods = self._decision.placements
         rows = pods.row[pods.need == index]
         if (self._fleet.state[rows] == MachineState.DRAINING).any() or index in self._preempting:

@@ -52,14 +52,17 @@ class Operation:
 
 @dataclass(frozen=True)
 class Listing:
-    """Machines as of `revision`."""
+    """A page of machines."""
 
     machines: Sequence[Machine]
     #: invalid records by machine id
     rejected: Mapping[str, InvalidInput]
+    #: on the last page: changes after it are listed next time
     revision: bytes
     #: "" while the provider has no host
     provider_name: str
+    #: b"" on the last page
+    next_page_token: bytes = b""
 
 
 class CapacityProvider(Protocol):
@@ -115,11 +118,15 @@ class CapacityProvider(Protocol):
         """One machine; raises UnknownObject if there is none with that id."""
         ...
 
-    async def list(self, since_revision: bytes = b"") -> Listing:
-        """All machines, or those changed since `since_revision` of an earlier Listing.
+    async def list(self, since_revision: bytes = b"", page_token: bytes = b"") -> Listing:
+        """All machines, or those changed since `since_revision` of an earlier Listing: the first
+        page, or the one that `page_token` of the page before leads to.
 
         A provider that no longer has that revision MUST return all machines. A deleted record is
-        merely absent, which only a full listing shows.
+        merely absent, which only a full listing shows. Pages are not a snapshot: a machine MUST be
+        on at least one page if it is there throughout, and if it changes after its page was read,
+        on a later one or in a listing since the last page's revision. A provider without pages MAY
+        return everything as one. A page token that is no longer known is Unavailable: begin again.
         """
         ...
 

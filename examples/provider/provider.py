@@ -74,9 +74,9 @@ class Store:
         self.db.execute(f"{make} mark (shard, id, epoch, sequence, PRIMARY KEY (shard, id))")
         self.revision = self.db.execute("SELECT max(revision) FROM machine").fetchone()[0] or 0
 
-    def machines(self, since: int = 0) -> list[wire.Machine]:
-        query = "SELECT json FROM machine WHERE revision > ? ORDER BY revision"
-        return [Parse(row[0], wire.Machine()) for row in self.db.execute(query, (since,))]
+    def machines(self, since: int = 0) -> list[tuple[int, wire.Machine]]:
+        query = "SELECT revision, json FROM machine WHERE revision > ? ORDER BY revision"
+        return [(at, Parse(text, wire.Machine())) for at, text in self.db.execute(query, (since,))]
 
     def get(self, id: str) -> tuple[wire.Machine, str, bytes, int]:
         query = "SELECT json, operation, blob, grace FROM machine WHERE id = ?"
@@ -115,7 +115,7 @@ class Provider(rpc.CapacityProviderServicer):
 
     def __init__(self, store: Store, shop: Shop) -> None:
         self.store, self.shop, self.tasks = store, shop, set()
-        for machine in store.machines():  # resume what was in progress
+        for _, machine in store.machines():  # resume what was in progress
             self.resume(machine)
 
     Create = answering(lambda self, request: self.accept("Create", request))
@@ -126,12 +126,16 @@ class Provider(rpc.CapacityProviderServicer):
     List = answering(lambda self, request: self.select(request))
 
     def select(self, ask: wire.ListFilter) -> wire.MachineList:
-        known = ask.since_revision  # unknown or invalid: list everything
-        since = int(known) if known.isdigit() and int(known) <= self.store.revision else 0
-        found = [m for m in self.store.machines(since) if not ask.states or m.state in ask.states]
-        cut = 0 < ask.max_results < len(found)  # the rest follows with this revision
-        revision = str(since if cut else self.store.revision).encode()
-        return wire.MachineList(machines=found[: ask.max_results or None], revision=revision)
+        begin = ask.page_token or ask.since_revision  # unknown or invalid: list everything
+        known = begin.isdigit() and int(begin) <= self.store.revision
+        if ask.page_token and not known:
+            raise Refused("INVALID_ARGUMENT", "page_token: begin again without one")
+        rows = self.store.machines(int(begin) if known else 0)  # in the order of their changes
+        found = [(at, m) for at, m in rows if not ask.states or m.state in ask.states]
+        page = [machine for _, machine in found[: ask.max_results or None]]
+        more = str(found[len(page) - 1][0]).encode() if len(page) < len(found) else b""
+        revision = more or str(self.store.revision).encode()
+        return wire.MachineList(machines=page, revision=revision, next_page_token=more)
 
     def accept(self, order: str, request) -> wire.TransitionAck:
         machine, operation, *_ = self.store.get(request.machine_id)

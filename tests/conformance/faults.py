@@ -119,6 +119,29 @@ class HidesOperationsInProgress(example.Provider):  # type: ignore[misc]
         return wire.MachineList(machines=stable, revision=answer.revision)
 
 
+class SkipsChanges(example.Provider):  # type: ignore[misc]
+    """Numbers its pages' machines by id and says that the last page is as new as it is itself."""
+
+    def select(self, ask: wire.ListFilter) -> wire.MachineList:
+        if not ask.max_results or b"no such page" in ask.page_token:
+            return super().select(ask)  # type: ignore[no-any-return]
+        after = ask.page_token.decode()
+        left = sorted((m for _, m in self.store.machines() if m.id > after), key=lambda m: m.id)
+        page = left[: ask.max_results]
+        more = page[-1].id.encode() if len(page) < len(left) else b""
+        revision = str(self.store.revision).encode()
+        return wire.MachineList(machines=page, revision=revision, next_page_token=more)
+
+
+class CutsWithoutSaying(example.Provider):  # type: ignore[misc]
+    """Limits its answers and names no next page."""
+
+    def select(self, ask: wire.ListFilter) -> wire.MachineList:
+        answer: wire.MachineList = super().select(ask)
+        answer.ClearField("next_page_token")
+        return answer
+
+
 class ConfiguresBoundMachines(example.Provider):  # type: ignore[misc]
     """Takes a machine from its cluster for whoever asks."""
 
@@ -192,6 +215,8 @@ FAULTS: Mapping[str, ProviderParts] = {
     "orders under way hidden": ProviderParts(
         "list/in-progress", provider=HidesOperationsInProgress
     ),
+    "changes between pages lost": ProviderParts("list/pages", provider=SkipsChanges),
+    "cut without a next page": ProviderParts("list/pages", provider=CutsWithoutSaying),
     "at work without a host": ProviderParts("lifecycle/full", shop=ForgetsHosts),
     "bound machines taken": ProviderParts(
         "lifecycle/forbidden-orders", provider=ConfiguresBoundMachines

@@ -61,8 +61,8 @@ class FakeProvider(CapacityProviderServicer):
         self.machines = {machine.id: machine for machine in known}
         self.orders: list[tuple[str, str]] = []
         self._changed: dict[str, int] = {}
-        self._revisions = itertools.count(1)
-        self._revision = 0
+        self._revisions = itertools.count(2)
+        self._revision = 1
 
     async def Configure(self, request: wire.ConfigureRequest, _: Context) -> wire.TransitionAck:
         """IDLE -> CONFIGURED."""
@@ -105,17 +105,29 @@ class FakeProvider(CapacityProviderServicer):
         return self.machines[request.id]
 
     async def List(self, request: wire.ListFilter, _: Context) -> wire.MachineList:
-        """Everything, or what changed since."""
-        revision = str(self._revision).encode()
-        if not request.since_revision:
-            return wire.MachineList(machines=self.machines.values(), revision=revision)
-        since = int(request.since_revision)
-        changed = [self.machines[i] for i, at in self._changed.items() if at > since]
-        return wire.MachineList(machines=changed, revision=revision)
+        """Everything, or what changed since: in pages, whose token is the next machine's number and
+        the revision of the first page.
+        """
+        if request.since_revision:
+            since = int(request.since_revision)
+            changed = [self.machines[i] for i, at in self._changed.items() if at > since]
+            return wire.MachineList(machines=changed, revision=str(self._revision).encode())
+        first, revision = (int(part) for part in (request.page_token or b"0:0").split(b":"))
+        revision = revision or self._revision
+        end = first + (request.max_results or len(self.machines))
+        return wire.MachineList(
+            machines=itertools.islice(self.machines.values(), first, end),
+            revision=b"%d" % revision,
+            next_page_token=b"%d:%d" % (end, revision) if end < len(self.machines) else b"",
+        )
 
-    def _done(self, order: str, machine: wire.Machine) -> wire.TransitionAck:
+    def change(self, machine: wire.Machine) -> None:
+        """Note that the machine has changed."""
         self._revision = next(self._revisions)
         self._changed[machine.id] = self._revision
+
+    def _done(self, order: str, machine: wire.Machine) -> wire.TransitionAck:
+        self.change(machine)
         self.orders.append((order, machine.id))
         return wire.TransitionAck(operation_id=f"{order}-{self._revision}", machine=machine)
 

@@ -28,8 +28,8 @@ from bigfleet.ports.provider import Fence, Listing, Operation
 CALL_SECONDS = 30.0
 LIST_SECONDS = 120.0
 _ROLE = "provider"
-# Decoding more records at once would block sessions for too long.
-_CHUNK_RECORDS = 2000
+# Machines asked for at once, so that decoding an answer does not keep sessions waiting: 1 MB.
+PAGE_MACHINES = 2000
 
 _Response = TypeVar("_Response")
 
@@ -117,11 +117,30 @@ class GrpcProvider:
         call = self._stub.Get(wire.MachineRef(id=machine_id), timeout=CALL_SECONDS)
         return machine_codec.machine_from_wire(await self._call(call, machine_id, "Get"))
 
-    async def list(self, since_revision: bytes = b"") -> Listing:
+    async def list(self, since_revision: bytes = b"", page_token: bytes = b"") -> Listing:
         """See `ports.provider.CapacityProvider`."""
-        request = wire.ListFilter(since_revision=since_revision)
-        call = self._stub.List(request, timeout=LIST_SECONDS)
-        return await _listing(await self._call(call, "of any id", "List"))
+        answer = await self._page(since_revision, page_token, PAGE_MACHINES)
+        if not page_token and not answer.next_page_token and len(answer.machines) == PAGE_MACHINES:
+            # It may have cut its answer without saying so: it may not know of pages.
+            answer = await self._page(since_revision, b"", 0)
+        if answer.next_page_token and answer.next_page_token == page_token:
+            what = f"provider at {self._address}: the page after {page_token!r} leads to itself"
+            raise Unavailable(what)
+        return await _listing(answer)
+
+    async def _page(self, since_revision: bytes, token: bytes, limit: int) -> wire.MachineList:
+        request = wire.ListFilter(
+            since_revision=since_revision, max_results=limit, page_token=token
+        )
+        try:
+            return await self._call(
+                self._stub.List(request, timeout=LIST_SECONDS), "of any id", "List"
+            )
+        except InvalidInput as error:
+            if not token:
+                raise
+            what = f"provider at {self._address}: the listing must begin again: {error.hint}"
+            raise Unavailable(what) from None
 
     async def close(self) -> None:
         """Close the channel."""
@@ -163,11 +182,11 @@ async def _listing(answer: wire.MachineList) -> Listing:
     rejected: dict[str, InvalidInput] = {}
     provider_name = ""
     for number, record in enumerate(answer.machines):
-        if number % _CHUNK_RECORDS == _CHUNK_RECORDS - 1:
+        if number % PAGE_MACHINES == PAGE_MACHINES - 1:  # of a provider without pages
             await asyncio.sleep(0)
         provider_name = provider_name or record.host.provider
         try:
             machines.append(machine_codec.machine_from_wire(record))
         except InvalidInput as error:
             rejected[record.id] = error
-    return Listing(machines, rejected, answer.revision, provider_name)
+    return Listing(machines, rejected, answer.revision, provider_name, answer.next_page_token)

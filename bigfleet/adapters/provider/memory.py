@@ -29,7 +29,7 @@ class MemoryProvider:
 
     Transitions end when `finish` is called, or at the next `list` if `auto_finish`.
     `reachable = False` makes every call raise Unavailable. `orders` and `blobs` record accepted
-    calls.
+    calls. It has no pages.
     """
 
     name = "memory"
@@ -93,8 +93,9 @@ class MemoryProvider:
         self._check_reachable()
         return self._known(machine_id)
 
-    async def list(self, since_revision: bytes = b"") -> Listing:
+    async def list(self, since_revision: bytes = b"", page_token: bytes = b"") -> Listing:
         """Machines changed after `since_revision`, in the order of their ids."""
+        del page_token
         self._check_reachable()
         if self.auto_finish:
             self.finish_all()

@@ -312,7 +312,15 @@ class MachineList(_message.Message):
 
     MACHINES_FIELD_NUMBER: _builtins.int
     REVISION_FIELD_NUMBER: _builtins.int
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     revision: _builtins.bytes
+    next_page_token: _builtins.bytes
+    """Set if max_results cut the answer: it leads to the next page, and is opaque to the caller.
+
+    Pages are not a snapshot. Each shows its machines as they were at some moment since the first
+    page was asked for. A machine that is listed throughout is on at least one page; one that changes
+    after its page was answered is on a later page or in a listing since the last page's revision.
+    """
     @_builtins.property
     def machines(self) -> _containers.RepeatedCompositeFieldContainer[Global___Machine]: ...
     def __init__(
@@ -320,10 +328,11 @@ class MachineList(_message.Message):
         *,
         machines: _abc.Iterable[Global___Machine] | None = ...,
         revision: _builtins.bytes = ...,
+        next_page_token: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["machines", b"machines", "revision", b"revision"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["machines", b"machines", "next_page_token", b"next_page_token", "revision", b"revision"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -336,9 +345,15 @@ class ListFilter(_message.Message):
     STATES_FIELD_NUMBER: _builtins.int
     MAX_RESULTS_FIELD_NUMBER: _builtins.int
     SINCE_REVISION_FIELD_NUMBER: _builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: _builtins.int
     max_results: _builtins.int
+    """The most machines in the answer; 0 for no limit."""
     since_revision: _builtins.bytes
     """A revision from an earlier answer: only machines changed after it are returned."""
+    page_token: _builtins.bytes
+    """The next_page_token of the page before; the other fields are as they were for that page. A token
+    that is unknown, or no longer known, is INVALID_ARGUMENT: the caller begins again without one.
+    """
     @_builtins.property
     def states(self) -> _containers.RepeatedScalarFieldContainer[Global___MachineState.ValueType]: ...
     def __init__(
@@ -347,10 +362,11 @@ class ListFilter(_message.Message):
         states: _abc.Iterable[Global___MachineState.ValueType] | None = ...,
         max_results: _builtins.int = ...,
         since_revision: _builtins.bytes = ...,
+        page_token: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["max_results", b"max_results", "since_revision", b"since_revision", "states", b"states"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["max_results", b"max_results", "page_token", b"page_token", "since_revision", b"since_revision", "states", b"states"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

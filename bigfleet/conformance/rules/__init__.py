@@ -22,7 +22,7 @@ CHECKS: Sequence[Check] = (
     reading.unknown_ids,
     reading.states_select,
     reading.listed_in_progress,
-    reading.answers_are_bounded,
+    reading.listed_in_pages,
     reading.changes_since_a_revision,
     lifecycle.full_lifecycle,
     lifecycle.forbidden_orders,

@@ -16,6 +16,9 @@ from bigfleet.model.errors import InvalidInput
 from bigfleet.model.machine import VALID_ID, is_valid_id
 
 _UNKNOWN_STATE = 99
+# A listing is read in about so many.
+_PAGES = 3
+_SHOWN_MACHINES = 5
 # Another check detects CONFIGURED too early.
 _IN_PROGRESS = (wire.CONFIGURING, wire.CONFIGURED)
 
@@ -116,18 +119,51 @@ async def listed_in_progress(subject: Subject) -> str:
 
 
 @check(
-    "list/max-results",
-    "max_results limits a response, and listing since its revision returns the rest without a gap",
+    "list/pages",
+    "max_results limits an answer, and next_page_token leads to the next page until it is empty: "
+    "together they hold every machine, and one that changes meanwhile is on a later page or in a "
+    "listing since the last page's revision; an unknown page_token is INVALID_ARGUMENT",
 )
-async def answers_are_bounded(subject: Subject) -> str:
-    """One machine, then all others."""
-    everything = {m.id for m in (await subject.listed()).machines}
-    first = await subject.listed(max_results=1)
-    expect(len(first.machines) == 1, f"{len(first.machines)} machines for max_results 1")
-    rest = await subject.listed(since_revision=first.revision)
-    missing = everything - {m.id for m in (*first.machines, *rest.machines)}
-    expect(not missing, f"listing on from the first machine leaves out {sorted(missing)[:5]}")
-    return f"1 + {len(rest.machines)} of {len(everything)} machines"
+async def listed_in_pages(subject: Subject) -> str:
+    """A machine of the first page is created before the second is read; and an invented token."""
+    everything = [m.id for m in (await subject.listed()).machines]
+    usable = await subject.speculative()
+    number = min(everything.index(machine) for machine in usable)
+    size = max(number + 1, len(everything) // _PAGES)
+    async with subject.using(everything[number]) as machine:
+        first = await subject.listed(max_results=size)
+        expect(bool(first.next_page_token), f"{size} of {len(everything)}: no next_page_token")
+        await subject.fenced_client().create(machine)
+        await subject.wait_for_state(machine, wire.IDLE)
+        pages = [first, *await _pages_after(subject, first, size, len(everything))]
+        later = await subject.listed(since_revision=pages[-1].revision)
+    seen = {m.id: m.state for page in (*pages, later) for m in page.machines}
+    missing = sorted(set(everything) - seen.keys())[:_SHOWN_MACHINES]
+    expect(not missing, f"no page of {size} machines has {missing}")
+    now = state_name(seen[machine])
+    expect(seen[machine] == wire.IDLE, f"{machine} became IDLE and was last seen {now}")
+    await _rejects_unknown_token(subject, size)
+    return f"{len(everything)} machines on {len(pages)} pages, one changed meanwhile"
+
+
+async def _pages_after(
+    subject: Subject, page: wire.MachineList, size: int, machines: int
+) -> list[wire.MachineList]:
+    pages: list[wire.MachineList] = []
+    while page.next_page_token:
+        expect(len(pages) <= machines, f"{len(pages)} pages of {machines} machines, and no end")
+        expect(len(page.machines) <= size, f"{len(page.machines)} machines for max_results {size}")
+        page = await subject.listed(max_results=size, page_token=page.next_page_token)
+        pages.append(page)
+    expect(len(page.machines) <= size, f"{len(page.machines)} machines for max_results {size}")
+    return pages
+
+
+async def _rejects_unknown_token(subject: Subject, size: int) -> None:
+    what = "List with an invented page_token"
+    error = await rejection(subject.listed(max_results=size, page_token=b"\xffno such page"), what)
+    invalid = error.code() is grpc.StatusCode.INVALID_ARGUMENT
+    expect(invalid, f"{what} was rejected with {describe_error(error)}")
 
 
 @check(

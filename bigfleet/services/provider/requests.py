@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from bigfleet.api.v1alpha1 import provider_pb2 as wire
 from bigfleet.model.errors import InvalidInput
@@ -69,30 +70,45 @@ def _drain(request: wire.DrainRequest) -> Order:
 
 @dataclass(frozen=True)
 class Selection:
-    """Records in order of their last change, and the revision to continue from."""
+    """Records in order of their last change, the revision to list changes since, and the token of
+    the next page, b"" on the last one.
+    """
 
     records: Sequence[Record]
     revision: bytes
+    next_page_token: bytes = b""
 
 
 def select(store: Store, request: wire.ListFilter) -> Selection:
     """The records that a List selects.
 
-    A revision that is malformed, of another store or in the future selects all records. When
-    `max_results` truncates the answer, its revision is that of its last record, so that a listing
-    since that revision continues without a gap.
+    A revision that is malformed, of another store or in the future selects all records. Pages are
+    in order of change, and a page token is the revision of the page's last record: what changes
+    while pages are read moves to a later page. InvalidInput for a token of another store.
     """
     states = {_state(value) for value in request.states}
     if request.max_results < 0:
         raise InvalidInput("max_results", request.max_results, "is negative; 0 means no limit")
-    since = _known_revision(store, request.since_revision)
-    records = list(store) if since is None else store.changed_after(since)
+    found = store.changed_after(_first_revision(store, request))
     if states:
-        records = [record for record in records if record.machine.state in states]
-    if 0 < request.max_results < len(records):
-        records = records[: request.max_results]
-        return Selection(records, _token(store, records[-1].revision))
-    return Selection(records, _token(store, store.revision))
+        found = (record for record in found if record.machine.state in states)
+    if request.max_results == 0:
+        return Selection(list(found), _token(store, store.revision))
+    records = list(islice(found, request.max_results))
+    if next(found, None) is None:
+        return Selection(records, _token(store, store.revision))
+    last = _token(store, records[-1].revision)
+    return Selection(records, last, next_page_token=last)
+
+
+def _first_revision(store: Store, request: wire.ListFilter) -> int:
+    if not request.page_token:
+        return _known_revision(store, request.since_revision) or 0
+    revision = _known_revision(store, request.page_token)
+    if revision is None:
+        hint = "is not known; begin again without one"
+        raise InvalidInput("page_token", request.page_token, hint)
+    return revision
 
 
 def _state(value: int) -> MachineState:

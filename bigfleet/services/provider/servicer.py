@@ -65,12 +65,14 @@ class ProviderServicer(CapacityProviderServicer):
         return machine_codec.machine_to_wire(record.machine, self._provider_name)
 
     async def List(self, request: wire.ListFilter, context: Context) -> wire.MachineList:
-        """All machines, those in some states, or those changed since a revision."""
+        """A page of all machines, of those in some states, or of those changed since a revision."""
         try:
             selection = requests.select(self._executor.store, request)
         except BigFleetError as error:
             await abort(context, error)
-        answer = wire.MachineList(revision=selection.revision)
+        answer = wire.MachineList(
+            revision=selection.revision, next_page_token=selection.next_page_token
+        )
         for start in range(0, len(selection.records), _CHUNK_RECORDS):
             answer.machines.extend(
                 machine_codec.machine_to_wire(record.machine, self._provider_name)

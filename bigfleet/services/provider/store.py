@@ -5,14 +5,15 @@ as the provider contract requires. Only a power failure could lose the last comm
 end these machines' clusters as well; synchronous=FULL would block the event loop for a disk flush
 at every order.
 
-The copy is ordered by revision, so that listing changes costs in proportion to their number.
+Changes are kept in the order of their revisions, so that listing some of them, or a page of all,
+costs in proportion to their number.
 """
 
 from __future__ import annotations
 
-import itertools
 import secrets
 import sqlite3
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -46,14 +47,13 @@ class Store:
         try:
             self._prepare()
             self.id: str = self._database.execute("SELECT store_id FROM about").fetchone()[0]
-            self._records = {record.machine.id: record for record in self._load()}
+            self._read_machines()
         except sqlite3.Error as error:
             self._database.close()
             raise InvalidInput("state_directory", str(directory), _explain(error)) from None
         except InvalidInput:
             self._database.close()
             raise
-        self.revision = max((r.revision for r in self._records.values()), default=0)
 
     def _prepare(self) -> None:
         self._database.row_factory = sqlite3.Row
@@ -83,6 +83,11 @@ class Store:
         for statement in statements.split(";"):
             self._database.execute(statement)
 
+    def _read_machines(self) -> None:
+        self._changes = list(self._load())
+        self._records = {record.machine.id: record for record in self._changes}
+        self.revision: int = self._changes[-1].revision if self._changes else 0
+
     def _load(self) -> Iterator[Record]:
         specs = {
             row["number"]: schema.spec_from_blob(row["description"])
@@ -111,7 +116,7 @@ class Store:
 
     def __iter__(self) -> Iterator[Record]:
         """All records, longest unchanged first."""
-        return iter(self._records.values())
+        return self.changed_after(0)
 
     def get(self, machine_id: str) -> Record:
         """The machine's record; UnknownObject when there is none."""
@@ -120,12 +125,14 @@ class Store:
         except KeyError:
             raise UnknownObject(f"machine {machine_id!r} is not known to this provider") from None
 
-    def changed_after(self, revision: int) -> list[Record]:
+    def changed_after(self, revision: int) -> Iterator[Record]:
         """The records whose last change is later than `revision`, in order of change."""
-        newer = itertools.takewhile(
-            lambda record: record.revision > revision, reversed(self._records.values())
-        )
-        return list(newer)[::-1]
+        changes = self._changes
+        first = bisect_right(changes, revision, key=lambda record: record.revision)
+        for number in range(first, len(changes)):
+            record = changes[number]
+            if self._records[record.machine.id] is record:
+                yield record
 
     def fencing_token(self, shard_id: str, machine_id: str) -> FencingToken | None:
         """The newest token that this shard has used for this machine."""
@@ -162,8 +169,7 @@ class Store:
                 self._insert(machines)
         except sqlite3.Error as error:
             raise Unavailable(f"{self._path} cannot be written: {error}") from None
-        self._records = {record.machine.id: record for record in self._load()}
-        self.revision = len(self._records)
+        self._read_machines()
 
     def _insert(self, machines: Iterable[Machine]) -> None:
         specs: dict[bytes, int] = {}
@@ -198,8 +204,10 @@ class Store:
             raise Unavailable(f"{self._path} cannot be written: {error}") from None
         if record:
             self.revision = record.revision
-            self._records.pop(record.machine.id)  # so that it moves to the end
             self._records[record.machine.id] = record
+            self._changes.append(record)
+            if len(self._changes) > 2 * len(self._records):
+                self._changes = list(self)  # without those that later ones superseded
 
 
 def _explain(error: sqlite3.Error) -> str:

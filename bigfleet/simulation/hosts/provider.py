@@ -158,8 +158,9 @@ class SimulatedProvider:
         await self._travel()
         return self._serving().store.get(machine_id).machine
 
-    async def list(self, since_revision: bytes = b"") -> Listing:
-        """See `ports.provider.CapacityProvider`."""
+    async def list(self, since_revision: bytes = b"", page_token: bytes = b"") -> Listing:
+        """See `ports.provider.CapacityProvider`; it has no pages."""
+        del page_token
         await self._travel()
         request = wire.ListFilter(since_revision=since_revision)
         selection = requests.select(self._serving().store, request)

@@ -81,7 +81,7 @@ def test_changes_since_a_revision_are_exactly_those_after_it(
     before = {r.machine.id for r in store if r.revision > since}
     for number in changes:
         store.save(store.get(f"m-{number}"))
-    listed = store.changed_after(since)
+    listed = list(store.changed_after(since))
     assert {r.machine.id for r in listed} == before | {f"m-{n}" for n in changes}
     assert [r.revision for r in listed] == sorted(r.revision for r in listed)
     assert all(r.revision > since for r in listed)

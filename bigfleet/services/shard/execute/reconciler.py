@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from functools import partial
 
 from bigfleet.api.journal import JournalEvent
@@ -95,27 +95,42 @@ class Reconciler:
         self._guard = ListingGuard()
 
     async def refresh(self) -> None:
-        """List changes, or everything when due. Unavailable when the provider does not answer."""
+        """List changes, or everything when due. Unavailable when the provider does not answer.
+
+        Pages are applied one by one. A machine may be on several, and the last one counts. Machines
+        are dropped, and changes since the last revision are no longer asked for, only once all
+        pages are read: a listing that is interrupted begins anew.
+        """
         now_seconds = self._clock.monotonic_seconds()
         is_full = not self._revision or now_seconds >= self._full_listing_due_seconds
         number = self._orders.listing_asked()
-        listing = await self._provider.list(b"" if is_full else self._revision)
-        self._inventory.provider_name = listing.provider_name or self._inventory.provider_name
-        machines = await self._valid_records(listing)
-        self._inventory.ensure_rows(machines)
-        complete = await self._take_over(machines, number)
+        named: dict[str, None] = {}
+        complete = True
+        async for page in self._pages(b"" if is_full else self._revision):
+            machines = await self._valid_records(page)
+            self._inventory.ensure_rows(machines)
+            complete &= await self._take_over(machines, number)
+            if is_full:
+                named |= dict.fromkeys(machine.id for machine in machines)
+                named |= dict.fromkeys(filter(is_valid_id, page.rejected))
         if is_full:
-            accepted = self._retain(machines, listing.rejected, now_seconds)
-            pause_seconds = FULL_LISTING_SECONDS if accepted else RELIST_INTERVAL_SECONDS
-            self._full_listing_due_seconds = now_seconds + pause_seconds
-            if len(machines) > _RECORDS_AT_ONCE:
-                await asyncio.sleep(0)
-            if accepted:
-                self._inventory.compact()
+            self._retain(list(named), now_seconds)
+            await asyncio.sleep(0)
         if complete:
-            self._revision = listing.revision
+            self._revision = page.revision
         self._orders.listing_applied(number)
         self._sessions.answer_inquiries(partial(updates.of_asked, self._inventory, self._orders))
+
+    async def _pages(self, since_revision: bytes) -> AsyncIterator[Listing]:
+        """All pages of a listing, at least one."""
+        token = b""
+        while True:
+            page = await self._provider.list(since_revision, token)
+            self._inventory.provider_name = page.provider_name or self._inventory.provider_name
+            yield page
+            token = page.next_page_token
+            if not token:
+                return
 
     def request_full_listing(self) -> None:
         """Make the next refresh a full listing."""
@@ -156,19 +171,18 @@ class Reconciler:
             await asyncio.sleep(0)
         return taken == len(machines)
 
-    def _retain(
-        self, machines: Sequence[Machine], rejected: Iterable[str], now_seconds: float
-    ) -> bool:
-        """Drop machines that a full listing does not name; False when it is held."""
-        named = [*dict.fromkeys([m.id for m in machines] + [i for i in rejected if is_valid_id(i)])]
+    def _retain(self, named: Sequence[str], now_seconds: float) -> None:
+        """Drop machines that a full listing does not name, unless the listing is held."""
         known, kept = len(self._inventory), self._inventory.count_known(named)
         if why := self._guard.reason_to_hold(known, kept, now_seconds):
             metrics.shard_listings_suspect.inc()
             _log.warning("suspect full listing held", extra={"why": why})
             self._journal.note(JournalEvent.LISTING_SUSPECT, note=why)
-            return False
+            self._full_listing_due_seconds = now_seconds + RELIST_INTERVAL_SECONDS
+            return
+        self._full_listing_due_seconds = now_seconds + FULL_LISTING_SECONDS
         self._observe(self._inventory.retain(named))
-        return True
+        self._inventory.compact()
 
     def _observe(self, transitions: Sequence[Transition]) -> None:
         for transition in transitions:

@@ -44,8 +44,8 @@ class SlowListing(MemoryProvider):
         self.open.set()
         self.waiting = asyncio.Event()
 
-    async def list(self, since_revision: bytes = b"") -> Listing:
-        listing = await super().list(since_revision)
+    async def list(self, since_revision: bytes = b"", page_token: bytes = b"") -> Listing:
+        listing = await super().list(since_revision, page_token)
         if not self.open.is_set():
             self.waiting.set()
             await self.open.wait()

@@ -1,0 +1,158 @@
+"""A shard reads its provider's listing in pages, over gRPC."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import grpc
+import pytest
+
+from bigfleet.adapters.provider import grpc as adapter
+from bigfleet.api.v1alpha1 import provider_pb2 as wire
+from bigfleet.model.machine import MachineState
+from tests.support.fake_provider import Context, FakeProvider, machines, serve
+from tests.support.shard_rig import Rig, cycles, shard
+from tests.support.waiting import eventually
+
+PAGE_MACHINES = 40
+MACHINES = 2 * PAGE_MACHINES + 10
+ON_FIRST_PAGE, ON_LAST_PAGE = "m-000007", f"m-{MACHINES - 1:06d}"
+_S = MachineState
+
+
+@pytest.fixture(autouse=True)
+def _small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(adapter, "PAGE_MACHINES", PAGE_MACHINES)
+
+
+@dataclass
+class PagedProvider(FakeProvider):
+    """Pages after the first are answered only while `open` is set. `sizes` are those of all
+    answers; so many page tokens as `forgets` are rejected.
+    """
+
+    open: asyncio.Event = field(default_factory=asyncio.Event)
+    waiting: asyncio.Event = field(default_factory=asyncio.Event)
+    sizes: list[int] = field(default_factory=list)
+    forgets: int = 0
+
+    def __post_init__(self) -> None:
+        FakeProvider.__init__(self, machines(MACHINES, 1, {}))
+        self.open.set()
+
+    async def List(self, request: wire.ListFilter, context: Context) -> wire.MachineList:
+        """A page."""
+        if request.page_token:
+            self.waiting.set()
+            await self.open.wait()
+            if self.forgets:
+                self.forgets -= 1
+                await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "the page token expired")
+        answer = await super().List(request, context)
+        self.sizes.append(len(answer.machines))
+        return answer
+
+
+class IgnoresLimits(FakeProvider):
+    """A provider of an earlier release that returns everything."""
+
+    async def List(self, request: wire.ListFilter, context: Context) -> wire.MachineList:
+        """Everything since a revision."""
+        known = wire.ListFilter(since_revision=request.since_revision)
+        return await super().List(known, context)
+
+
+class CutsWithoutSaying(FakeProvider):
+    """A provider of an earlier release that limits its answers, and has no page tokens."""
+
+    async def List(self, request: wire.ListFilter, context: Context) -> wire.MachineList:
+        """The first of those since a revision."""
+        answer = await super().List(request, context)
+        answer.ClearField("next_page_token")
+        return answer
+
+
+@asynccontextmanager
+async def shard_of(provider: FakeProvider, directory: Path) -> AsyncIterator[Rig]:
+    """A shard whose provider is served over gRPC."""
+    server, address = await serve(provider)
+    client = adapter.GrpcProvider(address)
+    try:
+        async with shard(client, directory) as rig:
+            yield rig
+    finally:
+        await client.close()
+        await server.stop(None)
+
+
+def known(rig: Rig) -> int:
+    """The number of machines that the shard knows."""
+    return len(rig.shard.inventory)
+
+
+async def test_no_answer_holds_more_than_a_page(tmp_path: Path) -> None:
+    """All machines are known before the first decision, and each was sent once."""
+    provider = PagedProvider()
+    async with shard_of(provider, tmp_path) as rig:
+        await cycles(rig, 1)
+        assert known(rig) == MACHINES
+    assert [size for size in provider.sizes if size] == [PAGE_MACHINES, PAGE_MACHINES, 10]
+
+
+async def test_sessions_are_served_between_pages(tmp_path: Path) -> None:
+    """A roll-up is acknowledged while the second page does not arrive; nothing is decided yet."""
+    provider = PagedProvider()
+    provider.open.clear()
+    async with shard_of(provider, tmp_path) as rig:
+        await provider.waiting.wait()
+        operator = await rig.operator()
+        acknowledged = await operator.roll_up()
+        assert not acknowledged.rejected
+        assert rig.shard.cycle.latest is None
+        provider.open.set()
+        await cycles(rig, 1)
+        assert known(rig) == MACHINES
+
+
+async def test_a_machine_that_changes_after_its_page_was_read_is_seen(tmp_path: Path) -> None:
+    """The listing since the revision of the last page has it."""
+    provider = PagedProvider()
+    provider.open.clear()
+    async with shard_of(provider, tmp_path) as rig:
+        await provider.waiting.wait()
+        changed = provider.machines[ON_FIRST_PAGE]
+        changed.state, changed.last_error = wire.FAILED, "its disk broke"
+        provider.change(changed)
+        provider.open.set()
+        await eventually(lambda: rig.shard.inventory.state(ON_FIRST_PAGE) is _S.FAILED)
+
+
+async def test_an_interrupted_listing_begins_again_and_drops_nothing(tmp_path: Path) -> None:
+    """The provider forgets its page tokens: machines of pages not read yet are not gone."""
+    provider = PagedProvider()
+    async with shard_of(provider, tmp_path) as rig:
+        await cycles(rig, 1)
+        del provider.machines[ON_LAST_PAGE]
+        provider.forgets = 2
+        rig.shard.cycle.reconciler.request_full_listing()
+        await eventually(lambda: provider.forgets == 0)
+        assert known(rig) >= MACHINES - 1
+        await eventually(lambda: rig.shard.inventory.state(ON_LAST_PAGE) is None)
+        assert known(rig) == MACHINES - 1
+
+
+@pytest.mark.parametrize("earlier", [IgnoresLimits, CutsWithoutSaying])
+async def test_a_provider_without_pages_is_read_whole(
+    earlier: type[FakeProvider], tmp_path: Path
+) -> None:
+    """Whether it ignores the limit or cuts its answer, no machine is missing, nor dropped later."""
+    async with shard_of(earlier(machines(MACHINES, 1, {})), tmp_path) as rig:
+        await cycles(rig, 1)
+        assert known(rig) == MACHINES
+        rig.shard.cycle.reconciler.request_full_listing()
+        await cycles(rig, 2)
+        assert known(rig) == MACHINES

@@ -49,15 +49,25 @@ class ShardReadClient:
     def __init__(self, address: str, stub: Any, identity: Identity | None) -> None:
         self.address, self._stub, self._identity = address, stub, identity
 
-    async def needs(self, cluster: str, profile: str, group: str) -> list[wire.NeedView]:
-        """The needs that match all arguments; "" matches all."""
+    async def needs(
+        self, cluster: str, profile: str, group: str
+    ) -> tuple[list[wire.NeedView], Mapping[str, int]]:
+        """The needs that match all arguments, where "" matches all; and by cluster, the number of
+        needs left out.
+        """
 
-        async def read() -> list[wire.NeedView]:
+        async def read() -> tuple[list[wire.NeedView], Mapping[str, int]]:
             request = wire.InspectNeedsRequest(
                 cluster_id=cluster, profile_fingerprint=profile, group=group
             )
             stream = self._stub.InspectNeeds(request, timeout=CALL_TIMEOUT_SECONDS)
-            return [each.need async for each in stream if each.HasField("need")]
+            views, left_out = [], dict[str, int]()
+            async for each in stream:
+                if each.HasField("need"):
+                    views.append(each.need)
+                else:
+                    left_out.update(each.header.left_out)
+            return views, left_out
 
         return await self._answer(read)
 
@@ -135,11 +145,14 @@ def need_query(name: str) -> Query:
     profile, _, group = rest.partition("/")
 
     async def run(shard: ShardReadClient) -> Answer:
-        views = await shard.needs(cluster, profile, group)
+        views, left_out = await shard.needs(cluster, profile, group)
+        more = shard_text.left_out(cluster, left_out.get(cluster, 0))
         if not views:
-            raise UnknownObject(f"the shard at {shard.address} has no need {name}")
+            text = f"the shard at {shard.address} has no need {name}"
+            raise UnknownObject(". ".join((text, *more)))
         lines = [line for view in views for line in (*shard_text.need(view), "")]
-        return Answer(lines[:-1], {"needs": [to_json_dict(view) for view in views]})
+        data = {"needs": [to_json_dict(view) for view in views]}
+        return Answer([*lines[:-1], *more], data | {"left_out": left_out.get(cluster, 0)})
 
     return run
 
@@ -182,7 +195,7 @@ async def _machine_of_pod(shard: ShardReadClient, node: str) -> Answer:
 
 async def _cluster_with_need(shard: ShardReadClient, profile: str, group: str) -> str:
     """The one cluster with such a need, "" if there is none."""
-    views = await shard.needs("", profile, group)
+    views, _ = await shard.needs("", profile, group)
     clusters = sorted({view.cluster_id for view in views})
     if len(clusters) > 1:
         raise BigFleetError(

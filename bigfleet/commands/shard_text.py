@@ -95,6 +95,16 @@ def need(view: wire.NeedView) -> list[str]:
     ]
 
 
+def left_out(cluster: str, needs: int) -> list[str]:
+    """What `cluster` requests beyond its limit."""
+    if not needs:
+        return []
+    return [
+        f"{count(needs, 'more need')} of cluster {cluster} left out: it requests more than the "
+        "limit of one cluster, and those that would be served last are not served"
+    ]
+
+
 def _priority(view: wire.NeedView) -> str:
     claimed, served = view.need.priority, view.served_priority
     if not view.HasField("served_priority") or served == claimed:

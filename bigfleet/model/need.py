@@ -13,9 +13,6 @@ from bigfleet.model import resources
 from bigfleet.model.ceiling import HIGHEST_PRIORITY
 from bigfleet.model.group import PLAIN, Group, group_text
 
-# A cluster's roll-up usually has about a hundred. More point to a bug in its operator, and delay
-# the decisions for other clusters.
-MAX_NEEDS_OF_A_CLUSTER = 10_000
 # Distinct sizes of one need; an operator merges them into far fewer.
 MAX_SIZES_OF_A_NEED = 1_024
 # Pods of one size. Sums of them are computed in Python integers or as floats.

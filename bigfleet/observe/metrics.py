@@ -115,6 +115,9 @@ shard_demand_not_persisted = _gauge(
     "bigfleet_shard_demand_not_persisted",
     "1 while the demand of clusters is not stored and a restart would lose it",
 )
+shard_needs_left_out = _gauge(
+    "bigfleet_shard_needs_left_out", "Needs left out because their clusters request too much"
+)
 shard_rollup_entries_rejected = _counter(
     "bigfleet_shard_rollup_entries_rejected_total",
     "Invalid needs and node overheads in roll-ups",

@@ -48,14 +48,20 @@ def test_field_numbers_are_the_published_contract() -> None:
 def test_fields_of_our_own_start_at_100() -> None:
     """What the published contract does not have cannot collide with its later fields."""
     ours = {
-        "Acknowledgement": {"rejected", "rejected_items", "unconfirmed_reductions"},
+        "Acknowledgement": {
+            "rejected", "rejected_items", "unconfirmed_reductions", "left_out", "left_out_why",
+        },
         "BootstrapRequest": {"machine_id"},
         "ReclaimInstruction": {"max_cost"},
         "ReclaimAck": {"refused"},
-    }
+    }  # fmt: skip
     for message, fields in ours.items():
         descriptor = shard_pb2.DESCRIPTOR.message_types_by_name[message]
         assert {f.name for f in descriptor.fields if f.number >= 100} == fields
+    listed = provider_pb2.DESCRIPTOR.message_types_by_name
+    pages = {"ListFilter": "page_token", "MachineList": "next_page_token"}
+    for message, field in pages.items():
+        assert [f.name for f in listed[message].fields if f.number >= 100] == [field]
 
 
 def test_penalty_buckets_are_powers_of_two() -> None:

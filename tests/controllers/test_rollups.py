@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Set
+from collections.abc import AsyncIterator, Mapping, Set
 from contextlib import asynccontextmanager, suppress
 
 import msgspec
@@ -15,26 +15,33 @@ from bigfleet.api.v1alpha1.shard_pb2 import Acknowledgement, RollUpTooLarge
 from bigfleet.controllers.operator.aggregate import NeedKey
 from bigfleet.controllers.operator.request_cache import CapacityRequest, RequestCache
 from bigfleet.controllers.operator.rollup import RollUpSender
+from tests.support.waiting import eventually
 
 
-def _request(name: str) -> CapacityRequest:
+def _request(name: str, priority: int = 0) -> CapacityRequest:
     raw = {
         "metadata": {"name": name, "namespace": "team"},
-        "spec": {"resources": {"cpu": "1"}, "priority": 0},
+        "spec": {"resources": {"cpu": "1"}, "priority": priority},
     }
     return msgspec.json.decode(json.dumps(raw), type=CapacityRequest)
 
 
 class _Shard:
-    """Answers at once; `rejected` is its answer's reason."""
+    """Answers at once; `rejected` and `left_out` are its answer's."""
 
     def __init__(self) -> None:
         self.received: asyncio.Queue[ClusterCapacityNeeds] = asyncio.Queue()
         self.rejected = ""
+        self.left_out: list[int] = []
 
     async def deliver(self, rollup: ClusterCapacityNeeds) -> Acknowledgement:
         self.received.put_nowait(rollup)
-        return Acknowledgement(echo=str(rollup.timestamp_unix_nanos), rejected=self.rejected)
+        return Acknowledgement(
+            echo=str(rollup.timestamp_unix_nanos),
+            rejected=self.rejected,
+            left_out=self.left_out,
+            left_out_why="too much" if self.left_out else "",
+        )
 
     def report_too_large(self, content: RollUpTooLarge) -> None:
         raise AssertionError(content)
@@ -107,3 +114,28 @@ async def test_a_rejected_rollup_acknowledges_nothing_and_the_next_may_do_better
         await shard.next()
         await asyncio.sleep(0.01)
     assert accepted == [request_cache.aggregate.version]
+
+
+async def test_needs_that_the_shard_leaves_out_are_not_accepted() -> None:
+    """Each is reported with the shard's reason, and the rest is in effect."""
+    request_cache, shard = RequestCache(), _Shard()
+    request_cache.replace([_request("a"), _request("b", priority=1)])
+    shard.left_out = [1]
+    refused: list[Mapping[NeedKey, str]] = []
+    excluded: list[Set[NeedKey]] = []
+    sender = RollUpSender(
+        "c",
+        request_cache,
+        60,
+        0.05,
+        lambda _, rows: excluded.append(rows),
+        time.monotonic,
+        refused=refused.append,
+    )
+    task = asyncio.create_task(sender.send_over(shard))
+    sent = await shard.next()
+    await eventually(lambda: bool(excluded))
+    task.cancel()
+    [why] = refused[-1].values()
+    assert (len(sent.needs), why) == (2, "too much")
+    assert excluded[-1] == refused[-1].keys()

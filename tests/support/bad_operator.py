@@ -19,7 +19,7 @@ from bigfleet.api import transport
 from bigfleet.api.v1alpha1 import capacity_pb2 as capacity
 from bigfleet.api.v1alpha1 import shard_pb2 as wire
 from bigfleet.api.v1alpha1.shard_pb2_grpc import ShardStub
-from bigfleet.model.need import MAX_NEEDS_OF_A_CLUSTER
+from bigfleet.services.shard.demand.demand_limit import MAX_DEMAND_BYTES
 
 CLUSTER = "bad"
 # More urgent than any other cluster's.
@@ -138,13 +138,16 @@ async def _again_and_again(session: Session, *messages: wire.OperatorMessage) ->
 
 
 async def oversized(session: Session) -> None:
-    """Beyond the limits: too many needs, one of too many bytes, one of too many sizes."""
+    """Beyond the limits: too many bytes in all, one need of too many, one of too many sizes."""
+    long = [need(number) for number in range(3 * MAX_DEMAND_BYTES // 2**18)]
+    for number, each in enumerate(long):
+        each.group = f"{number}{'x' * 2**17}"
     endless = need(0)
     endless.group = "x" * 2**19
     sizes = capacity.PodSizes(resources=["cpu"], amounts=range(1, 2000), counts=[1] * 1999)
     await _again_and_again(
         session,
-        rollup(*(need(number) for number in range(MAX_NEEDS_OF_A_CLUSTER + 1))),
+        rollup(*long),
         rollup(need(1), endless),
         rollup(need(1), need(2, sizes=sizes)),
     )

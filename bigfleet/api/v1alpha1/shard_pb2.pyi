@@ -356,6 +356,8 @@ class Acknowledgement(_message.Message):
     REJECTED_FIELD_NUMBER: _builtins.int
     REJECTED_ITEMS_FIELD_NUMBER: _builtins.int
     UNCONFIRMED_REDUCTIONS_FIELD_NUMBER: _builtins.int
+    LEFT_OUT_FIELD_NUMBER: _builtins.int
+    LEFT_OUT_WHY_FIELD_NUMBER: _builtins.int
     echo: _builtins.str
     coordinator_term: _builtins.int
     shard_epoch: _builtins.int
@@ -363,10 +365,17 @@ class Acknowledgement(_message.Message):
     """Why a roll-up was rejected as a whole; the last valid one stays in effect. Empty when accepted."""
     unconfirmed_reductions: _builtins.str
     """Why the reductions in the roll-up do not count yet; its additions are in effect."""
+    left_out_why: _builtins.str
     @_builtins.property
     def rejected_items(self) -> _containers.RepeatedCompositeFieldContainer[Global___RejectedItem]:
         """Rejected parts of a roll-up; the rest of it is in effect. A need that was accepted in an earlier
         form stays in effect in that form. At most 1,000.
+        """
+
+    @_builtins.property
+    def left_out(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """The needs of the roll-up that are left out because the cluster requests too much, and why: all
+        of them. The rest of the roll-up is in effect.
         """
 
     def __init__(
@@ -378,10 +387,12 @@ class Acknowledgement(_message.Message):
         rejected: _builtins.str = ...,
         rejected_items: _abc.Iterable[Global___RejectedItem] | None = ...,
         unconfirmed_reductions: _builtins.str = ...,
+        left_out: _abc.Iterable[_builtins.int] | None = ...,
+        left_out_why: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["coordinator_term", b"coordinator_term", "echo", b"echo", "rejected", b"rejected", "rejected_items", b"rejected_items", "shard_epoch", b"shard_epoch", "unconfirmed_reductions", b"unconfirmed_reductions"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["coordinator_term", b"coordinator_term", "echo", b"echo", "left_out", b"left_out", "left_out_why", b"left_out_why", "rejected", b"rejected", "rejected_items", b"rejected_items", "shard_epoch", b"shard_epoch", "unconfirmed_reductions", b"unconfirmed_reductions"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -110,11 +110,16 @@ class RollUpSender:
     def _record_rejected(self, answer: Acknowledgement, rows: Sequence[NeedKey]) -> Set[NeedKey]:
         """The rows that the shard rejected; each reason is logged once."""
         reasons = {each.why for each in answer.rejected_items}
+        if answer.left_out:
+            reasons.add(answer.left_out_why)
         for why in sorted(reasons - self._logged_reasons):
             _LOG.error("the shard rejected a part of the roll-up: %s", why)
         self._logged_reasons = reasons
         known = [each for each in answer.rejected_items if not each.is_overhead]
-        refused = {rows[each.index]: each.why for each in known if 0 <= each.index < len(rows)}
+        why = {each.index: each.why for each in known} | dict.fromkeys(
+            answer.left_out, answer.left_out_why
+        )
+        refused = {rows[index]: why[index] for index in why if 0 <= index < len(rows)}
         metrics.operator_needs_rejected.set(len(refused))
         self._refused(refused)
         return refused.keys()

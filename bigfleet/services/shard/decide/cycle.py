@@ -268,6 +268,7 @@ class Cycle:
     def _measure(self, result: CycleResult) -> None:
         decision = result.decision
         metrics.shard_demand_needs.set(len(self.needs))
+        metrics.shard_needs_left_out.set(sum(self.needs.left_out.values()))
         metrics.shard_nodes_draining.set(len(self.evictions))
         metrics.shard_shortfalls.set(len(decision.shortfalls))
         metrics.shard_needs_at_ceiling.set(len(decision.at_ceiling))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from operator import attrgetter
 from typing import NamedTuple
@@ -18,8 +18,9 @@ from bigfleet.engine.snapshot import Demand
 from bigfleet.model.ceiling import Ceiling, Ceilings
 from bigfleet.model.errors import InvalidInput
 from bigfleet.model.group import Additional
-from bigfleet.model.need import MAX_NEEDS_OF_A_CLUSTER, Need, NodeOverhead
+from bigfleet.model.need import Need, NodeOverhead
 from bigfleet.observe import metrics
+from bigfleet.services.shard.demand.demand_limit import beyond_limit
 from bigfleet.services.shard.demand.node_limits import NodeLimits
 from bigfleet.services.shard.demand.rollup_guard import RollUpGuard
 from bigfleet.services.shard.demand.rollup_rows import (
@@ -27,6 +28,7 @@ from bigfleet.services.shard.demand.rollup_rows import (
     NeedRow,
     NeedsByKey,
     added,
+    encoded,
     pods_of,
     read,
 )
@@ -85,13 +87,14 @@ _log = logging.getLogger(__name__)
 
 
 class RollUpOutcome(NamedTuple):
-    """Result of a roll-up: why it is `held`, if so, and by index the error of each rejected need
-    and node overhead.
+    """Result of a roll-up: why it is `held`, if so, by index the error of each rejected need and
+    node overhead, and the indices of the needs left out because the cluster requests too much.
     """
 
     held: str
     needs: Mapping[int, str] = {}
     overheads: Mapping[int, str] = {}
+    left_out: Collection[int] = ()
 
 
 class NeedsTable:
@@ -110,6 +113,7 @@ class NeedsTable:
         self._ordered: list[NeedRow] = []
         self._added: list[NeedRow] = []
         self._reported: set[int] = set()
+        self._left_out: dict[str, int] = {}
         self._overheads: dict[str, tuple[NodeOverhead, ...]] = {}
         self._trends = Trends()
         self._demand: Demand | None = None
@@ -128,19 +132,20 @@ class NeedsTable:
     def replace(self, rollup: wire.ClusterCapacityNeeds, now_seconds: float) -> RollUpOutcome:
         """Apply the valid part of a roll-up.
 
-        An invalid need keeps its last valid version. InvalidInput when the roll-up is too large or
-        all of its needs are invalid; then nothing is applied. Of a held roll-up only additions are
-        applied.
+        An invalid need keeps its last valid version. InvalidInput when all of its needs are
+        invalid; then nothing is applied. Needs beyond the cluster's limit are left out, and its
+        machines kept. Of a held roll-up only additions are applied.
         """
         cluster = rollup.cluster_id
-        if len(rollup.needs) > MAX_NEEDS_OF_A_CLUSTER:
-            hint = f"needs are more than {MAX_NEEDS_OF_A_CLUSTER}; aggregate equal requests"
-            raise InvalidInput(f"cluster {cluster}: roll-up", len(rollup.needs), hint)
         overheads, odd = overheads_from_wire(rollup.node_overheads, f"cluster {cluster}")
         limits, problems = limits_from_wire(rollup.node_limits, f"cluster {cluster}")
         _warn_of_rejected_limits(problems)
         rows = self._rows.get(cluster, {})
-        fresh, faults = read(rollup, rows, self._by_wire_bytes.get(cluster, {}))
+        known, needs = self._by_wire_bytes.get(cluster, {}), encoded(rollup)
+        beyond = beyond_limit(rollup.needs, needs, rows, known)
+        admitted = {n: raw for n, raw in enumerate(needs) if n not in beyond}
+        fresh, faults = read(rollup, admitted, rows, known)
+        self._note_left_out(cluster, len(beyond))
 
         def accept() -> None:
             self._report(cluster)
@@ -152,7 +157,7 @@ class NeedsTable:
         if held:
             self._take_over(cluster, added(fresh, rows), now_seconds)
             self._note_overheads(cluster, overheads or self._overheads.get(cluster, ()))
-        return RollUpOutcome(held, faults, odd)
+        return RollUpOutcome(held, faults, odd, beyond)
 
     def release_held(self, now_seconds: float) -> list[str]:
         """Apply held roll-ups whose hold has expired; return their clusters."""
@@ -166,6 +171,11 @@ class NeedsTable:
         """Save what the guard needs after a restart."""
         self._guard.save()
 
+    @property
+    def left_out(self) -> Mapping[str, int]:
+        """Of each cluster that requests too much, the number of needs left out."""
+        return self._left_out
+
     def count_of(self, cluster: str) -> int:
         """Number of the cluster's needs in force."""
         return len(self._rows.get(cluster, ()))
@@ -176,6 +186,7 @@ class NeedsTable:
         for row in self._rows.pop(cluster, {}).values():
             row.in_force = False
         self._by_wire_bytes.pop(cluster, None)
+        self._left_out.pop(cluster, None)
         self._overheads.pop(cluster, None)
         self.limits.replace(cluster, {})
         number = self._clusters.number(cluster)
@@ -191,7 +202,7 @@ class NeedsTable:
             self._demand = Demand(
                 needs=self._needs,
                 cluster=np.array([row.cluster_number for row in self._ordered], np.int32),
-                reported=frozenset(self._reported),
+                reported=frozenset(self._reported - self._exceeding()),
                 overheads={
                     self._clusters.number(cluster): overheads
                     for cluster, overheads in self._overheads.items()
@@ -252,6 +263,19 @@ class NeedsTable:
         if changed:
             self._by_wire_bytes[cluster] = {row.wire_bytes: row for row in rows.values()}
             self._changed()
+
+    def _note_left_out(self, cluster: str, needs: int) -> None:
+        if (cluster in self._left_out) != bool(needs):
+            self._changed()
+        self._left_out.pop(cluster, None)
+        if needs:
+            self._left_out[cluster] = needs
+
+    def _exceeding(self) -> set[int]:
+        """Clusters with needs left out: it is unknown which machines these use, so none is
+        reclaimed.
+        """
+        return {self._clusters.number(cluster) for cluster in self._left_out}
 
     def _note_overheads(self, cluster: str, overheads: tuple[NodeOverhead, ...]) -> None:
         if self._overheads.get(cluster, ()) != overheads:

@@ -11,12 +11,18 @@ from bigfleet.api.v1alpha1.shard_pb2 import Acknowledgement, RejectedItem, RollU
 from bigfleet.model.errors import InvalidInput
 from bigfleet.observe import metrics
 from bigfleet.ports.clock import Clock
+from bigfleet.services.shard.demand.demand_limit import MAX_DEMAND_BYTES
 from bigfleet.services.shard.demand.needs import NeedsTable, RollUpOutcome
 from bigfleet.services.shard.records.journal import Journal
 
 MAX_REJECTED_ITEMS = 1000
 _MAX_JOURNALED_REASONS = 3
 _MAX_CHARACTERS = 500
+
+_LEFT_OUT = (
+    f"left out: the needs of this cluster exceed {MAX_DEMAND_BYTES} bytes, and those that would be "
+    "served last are not served. Use fewer co-location groups and fewer distinct profiles"
+)
 
 _log = logging.getLogger(__name__)
 
@@ -45,14 +51,20 @@ class RollUpReceiver:
             self._record("rejected", cluster, rollup, str(error))
             return Acknowledgement(rejected=str(error))
         rejected_items = [*_rejected_items(taken)]
-        outcome = "held" if taken.held else "accepted-in-part" if rejected_items else "accepted"
-        why = [taken.held, *(each.why for each in rejected_items[:_MAX_JOURNALED_REASONS])]
+        in_part = rejected_items or taken.left_out
+        outcome = "held" if taken.held else "accepted-in-part" if in_part else "accepted"
+        left_out = f"{len(taken.left_out)} needs are {_LEFT_OUT}" if taken.left_out else ""
+        why = [taken.held, left_out]
+        why += [each.why for each in rejected_items[:_MAX_JOURNALED_REASONS]]
         self._record(outcome, cluster, rollup, "; ".join(filter(None, why)))
-        metrics.shard_rollup_entries_rejected.inc(len(rejected_items))
+        metrics.shard_rollup_entries_rejected.inc(len(rejected_items) + len(taken.left_out))
         if self._needs.version != before:
             self._accepted()
         return Acknowledgement(
-            unconfirmed_reductions=taken.held, rejected_items=rejected_items[:MAX_REJECTED_ITEMS]
+            unconfirmed_reductions=taken.held,
+            rejected_items=rejected_items[:MAX_REJECTED_ITEMS],
+            left_out=sorted(taken.left_out),
+            left_out_why=_LEFT_OUT if taken.left_out else "",
         )
 
     def note_too_large(self, cluster: str, report: RollUpTooLarge) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from bigfleet.api import need_codec
@@ -30,19 +30,31 @@ class NeedRow:
     order: _Order
     in_force: bool = True
 
+    @property
+    def arrival_seconds(self) -> float:
+        """When its cluster first requested it, in monotonic seconds."""
+        return self.order[1]
+
+
+def encoded(rollup: wire.ClusterCapacityNeeds) -> Sequence[bytes]:
+    """The bytes of each need."""
+    return [need.SerializeToString(deterministic=True) for need in rollup.needs]
+
 
 def read(
     rollup: wire.ClusterCapacityNeeds,
+    needs: Mapping[int, bytes],
     rows: Mapping[Key, NeedRow],
     known: Mapping[bytes, NeedRow],
 ) -> tuple[NeedsByKey, Mapping[int, str]]:
-    """The roll-up's valid needs by key, and the errors of the others by index. Needs with the same
-    bytes as before are not parsed again; `rows` are in force.
+    """The roll-up's valid needs by key, and the errors of the others by index. `needs` has the
+    bytes of those to read. Needs with the same bytes as before are not parsed again; `rows` are in
+    force.
     """
     fresh: NeedsByKey = {}
     faults: dict[int, InvalidInput] = {}
-    for number, raw in enumerate(rollup.needs):
-        wire_bytes = raw.SerializeToString(deterministic=True)
+    for number, wire_bytes in needs.items():
+        raw = rollup.needs[number]
         row, where = known.get(wire_bytes), f"cluster {rollup.cluster_id}, need {number}"
         try:
             need = _parsed(raw, len(wire_bytes), where) if row is None else row.need

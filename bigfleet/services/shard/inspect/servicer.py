@@ -37,6 +37,7 @@ class ShardReadServicer(Servicer):
             cycle=self._cycle.count,
             computed_at_unix_nanos=to_nanos(result.inputs.now_seconds),
             total_needs=len(result.keys),
+            left_out=self._cycle.needs.left_out,
         )
         yield wire.InspectNeedsResponse(header=header)
         for view in need_views.needs(result, request):

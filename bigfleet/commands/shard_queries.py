@@ -22,6 +22,7 @@ from bigfleet.commands.pod import PodFacts, read_pod
 from bigfleet.model.errors import BigFleetError, InvalidInput, Unavailable, UnknownObject
 
 CALL_TIMEOUT_SECONDS = 30.0
+CHECKPOINT_TIMEOUT_SECONDS = 300.0
 _ROLE = "shard"
 
 T = TypeVar("T")
@@ -93,6 +94,17 @@ class ShardReadClient:
 
         return await self._answer(read)
 
+    async def checkpoint(self) -> bytes:
+        """Everything that the last decision was made from."""
+
+        async def read() -> bytes:
+            stream = self._stub.Checkpoint(
+                wire.CheckpointRequest(), timeout=CHECKPOINT_TIMEOUT_SECONDS
+            )
+            return b"".join([each.content async for each in stream])
+
+        return await self._answer(read)
+
     async def _answer(self, read: Callable[[], Awaitable[T]]) -> T:
         try:
             return await read()
@@ -106,7 +118,9 @@ class ShardReadClient:
 Query = Callable[[ShardReadClient], Awaitable[Answer]]
 
 
-async def ask(address: str, query: Query, identity: Identity | None = None) -> Answer:
+async def ask(
+    address: str, query: Callable[[ShardReadClient], Awaitable[T]], identity: Identity | None = None
+) -> T:
     """The response of the shard at `address` to `query`.
 
     Unavailable if it does not respond, UnknownObject if it does not know the object.

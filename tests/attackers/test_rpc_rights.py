@@ -36,12 +36,12 @@ MAY_CALL = {
     "provider/p": {},
     "admin": {
         "ShardAdmin": "RemoveCluster",
-        "ShardRead": "InspectNeeds InspectMachine InspectCeilings",
+        "ShardRead": "InspectNeeds InspectMachine InspectCeilings Checkpoint",
         "CapacityProvider": f"{_ORDERS} Get List",
         "Coordinator": f"ReportShard ClaimEpoch ResolveCluster {_REPAIRS} {_FLEET_LISTS}",
     },
     "readonly": {
-        "ShardRead": "InspectNeeds InspectMachine InspectCeilings",
+        "ShardRead": "InspectNeeds InspectMachine InspectCeilings Checkpoint",
         "CapacityProvider": "Get List",
         "Coordinator": _FLEET_LISTS,
     },

@@ -69,7 +69,12 @@ _PROVIDER_READ = Rule(frozenset({"admin", "readonly", "shard"}))
 
 _SERVICES: Mapping[str, Mapping[str, Rule]] = {
     "Shard": {"Session": Rule(frozenset({"cluster"}), "cluster", _hello)},
-    "ShardRead": {"InspectNeeds": _READ, "InspectMachine": _READ, "InspectCeilings": _READ},
+    "ShardRead": {
+        "InspectNeeds": _READ,
+        "InspectMachine": _READ,
+        "InspectCeilings": _READ,
+        "Checkpoint": _READ,
+    },
     "ShardAdmin": {"RemoveCluster": _ADMIN},
     "CapacityProvider": {
         "Create": _OWN_SHARD,

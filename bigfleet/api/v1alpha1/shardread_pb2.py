@@ -26,7 +26,7 @@ from bigfleet.api.v1alpha1 import capacity_pb2 as bigfleet_dot_api_dot_v1alpha1_
 from bigfleet.api.v1alpha1 import provider_pb2 as bigfleet_dot_api_dot_v1alpha1_dot_provider__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n%bigfleet/api/v1alpha1/shardread.proto\x12\x11\x62igfleet.v1alpha1\x1a$bigfleet/api/v1alpha1/capacity.proto\x1a$bigfleet/api/v1alpha1/provider.proto\"d\n\x13InspectNeedsRequest\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\r\n\x05limit\x18\x02 \x01(\x05\x12\x1b\n\x13profile_fingerprint\x18\x64 \x01(\t\x12\r\n\x05group\x18\x65 \x01(\t\"\x87\x01\n\x14InspectNeedsResponse\x12\x37\n\x06header\x18\x01 \x01(\x0b\x32%.bigfleet.v1alpha1.InspectNeedsHeaderH\x00\x12+\n\x04need\x18\x02 \x01(\x0b\x32\x1b.bigfleet.v1alpha1.NeedViewH\x00\x42\t\n\x07message\"\xce\x01\n\x12InspectNeedsHeader\x12\r\n\x05\x63ycle\x18\x01 \x01(\x03\x12\x1e\n\x16\x63omputed_at_unix_nanos\x18\x02 \x01(\x03\x12\x13\n\x0btotal_needs\x18\x03 \x01(\x05\x12\x44\n\x08left_out\x18\x64 \x03(\x0b\x32\x32.bigfleet.v1alpha1.InspectNeedsHeader.LeftOutEntry\x1a.\n\x0cLeftOutEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x05:\x02\x38\x01\"\xb1\n\n\x08NeedView\x12-\n\x04need\x18\x01 \x01(\x0b\x32\x1f.bigfleet.v1alpha1.CapacityNeed\x12\x12\n\ncluster_id\x18\x02 \x01(\t\x12\x1a\n\x12\x61rrival_unix_nanos\x18\x03 \x01(\x03\x12\x1b\n\x13profile_fingerprint\x18\x04 \x01(\t\x12\x11\n\tsatisfied\x18\x05 \x01(\x08\x12\x36\n\x10residual_deficit\x18\x06 \x01(\x0b\x32\x1c.bigfleet.v1alpha1.Resources\x12\x1d\n\x15\x63laimed_machine_count\x18\x07 \x01(\x05\x12\x17\n\x0f\x62ootstrap_count\x18\x08 \x01(\x05\x12\x17\n\x0fprovision_count\x18\t \x01(\x05\x12\x13\n\x0bsame_domain\x18\n \x01(\t\x12\x18\n\x10same_satisfiable\x18\x0b \x01(\x08\x12\x1a\n\x12\x61\x63quisition_parked\x18\x0c \x01(\x08\x12\x19\n\x11parked_age_cycles\x18\r \x01(\x05\x12\x18\n\x10\x61ge_cycles_unmet\x18\x0e \x01(\x05\x12=\n\x0cunmet_reason\x18\x0f \x01(\x0e\x32\'.bigfleet.v1alpha1.NeedView.UnmetReason\x12:\n\x0fmatching_supply\x18\x10 \x01(\x0b\x32!.bigfleet.v1alpha1.MatchingSupply\x12\x35\n\npreemption\x18\x11 \x01(\x0b\x32!.bigfleet.v1alpha1.PreemptionView\x12\x39\n\x0fsame_candidates\x18\x12 \x03(\x0b\x32 .bigfleet.v1alpha1.SameCandidate\x12\x38\n\rusable_supply\x18\x64 \x01(\x0b\x32!.bigfleet.v1alpha1.MatchingSupply\x12;\n\x0e\x62y_requirement\x18\x65 \x03(\x0b\x32#.bigfleet.v1alpha1.RequirementCount\x12\x12\n\nfree_count\x18\x66 \x01(\x05\x12\x1c\n\x14lower_priority_count\x18g \x01(\x05\x12\x32\n\x07\x63ounted\x18h \x03(\x0b\x32!.bigfleet.v1alpha1.CountedMachine\x12\x19\n\x11unmet_reason_text\x18i \x01(\t\x12\x30\n\x0bshort_sizes\x18j \x01(\x0b\x32\x1b.bigfleet.v1alpha1.PodSizes\x12\x35\n\x10impossible_sizes\x18k \x01(\x0b\x32\x1b.bigfleet.v1alpha1.PodSizes\x12\x1d\n\x15unavailable_offerings\x18l \x03(\t\x12\x1c\n\x0fserved_priority\x18m \x01(\x05H\x00\x88\x01\x01\"\xed\x01\n\x0bUnmetReason\x12\x1c\n\x18UNMET_REASON_UNSPECIFIED\x10\x00\x12\x14\n\x10PRIORITY_STARVED\x10\x01\x12\x16\n\x12NO_MATCHING_SUPPLY\x10\x02\x12\x1a\n\x16TOPOLOGY_UNSATISFIABLE\x10\x03\x12\x18\n\x14PREEMPTION_EXHAUSTED\x10\x04\x12\x19\n\x15OFFERINGS_UNAVAILABLE\x10\x05\x12\x15\n\x11\x43LUSTER_SUSPENDED\x10\x06\x12\x13\n\x0f\x43\x45ILING_REACHED\x10\x07\x12\x15\n\x11\x41WAITING_MACHINES\x10\x08\x42\x12\n\x10_served_priority\"W\n\x0eMatchingSupply\x12\x0c\n\x04idle\x18\x01 \x01(\x05\x12\x12\n\nconfigured\x18\x02 \x01(\x05\x12\x13\n\x0bspeculative\x18\x03 \x01(\x05\x12\x0e\n\x06\x63\x61pped\x18\x04 \x01(\x08\"]\n\x0ePreemptionView\x12\x15\n\rvictims_found\x18\x01 \x01(\x05\x12\x34\n\x0e\x63\x61pacity_freed\x18\x02 \x01(\x0b\x32\x1c.bigfleet.v1alpha1.Resources\"P\n\rSameCandidate\x12\x0e\n\x06\x64omain\x18\x01 \x01(\t\x12\x1a\n\x12\x63overage_per_mille\x18\x02 \x01(\x05\x12\x13\n\x0bsatisfiable\x18\x03 \x01(\x08\"9\n\x10RequirementCount\x12\x13\n\x0brequirement\x18\x01 \x01(\t\x12\x10\n\x08machines\x18\x02 \x01(\x05\"\xdc\x01\n\x0e\x43ountedMachine\x12\x12\n\nmachine_id\x18\x01 \x01(\t\x12.\n\x05state\x18\x02 \x01(\x0e\x32\x1f.bigfleet.v1alpha1.MachineState\x12\x15\n\rcost_per_hour\x18\x03 \x01(\x01\x12+\n\x05holds\x18\x04 \x01(\x0b\x32\x1c.bigfleet.v1alpha1.Resources\x12\x0f\n\x07ordered\x18\x05 \x01(\t\x12\x15\n\rinstance_type\x18\x06 \x01(\t\x12\x0c\n\x04zone\x18\x07 \x01(\t\x12\x0c\n\x04pods\x18\x64 \x01(\x03\"+\n\x15InspectMachineRequest\x12\x12\n\nmachine_id\x18\x01 \x01(\t\"a\n\rNeedReference\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\x1b\n\x13profile_fingerprint\x18\x02 \x01(\t\x12\r\n\x05group\x18\x03 \x01(\t\x12\x10\n\x08priority\x18\x04 \x01(\x05\"\x8b\x04\n\x0bMachineView\x12+\n\x07machine\x18\x01 \x01(\x0b\x32\x1a.bigfleet.v1alpha1.Machine\x12\x34\n\ncounted_by\x18\x02 \x01(\x0b\x32 .bigfleet.v1alpha1.NeedReference\x12\x33\n\tmeant_for\x18\x03 \x01(\x0b\x32 .bigfleet.v1alpha1.NeedReference\x12\r\n\x05order\x18\x04 \x01(\t\x12\x10\n\x08\x65victing\x18\x05 \x01(\x08\x12\x35\n\x0b\x65victed_for\x18\x06 \x01(\x0b\x32 .bigfleet.v1alpha1.NeedReference\x12\x1f\n\x17unused_since_unix_nanos\x18\x07 \x01(\x03\x12+\n\x05story\x18\x08 \x03(\x0b\x32\x1c.bigfleet.v1alpha1.StoryLine\x12\x18\n\x10not_owned_reason\x18\x64 \x01(\t\x12\x10\n\x08headroom\x18\x65 \x01(\x08\x12\x33\n\tshared_by\x18\x66 \x03(\x0b\x32 .bigfleet.v1alpha1.NeedReference\x12\x1c\n\x0f\x64isruption_cost\x18g \x01(\x01H\x00\x88\x01\x01\x12+\n\x05limit\x18h \x01(\x0b\x32\x1c.bigfleet.v1alpha1.NodeLimitB\x12\n\x10_disruption_cost\"\x9a\x01\n\tStoryLine\x12\x15\n\rat_unix_nanos\x18\x01 \x01(\x03\x12\r\n\x05\x65vent\x18\x02 \x01(\t\x12\x38\n\x06\x66ields\x18\x03 \x03(\x0b\x32(.bigfleet.v1alpha1.StoryLine.FieldsEntry\x1a-\n\x0b\x46ieldsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\",\n\x16InspectCeilingsRequest\x12\x12\n\ncluster_id\x18\x01 \x01(\t\"\xeb\x02\n\x0b\x43\x65ilingView\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\x1d\n\x10priority_ceiling\x18\x02 \x01(\x05H\x00\x88\x01\x01\x12\x1c\n\x0fmachine_ceiling\x18\x03 \x01(\x03H\x01\x88\x01\x01\x12%\n\x18\x64ollars_per_hour_ceiling\x18\x04 \x01(\x01H\x02\x88\x01\x01\x12\x10\n\x08machines\x18\x05 \x01(\x03\x12\x18\n\x10\x64ollars_per_hour\x18\x06 \x01(\x01\x12\x14\n\x0c\x63\x61pped_needs\x18\x07 \x01(\x05\x12\x15\n\rwaiting_needs\x18\x08 \x01(\x05\x12\x14\n\x0cwaiting_pods\x18\t \x01(\x03\x12/\n\x07waiting\x18\n \x03(\x0b\x32\x1e.bigfleet.v1alpha1.WaitingNeedB\x13\n\x11_priority_ceilingB\x12\n\x10_machine_ceilingB\x1b\n\x19_dollars_per_hour_ceiling\"K\n\x0bWaitingNeed\x12.\n\x04need\x18\x01 \x01(\x0b\x32 .bigfleet.v1alpha1.NeedReference\x12\x0c\n\x04pods\x18\x02 \x01(\x03\x32\xaa\x02\n\tShardRead\x12\x61\n\x0cInspectNeeds\x12&.bigfleet.v1alpha1.InspectNeedsRequest\x1a\'.bigfleet.v1alpha1.InspectNeedsResponse0\x01\x12Z\n\x0eInspectMachine\x12(.bigfleet.v1alpha1.InspectMachineRequest\x1a\x1e.bigfleet.v1alpha1.MachineView\x12^\n\x0fInspectCeilings\x12).bigfleet.v1alpha1.InspectCeilingsRequest\x1a\x1e.bigfleet.v1alpha1.CeilingView0\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n%bigfleet/api/v1alpha1/shardread.proto\x12\x11\x62igfleet.v1alpha1\x1a$bigfleet/api/v1alpha1/capacity.proto\x1a$bigfleet/api/v1alpha1/provider.proto\"\x13\n\x11\x43heckpointRequest\"!\n\x0e\x43heckpointPart\x12\x0f\n\x07\x63ontent\x18\x01 \x01(\x0c\"d\n\x13InspectNeedsRequest\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\r\n\x05limit\x18\x02 \x01(\x05\x12\x1b\n\x13profile_fingerprint\x18\x64 \x01(\t\x12\r\n\x05group\x18\x65 \x01(\t\"\x87\x01\n\x14InspectNeedsResponse\x12\x37\n\x06header\x18\x01 \x01(\x0b\x32%.bigfleet.v1alpha1.InspectNeedsHeaderH\x00\x12+\n\x04need\x18\x02 \x01(\x0b\x32\x1b.bigfleet.v1alpha1.NeedViewH\x00\x42\t\n\x07message\"\xce\x01\n\x12InspectNeedsHeader\x12\r\n\x05\x63ycle\x18\x01 \x01(\x03\x12\x1e\n\x16\x63omputed_at_unix_nanos\x18\x02 \x01(\x03\x12\x13\n\x0btotal_needs\x18\x03 \x01(\x05\x12\x44\n\x08left_out\x18\x64 \x03(\x0b\x32\x32.bigfleet.v1alpha1.InspectNeedsHeader.LeftOutEntry\x1a.\n\x0cLeftOutEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x05:\x02\x38\x01\"\xb1\n\n\x08NeedView\x12-\n\x04need\x18\x01 \x01(\x0b\x32\x1f.bigfleet.v1alpha1.CapacityNeed\x12\x12\n\ncluster_id\x18\x02 \x01(\t\x12\x1a\n\x12\x61rrival_unix_nanos\x18\x03 \x01(\x03\x12\x1b\n\x13profile_fingerprint\x18\x04 \x01(\t\x12\x11\n\tsatisfied\x18\x05 \x01(\x08\x12\x36\n\x10residual_deficit\x18\x06 \x01(\x0b\x32\x1c.bigfleet.v1alpha1.Resources\x12\x1d\n\x15\x63laimed_machine_count\x18\x07 \x01(\x05\x12\x17\n\x0f\x62ootstrap_count\x18\x08 \x01(\x05\x12\x17\n\x0fprovision_count\x18\t \x01(\x05\x12\x13\n\x0bsame_domain\x18\n \x01(\t\x12\x18\n\x10same_satisfiable\x18\x0b \x01(\x08\x12\x1a\n\x12\x61\x63quisition_parked\x18\x0c \x01(\x08\x12\x19\n\x11parked_age_cycles\x18\r \x01(\x05\x12\x18\n\x10\x61ge_cycles_unmet\x18\x0e \x01(\x05\x12=\n\x0cunmet_reason\x18\x0f \x01(\x0e\x32\'.bigfleet.v1alpha1.NeedView.UnmetReason\x12:\n\x0fmatching_supply\x18\x10 \x01(\x0b\x32!.bigfleet.v1alpha1.MatchingSupply\x12\x35\n\npreemption\x18\x11 \x01(\x0b\x32!.bigfleet.v1alpha1.PreemptionView\x12\x39\n\x0fsame_candidates\x18\x12 \x03(\x0b\x32 .bigfleet.v1alpha1.SameCandidate\x12\x38\n\rusable_supply\x18\x64 \x01(\x0b\x32!.bigfleet.v1alpha1.MatchingSupply\x12;\n\x0e\x62y_requirement\x18\x65 \x03(\x0b\x32#.bigfleet.v1alpha1.RequirementCount\x12\x12\n\nfree_count\x18\x66 \x01(\x05\x12\x1c\n\x14lower_priority_count\x18g \x01(\x05\x12\x32\n\x07\x63ounted\x18h \x03(\x0b\x32!.bigfleet.v1alpha1.CountedMachine\x12\x19\n\x11unmet_reason_text\x18i \x01(\t\x12\x30\n\x0bshort_sizes\x18j \x01(\x0b\x32\x1b.bigfleet.v1alpha1.PodSizes\x12\x35\n\x10impossible_sizes\x18k \x01(\x0b\x32\x1b.bigfleet.v1alpha1.PodSizes\x12\x1d\n\x15unavailable_offerings\x18l \x03(\t\x12\x1c\n\x0fserved_priority\x18m \x01(\x05H\x00\x88\x01\x01\"\xed\x01\n\x0bUnmetReason\x12\x1c\n\x18UNMET_REASON_UNSPECIFIED\x10\x00\x12\x14\n\x10PRIORITY_STARVED\x10\x01\x12\x16\n\x12NO_MATCHING_SUPPLY\x10\x02\x12\x1a\n\x16TOPOLOGY_UNSATISFIABLE\x10\x03\x12\x18\n\x14PREEMPTION_EXHAUSTED\x10\x04\x12\x19\n\x15OFFERINGS_UNAVAILABLE\x10\x05\x12\x15\n\x11\x43LUSTER_SUSPENDED\x10\x06\x12\x13\n\x0f\x43\x45ILING_REACHED\x10\x07\x12\x15\n\x11\x41WAITING_MACHINES\x10\x08\x42\x12\n\x10_served_priority\"W\n\x0eMatchingSupply\x12\x0c\n\x04idle\x18\x01 \x01(\x05\x12\x12\n\nconfigured\x18\x02 \x01(\x05\x12\x13\n\x0bspeculative\x18\x03 \x01(\x05\x12\x0e\n\x06\x63\x61pped\x18\x04 \x01(\x08\"]\n\x0ePreemptionView\x12\x15\n\rvictims_found\x18\x01 \x01(\x05\x12\x34\n\x0e\x63\x61pacity_freed\x18\x02 \x01(\x0b\x32\x1c.bigfleet.v1alpha1.Resources\"P\n\rSameCandidate\x12\x0e\n\x06\x64omain\x18\x01 \x01(\t\x12\x1a\n\x12\x63overage_per_mille\x18\x02 \x01(\x05\x12\x13\n\x0bsatisfiable\x18\x03 \x01(\x08\"9\n\x10RequirementCount\x12\x13\n\x0brequirement\x18\x01 \x01(\t\x12\x10\n\x08machines\x18\x02 \x01(\x05\"\xdc\x01\n\x0e\x43ountedMachine\x12\x12\n\nmachine_id\x18\x01 \x01(\t\x12.\n\x05state\x18\x02 \x01(\x0e\x32\x1f.bigfleet.v1alpha1.MachineState\x12\x15\n\rcost_per_hour\x18\x03 \x01(\x01\x12+\n\x05holds\x18\x04 \x01(\x0b\x32\x1c.bigfleet.v1alpha1.Resources\x12\x0f\n\x07ordered\x18\x05 \x01(\t\x12\x15\n\rinstance_type\x18\x06 \x01(\t\x12\x0c\n\x04zone\x18\x07 \x01(\t\x12\x0c\n\x04pods\x18\x64 \x01(\x03\"+\n\x15InspectMachineRequest\x12\x12\n\nmachine_id\x18\x01 \x01(\t\"a\n\rNeedReference\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\x1b\n\x13profile_fingerprint\x18\x02 \x01(\t\x12\r\n\x05group\x18\x03 \x01(\t\x12\x10\n\x08priority\x18\x04 \x01(\x05\"\x8b\x04\n\x0bMachineView\x12+\n\x07machine\x18\x01 \x01(\x0b\x32\x1a.bigfleet.v1alpha1.Machine\x12\x34\n\ncounted_by\x18\x02 \x01(\x0b\x32 .bigfleet.v1alpha1.NeedReference\x12\x33\n\tmeant_for\x18\x03 \x01(\x0b\x32 .bigfleet.v1alpha1.NeedReference\x12\r\n\x05order\x18\x04 \x01(\t\x12\x10\n\x08\x65victing\x18\x05 \x01(\x08\x12\x35\n\x0b\x65victed_for\x18\x06 \x01(\x0b\x32 .bigfleet.v1alpha1.NeedReference\x12\x1f\n\x17unused_since_unix_nanos\x18\x07 \x01(\x03\x12+\n\x05story\x18\x08 \x03(\x0b\x32\x1c.bigfleet.v1alpha1.StoryLine\x12\x18\n\x10not_owned_reason\x18\x64 \x01(\t\x12\x10\n\x08headroom\x18\x65 \x01(\x08\x12\x33\n\tshared_by\x18\x66 \x03(\x0b\x32 .bigfleet.v1alpha1.NeedReference\x12\x1c\n\x0f\x64isruption_cost\x18g \x01(\x01H\x00\x88\x01\x01\x12+\n\x05limit\x18h \x01(\x0b\x32\x1c.bigfleet.v1alpha1.NodeLimitB\x12\n\x10_disruption_cost\"\x9a\x01\n\tStoryLine\x12\x15\n\rat_unix_nanos\x18\x01 \x01(\x03\x12\r\n\x05\x65vent\x18\x02 \x01(\t\x12\x38\n\x06\x66ields\x18\x03 \x03(\x0b\x32(.bigfleet.v1alpha1.StoryLine.FieldsEntry\x1a-\n\x0b\x46ieldsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\",\n\x16InspectCeilingsRequest\x12\x12\n\ncluster_id\x18\x01 \x01(\t\"\xeb\x02\n\x0b\x43\x65ilingView\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\x1d\n\x10priority_ceiling\x18\x02 \x01(\x05H\x00\x88\x01\x01\x12\x1c\n\x0fmachine_ceiling\x18\x03 \x01(\x03H\x01\x88\x01\x01\x12%\n\x18\x64ollars_per_hour_ceiling\x18\x04 \x01(\x01H\x02\x88\x01\x01\x12\x10\n\x08machines\x18\x05 \x01(\x03\x12\x18\n\x10\x64ollars_per_hour\x18\x06 \x01(\x01\x12\x14\n\x0c\x63\x61pped_needs\x18\x07 \x01(\x05\x12\x15\n\rwaiting_needs\x18\x08 \x01(\x05\x12\x14\n\x0cwaiting_pods\x18\t \x01(\x03\x12/\n\x07waiting\x18\n \x03(\x0b\x32\x1e.bigfleet.v1alpha1.WaitingNeedB\x13\n\x11_priority_ceilingB\x12\n\x10_machine_ceilingB\x1b\n\x19_dollars_per_hour_ceiling\"K\n\x0bWaitingNeed\x12.\n\x04need\x18\x01 \x01(\x0b\x32 .bigfleet.v1alpha1.NeedReference\x12\x0c\n\x04pods\x18\x02 \x01(\x03\x32\x83\x03\n\tShardRead\x12\x61\n\x0cInspectNeeds\x12&.bigfleet.v1alpha1.InspectNeedsRequest\x1a\'.bigfleet.v1alpha1.InspectNeedsResponse0\x01\x12Z\n\x0eInspectMachine\x12(.bigfleet.v1alpha1.InspectMachineRequest\x1a\x1e.bigfleet.v1alpha1.MachineView\x12^\n\x0fInspectCeilings\x12).bigfleet.v1alpha1.InspectCeilingsRequest\x1a\x1e.bigfleet.v1alpha1.CeilingView0\x01\x12W\n\nCheckpoint\x12$.bigfleet.v1alpha1.CheckpointRequest\x1a!.bigfleet.v1alpha1.CheckpointPart0\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -37,44 +37,48 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_INSPECTNEEDSHEADER_LEFTOUTENTRY']._serialized_options = b'8\001'
   _globals['_STORYLINE_FIELDSENTRY']._loaded_options = None
   _globals['_STORYLINE_FIELDSENTRY']._serialized_options = b'8\001'
-  _globals['_INSPECTNEEDSREQUEST']._serialized_start=136
-  _globals['_INSPECTNEEDSREQUEST']._serialized_end=236
-  _globals['_INSPECTNEEDSRESPONSE']._serialized_start=239
-  _globals['_INSPECTNEEDSRESPONSE']._serialized_end=374
-  _globals['_INSPECTNEEDSHEADER']._serialized_start=377
-  _globals['_INSPECTNEEDSHEADER']._serialized_end=583
-  _globals['_INSPECTNEEDSHEADER_LEFTOUTENTRY']._serialized_start=537
-  _globals['_INSPECTNEEDSHEADER_LEFTOUTENTRY']._serialized_end=583
-  _globals['_NEEDVIEW']._serialized_start=586
-  _globals['_NEEDVIEW']._serialized_end=1915
-  _globals['_NEEDVIEW_UNMETREASON']._serialized_start=1658
-  _globals['_NEEDVIEW_UNMETREASON']._serialized_end=1895
-  _globals['_MATCHINGSUPPLY']._serialized_start=1917
-  _globals['_MATCHINGSUPPLY']._serialized_end=2004
-  _globals['_PREEMPTIONVIEW']._serialized_start=2006
-  _globals['_PREEMPTIONVIEW']._serialized_end=2099
-  _globals['_SAMECANDIDATE']._serialized_start=2101
-  _globals['_SAMECANDIDATE']._serialized_end=2181
-  _globals['_REQUIREMENTCOUNT']._serialized_start=2183
-  _globals['_REQUIREMENTCOUNT']._serialized_end=2240
-  _globals['_COUNTEDMACHINE']._serialized_start=2243
-  _globals['_COUNTEDMACHINE']._serialized_end=2463
-  _globals['_INSPECTMACHINEREQUEST']._serialized_start=2465
-  _globals['_INSPECTMACHINEREQUEST']._serialized_end=2508
-  _globals['_NEEDREFERENCE']._serialized_start=2510
-  _globals['_NEEDREFERENCE']._serialized_end=2607
-  _globals['_MACHINEVIEW']._serialized_start=2610
-  _globals['_MACHINEVIEW']._serialized_end=3133
-  _globals['_STORYLINE']._serialized_start=3136
-  _globals['_STORYLINE']._serialized_end=3290
-  _globals['_STORYLINE_FIELDSENTRY']._serialized_start=3245
-  _globals['_STORYLINE_FIELDSENTRY']._serialized_end=3290
-  _globals['_INSPECTCEILINGSREQUEST']._serialized_start=3292
-  _globals['_INSPECTCEILINGSREQUEST']._serialized_end=3336
-  _globals['_CEILINGVIEW']._serialized_start=3339
-  _globals['_CEILINGVIEW']._serialized_end=3702
-  _globals['_WAITINGNEED']._serialized_start=3704
-  _globals['_WAITINGNEED']._serialized_end=3779
-  _globals['_SHARDREAD']._serialized_start=3782
-  _globals['_SHARDREAD']._serialized_end=4080
+  _globals['_CHECKPOINTREQUEST']._serialized_start=136
+  _globals['_CHECKPOINTREQUEST']._serialized_end=155
+  _globals['_CHECKPOINTPART']._serialized_start=157
+  _globals['_CHECKPOINTPART']._serialized_end=190
+  _globals['_INSPECTNEEDSREQUEST']._serialized_start=192
+  _globals['_INSPECTNEEDSREQUEST']._serialized_end=292
+  _globals['_INSPECTNEEDSRESPONSE']._serialized_start=295
+  _globals['_INSPECTNEEDSRESPONSE']._serialized_end=430
+  _globals['_INSPECTNEEDSHEADER']._serialized_start=433
+  _globals['_INSPECTNEEDSHEADER']._serialized_end=639
+  _globals['_INSPECTNEEDSHEADER_LEFTOUTENTRY']._serialized_start=593
+  _globals['_INSPECTNEEDSHEADER_LEFTOUTENTRY']._serialized_end=639
+  _globals['_NEEDVIEW']._serialized_start=642
+  _globals['_NEEDVIEW']._serialized_end=1971
+  _globals['_NEEDVIEW_UNMETREASON']._serialized_start=1714
+  _globals['_NEEDVIEW_UNMETREASON']._serialized_end=1951
+  _globals['_MATCHINGSUPPLY']._serialized_start=1973
+  _globals['_MATCHINGSUPPLY']._serialized_end=2060
+  _globals['_PREEMPTIONVIEW']._serialized_start=2062
+  _globals['_PREEMPTIONVIEW']._serialized_end=2155
+  _globals['_SAMECANDIDATE']._serialized_start=2157
+  _globals['_SAMECANDIDATE']._serialized_end=2237
+  _globals['_REQUIREMENTCOUNT']._serialized_start=2239
+  _globals['_REQUIREMENTCOUNT']._serialized_end=2296
+  _globals['_COUNTEDMACHINE']._serialized_start=2299
+  _globals['_COUNTEDMACHINE']._serialized_end=2519
+  _globals['_INSPECTMACHINEREQUEST']._serialized_start=2521
+  _globals['_INSPECTMACHINEREQUEST']._serialized_end=2564
+  _globals['_NEEDREFERENCE']._serialized_start=2566
+  _globals['_NEEDREFERENCE']._serialized_end=2663
+  _globals['_MACHINEVIEW']._serialized_start=2666
+  _globals['_MACHINEVIEW']._serialized_end=3189
+  _globals['_STORYLINE']._serialized_start=3192
+  _globals['_STORYLINE']._serialized_end=3346
+  _globals['_STORYLINE_FIELDSENTRY']._serialized_start=3301
+  _globals['_STORYLINE_FIELDSENTRY']._serialized_end=3346
+  _globals['_INSPECTCEILINGSREQUEST']._serialized_start=3348
+  _globals['_INSPECTCEILINGSREQUEST']._serialized_end=3392
+  _globals['_CEILINGVIEW']._serialized_start=3395
+  _globals['_CEILINGVIEW']._serialized_end=3758
+  _globals['_WAITINGNEED']._serialized_start=3760
+  _globals['_WAITINGNEED']._serialized_end=3835
+  _globals['_SHARDREAD']._serialized_start=3838
+  _globals['_SHARDREAD']._serialized_end=4225
 # @@protoc_insertion_point(module_scope)

@@ -49,6 +49,11 @@ class ShardReadStub:
                 request_serializer=bigfleet_dot_api_dot_v1alpha1_dot_shardread__pb2.InspectCeilingsRequest.SerializeToString,
                 response_deserializer=bigfleet_dot_api_dot_v1alpha1_dot_shardread__pb2.CeilingView.FromString,
                 _registered_method=True)
+        self.Checkpoint = channel.unary_stream(
+                '/bigfleet.v1alpha1.ShardRead/Checkpoint',
+                request_serializer=bigfleet_dot_api_dot_v1alpha1_dot_shardread__pb2.CheckpointRequest.SerializeToString,
+                response_deserializer=bigfleet_dot_api_dot_v1alpha1_dot_shardread__pb2.CheckpointPart.FromString,
+                _registered_method=True)
 
 
 class ShardReadServicer:
@@ -75,6 +80,13 @@ class ShardReadServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Checkpoint(self, request, context):
+        """Everything that the last decision was made from, for `bigfleet replay`.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_ShardReadServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -92,6 +104,11 @@ def add_ShardReadServicer_to_server(servicer, server):
                     servicer.InspectCeilings,
                     request_deserializer=bigfleet_dot_api_dot_v1alpha1_dot_shardread__pb2.InspectCeilingsRequest.FromString,
                     response_serializer=bigfleet_dot_api_dot_v1alpha1_dot_shardread__pb2.CeilingView.SerializeToString,
+            ),
+            'Checkpoint': grpc.unary_stream_rpc_method_handler(
+                    servicer.Checkpoint,
+                    request_deserializer=bigfleet_dot_api_dot_v1alpha1_dot_shardread__pb2.CheckpointRequest.FromString,
+                    response_serializer=bigfleet_dot_api_dot_v1alpha1_dot_shardread__pb2.CheckpointPart.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -175,6 +192,33 @@ class ShardRead:
             '/bigfleet.v1alpha1.ShardRead/InspectCeilings',
             bigfleet_dot_api_dot_v1alpha1_dot_shardread__pb2.InspectCeilingsRequest.SerializeToString,
             bigfleet_dot_api_dot_v1alpha1_dot_shardread__pb2.CeilingView.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Checkpoint(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/bigfleet.v1alpha1.ShardRead/Checkpoint',
+            bigfleet_dot_api_dot_v1alpha1_dot_shardread__pb2.CheckpointRequest.SerializeToString,
+            bigfleet_dot_api_dot_v1alpha1_dot_shardread__pb2.CheckpointPart.FromString,
             options,
             channel_credentials,
             insecure,

@@ -37,6 +37,8 @@ class ShardReadStub:
     """One machine, what it is for, and its recent history; NOT_FOUND for an unknown one."""
     InspectCeilings: _grpc.UnaryStreamMultiCallable[_shardread_pb2.InspectCeilingsRequest, _shardread_pb2.CeilingView]
     """Clusters with ceilings: what these allow, what the clusters have, and what waits."""
+    Checkpoint: _grpc.UnaryStreamMultiCallable[_shardread_pb2.CheckpointRequest, _shardread_pb2.CheckpointPart]
+    """Everything that the last decision was made from, for `bigfleet replay`."""
 
 @_typing.type_check_only
 class ShardReadAsyncStub(ShardReadStub):
@@ -47,6 +49,8 @@ class ShardReadAsyncStub(ShardReadStub):
     """One machine, what it is for, and its recent history; NOT_FOUND for an unknown one."""
     InspectCeilings: _aio.UnaryStreamMultiCallable[_shardread_pb2.InspectCeilingsRequest, _shardread_pb2.CeilingView]  # type: ignore[assignment]
     """Clusters with ceilings: what these allow, what the clusters have, and what waits."""
+    Checkpoint: _aio.UnaryStreamMultiCallable[_shardread_pb2.CheckpointRequest, _shardread_pb2.CheckpointPart]  # type: ignore[assignment]
+    """Everything that the last decision was made from, for `bigfleet replay`."""
 
 class ShardReadServicer(metaclass=_abc_1.ABCMeta):
     @_abc_1.abstractmethod
@@ -72,5 +76,13 @@ class ShardReadServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_shardread_pb2.CeilingView], _abc.AsyncIterator[_shardread_pb2.CeilingView]]:
         """Clusters with ceilings: what these allow, what the clusters have, and what waits."""
+
+    @_abc_1.abstractmethod
+    def Checkpoint(
+        self,
+        request: _shardread_pb2.CheckpointRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_shardread_pb2.CheckpointPart], _abc.AsyncIterator[_shardread_pb2.CheckpointPart]]:
+        """Everything that the last decision was made from, for `bigfleet replay`."""
 
 def add_ShardReadServicer_to_server(servicer: ShardReadServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -18,6 +18,9 @@ from bigfleet.services.shard.decide.compute import CycleResult
 from bigfleet.services.shard.decide.cycle import Cycle
 from bigfleet.services.shard.inspect import ceiling_views, need_views
 from bigfleet.services.shard.inspect.machine_views import MachineInspection
+from bigfleet.services.shard.replay import checkpoint
+
+_PART_BYTES = 2**20
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
@@ -51,6 +54,17 @@ class ShardReadServicer(Servicer):
         for view in ceiling_views.ceilings(await self._latest(context), request):
             yield view
             await asyncio.sleep(0)
+
+    async def Checkpoint(
+        self, request: wire.CheckpointRequest, context: Context
+    ) -> AsyncIterator[wire.CheckpointPart]:
+        """The last decision's inputs, encoded outside the event loop."""
+        del request
+        result, config = await self._latest(context), self._cycle.config
+        saved = checkpoint.Checkpoint(config.shard_id, result.inputs, config.engine)
+        content = await asyncio.to_thread(checkpoint.encode, saved)
+        for start in range(0, len(content), _PART_BYTES):
+            yield wire.CheckpointPart(content=content[start : start + _PART_BYTES])
 
     async def _latest(self, context: Context) -> CycleResult:
         """The last result; aborts before the first one."""

@@ -1,0 +1,1 @@
+"""Decisions on a saved state: what a shard would do if prices, zones or machines were others."""

@@ -77,6 +77,7 @@ ORDER_INSIDE: dict[str, list[set[str]]] = {
         {"admin"},
         {"coordination"},
         {"inspect"},
+        {"replay"},
         {"decide"},
         {"execute"},
         {"sessions"},

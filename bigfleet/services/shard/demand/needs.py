@@ -27,61 +27,13 @@ from bigfleet.services.shard.demand.rollup_rows import (
     Key,
     NeedRow,
     NeedsByKey,
+    Trends,
     added,
     encoded,
     pods_of,
     read,
 )
 from bigfleet.services.shard.records.interning import Interned
-
-_Key = tuple[str, str]
-
-
-class Trends:
-    """When demand last rose and fell, by cluster number, in monotonic seconds; absent if never.
-
-    Both may happen at once: one need grows while another shrinks.
-    """
-
-    def __init__(self) -> None:
-        self.rose_seconds: dict[int, float] = {}
-        self.fell_seconds: dict[int, float] = {}
-
-    def note(
-        self,
-        cluster: int,
-        before: Mapping[_Key, Need],
-        after: Mapping[_Key, Need],
-        now_seconds: float,
-    ) -> None:
-        """Record a replacement of a cluster's needs. Additional needs do not count: they change
-        with kube-scheduler's placements.
-        """
-        old = {key for key, need in before.items() if not isinstance(need.group, Additional)}
-        new = {key for key, need in after.items() if not isinstance(need.group, Additional)}
-        rose, fell = bool(new - old), bool(old - new)
-        for key in old & new:
-            one, other = before[key], after[key]
-            if one is not other and one.sizes != other.sizes:
-                rose |= _has_grown(one, other)
-                fell |= _has_grown(other, one)
-        if rose:
-            self.rose_seconds[cluster] = now_seconds
-        if fell:
-            self.fell_seconds[cluster] = now_seconds
-
-    def forget(self, cluster: int) -> None:
-        """Drop a removed cluster."""
-        self.rose_seconds.pop(cluster, None)
-        self.fell_seconds.pop(cluster, None)
-
-
-def _has_grown(before: Need, after: Need) -> bool:
-    """Whether the number of pods has grown or, for the same number, their requests."""
-    if after.pods != before.pods:
-        return after.pods > before.pods
-    return any(amount > before.aggregate.get(name, 0) for name, amount in after.aggregate.items())
-
 
 _log = logging.getLogger(__name__)
 

@@ -1,4 +1,4 @@
-"""One cluster's needs: in a roll-up, and in force."""
+"""One cluster's needs: in a roll-up, in force, and how they change."""
 
 from __future__ import annotations
 
@@ -90,3 +90,49 @@ def added(fresh: NeedsByKey, rows: Mapping[Key, NeedRow]) -> NeedsByKey:
     kept = {key: (row.wire_bytes, row.need) for key, row in rows.items()}
     more = {k: v for k, v in fresh.items() if k not in rows or v[1].pods >= rows[k].need.pods}
     return kept | more
+
+
+class Trends:
+    """When demand last rose and fell, by cluster number, in monotonic seconds; absent if never.
+
+    Both may happen at once: one need grows while another shrinks.
+    """
+
+    def __init__(self) -> None:
+        self.rose_seconds: dict[int, float] = {}
+        self.fell_seconds: dict[int, float] = {}
+
+    def note(
+        self,
+        cluster: int,
+        before: Mapping[Key, Need],
+        after: Mapping[Key, Need],
+        now_seconds: float,
+    ) -> None:
+        """Record a replacement of a cluster's needs. Additional needs do not count: they change
+        with kube-scheduler's placements.
+        """
+        old = {key for key, need in before.items() if not isinstance(need.group, Additional)}
+        new = {key for key, need in after.items() if not isinstance(need.group, Additional)}
+        rose, fell = bool(new - old), bool(old - new)
+        for key in old & new:
+            one, other = before[key], after[key]
+            if one is not other and one.sizes != other.sizes:
+                rose |= _has_grown(one, other)
+                fell |= _has_grown(other, one)
+        if rose:
+            self.rose_seconds[cluster] = now_seconds
+        if fell:
+            self.fell_seconds[cluster] = now_seconds
+
+    def forget(self, cluster: int) -> None:
+        """Drop a removed cluster."""
+        self.rose_seconds.pop(cluster, None)
+        self.fell_seconds.pop(cluster, None)
+
+
+def _has_grown(before: Need, after: Need) -> bool:
+    """Whether the number of pods has grown or, for the same number, their requests."""
+    if after.pods != before.pods:
+        return after.pods > before.pods
+    return any(amount > before.aggregate.get(name, 0) for name, amount in after.aggregate.items())

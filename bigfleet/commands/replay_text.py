@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 import msgspec
 
@@ -22,7 +23,7 @@ _SHOWN = 20
 
 def as_json(now: Decisions, before: Decisions | None, name: str, fit: int | None) -> str:
     """The decision, and what differs from `before`; `fit` is how many more needs `name` fit."""
-    data = {"decision": msgspec.to_builtins(now)}
+    data: dict[str, Any] = {"decision": msgspec.to_builtins(now)}
     if before is not None:
         data["difference"] = msgspec.to_builtins(difference(before, now))
     if fit is not None:
@@ -44,16 +45,22 @@ def as_text(now: Decisions, before: Decisions | None, name: str, fit: int | None
 
 
 def _table(now: Decisions, before: Decisions | None) -> Iterator[str]:
-    columns = [now] if before is None else [before, now]
-    counts = [by_type(each.orders) for each in columns]
-    rows = [
-        [" ".join(kind), *(f"{each.get(kind, 0):,}" for each in counts)]
-        for kind in sorted({kind for each in counts for kind in each})
-    ]
-    rows.append(["needs short", *(f"{len(each.short):,}" for each in columns)])
-    rows.append(["pods short", *(f"{sum(s.pods for s in each.short):,}" for each in columns)])
-    rows.append(["dollars an hour", *(f"{each.dollars_per_hour:,.2f}" for each in columns)])
-    yield from aligned(["", *(["decided"] if before is None else ["before", "now"])], rows)
+    columns = {"decided": now} if before is None else {"before": before, "now": now}
+    counts = [by_type(each.orders) for each in columns.values()]
+    kinds = sorted({kind for each in counts for kind in each})
+    rows = [[" ".join(kind), *(f"{each.get(kind, 0):,}" for each in counts)] for kind in kinds]
+    for what, of in _TOTALS.items():
+        rows.append([what, *(of(each) for each in columns.values())])
+    widest = max(len(cell) for row in [["", *columns], *rows] for cell in row[1:])
+    headers = ["", *(title.rjust(widest) for title in columns)]
+    yield from aligned(headers, [[row[0], *(c.rjust(widest) for c in row[1:])] for row in rows])
+
+
+_TOTALS: Mapping[str, Callable[[Decisions], str]] = {
+    "needs short": lambda decided: f"{len(decided.short):,}",
+    "pods short": lambda decided: f"{sum(each.pods for each in decided.short):,}",
+    "dollars an hour": lambda decided: f"{decided.dollars_per_hour:,.2f}",
+}
 
 
 def _differences(found: Difference) -> Iterator[str]:

@@ -56,7 +56,8 @@ def _priced(inputs: CycleInputs, instance_type: str, factor: float) -> CycleInpu
 
 def _extended(inputs: CycleInputs, instance_type: str, machines: int) -> CycleInputs:
     """With SPECULATIVE machines like those of this type that are elastic, evenly by flavour."""
-    fleet, ids = inputs.fleet, np.asarray(inputs.machine_ids)
+    fleet = inputs.fleet
+    ids: Any = np.asarray(inputs.machine_ids)
     of_type = _having(fleet, INSTANCE_TYPE_LABEL, instance_type, "--more-machines")
     known = np.unique(fleet.flavour[of_type])
     elastic = [n for n in known.tolist() if fleet.flavours[n].capacity_type in _ELASTIC]
@@ -68,7 +69,7 @@ def _extended(inputs: CycleInputs, instance_type: str, machines: int) -> CycleIn
         "state": np.full(machines, MachineState.SPECULATIVE, np.uint8),
         "tie_break": np.arange(first, first + machines),
     }
-    columns = {
+    columns: dict[str, Any] = {
         name: np.concatenate([column, _of_new(name, column, machines, added)])
         for name, column in _columns(fleet).items()
     }
@@ -99,10 +100,11 @@ def _of_new(
 
 
 def _without(inputs: CycleInputs, gone: Flags) -> CycleInputs:
+    ids: Any = np.asarray(inputs.machine_ids)
     return replace(
         inputs,
         fleet=inputs.fleet.of_rows(~gone),
-        machine_ids=np.asarray(inputs.machine_ids)[~gone],
+        machine_ids=ids[~gone],
         wants=Wants(inputs.wants.numbers[~gone], inputs.wants.keys),
     )
 

@@ -9,13 +9,13 @@ from random import Random
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from prometheus_client import REGISTRY
 
 from bigfleet.adapters.provider.memory import MemoryProvider
 from bigfleet.commands import shard_queries
 from bigfleet.model.group import group_text
 from bigfleet.model.machine import MachineState
 from bigfleet.model.need import Need
+from bigfleet.observe.metrics import REGISTRY
 from bigfleet.services.shard.demand import demand_limit
 from bigfleet.services.shard.demand.needs import NeedsTable
 from bigfleet.services.shard.records.interning import Interned

@@ -47,7 +47,7 @@ def offers(instance_type: str, count: int, price: float, zone: str = "a") -> lis
             instance_type=instance_type,
             zone=zone,
             price_per_hour=price,
-            labels={"topology.bigfleet/rack": f"{instance_type}-{zone}-{number // 2}"},
+            labels={"topology.bigfleet/rack": f"rack-{zone}{number // 2}"},
         )
         for number in range(count)
     ]

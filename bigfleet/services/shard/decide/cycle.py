@@ -53,7 +53,6 @@ STALLED_SECONDS = 60.0
 # Orders queued at once without delaying sessions.
 _ORDERS_AT_ONCE = 500
 
-
 _log = logging.getLogger(__name__)
 
 

@@ -11,14 +11,16 @@ from enum import IntEnum
 
 
 class ExitCode(IntEnum):
-    """The exit status of the process. 4 is unassigned."""
+    """The exit status of the process; 4 and 7 are those of comparisons."""
 
     PASS = 0
     HARNESS_BUG = 1
     USAGE = 2
     GATE_MISSED = 3
+    REGRESSION = 4
     INVALID_RUN = 5
     INFRASTRUCTURE = 6
+    NOT_ENOUGH_DATA = 7
     INTERRUPTED = 130
 
 

@@ -36,6 +36,7 @@ ORDER_INSIDE: dict[str, list[set[str]]] = {
     "loaddriver": [
         {"__main__"},
         {"commands"},
+        {"compare"},
         {"run"},
         {"report"},
         {"judge"},
@@ -46,6 +47,15 @@ ORDER_INSIDE: dict[str, list[set[str]]] = {
         {"profile"},
         {"substrates"},
         {"apportion", "errors"},
+    ],
+    "loaddriver.compare": [
+        {"evaluate"},
+        {"wording"},
+        {"comparison"},
+        {"attribution"},
+        {"measures"},
+        {"sequential"},
+        {"distributions"},
     ],
     "loaddriver.profile": [
         {"loading"},

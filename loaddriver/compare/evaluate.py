@@ -1,0 +1,259 @@
+"""Pairs of runs -> a comparison: endpoints, events and voids, and one verdict. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import fmean, median
+
+import msgspec
+import numpy as np
+
+from loaddriver.compare.attribution import attribute, changes, unit_of
+from loaddriver.compare.comparison import (
+    Comparison,
+    Described,
+    EndpointResult,
+    Errors,
+    EventResult,
+    Fact,
+    Overall,
+    PartChange,
+    Side,
+    Verdict,
+    Voids,
+)
+from loaddriver.compare.distributions import binomial_tail, fisher_tail, t_tail
+from loaddriver.compare.measures import ENDPOINTS, EVENTS, Endpoint, PairMeasures
+from loaddriver.compare.sequential import (
+    FAMILY_ERROR,
+    OF_VOIDS,
+    Code,
+    Floats,
+    Spending,
+    event_codes,
+    half_widths,
+    judge,
+    pairs_to_settle,
+    sign_flip_tail,
+)
+from loaddriver.compare.wording import why
+from loaddriver.errors import ExitCode
+
+VOID_LIMIT = 8
+"""The voids of both sides that end a session: the fewest of which eight of one side prove it."""
+_WORDS: Mapping[int, Verdict] = {
+    Code.NOT_ENOUGH_DATA: "not enough data",
+    Code.SAME: "same",
+    Code.IMPROVEMENT: "improvement",
+    Code.REGRESSION: "regression",
+}
+_MOST_FLIPPED = 16
+
+
+@dataclass(frozen=True)
+class Void:
+    """A run without a valid measurement, by side ("base" or "head"), and the reason."""
+
+    side: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class About:
+    """What is known of a comparison besides its runs."""
+
+    profile: str
+    seed: int
+    machine: str
+    session: str
+    base: Side
+    head: Side
+    warnings: Sequence[str] = ()
+    facts: Sequence[Fact] = field(default=())
+
+
+def compare(
+    about: About, pairs: Sequence[PairMeasures], voids: Sequence[Void], plan: Spending
+) -> Comparison:
+    """The comparison of these valid pairs and of the voids that discarded others."""
+    parts = changes(pairs)
+    endpoints = [_endpoint(each, pairs, parts, plan) for each in ENDPOINTS]
+    events = [_event(key, name, pairs, plan) for key, name in EVENTS.items()]
+    of_voids = _voids(voids)
+    verdict, code = _verdict(endpoints, events, of_voids)
+    return Comparison(
+        verdict=verdict,
+        exit_code=code,
+        why=why(verdict, endpoints, events, of_voids, len(pairs)),
+        warnings=list(about.warnings),
+        attributed=_attributed(endpoints),
+        profile=about.profile,
+        seed=about.seed,
+        machine=about.machine,
+        session=about.session,
+        pairs=len(pairs),
+        errors=_errors(plan),
+        base=about.base,
+        head=about.head,
+        endpoints=endpoints,
+        events=events,
+        voids=of_voids,
+        parts=[
+            PartChange(name=name, unit=unit_of(name), base=base, head=head)
+            for name, (base, head) in parts.items()
+        ],
+        described=_described(pairs),
+        facts=list(about.facts),
+    )
+
+
+def too_many(voids: Voids) -> bool:
+    """Whether the voids end a session."""
+    return voids.base + voids.head >= voids.limit
+
+
+def _endpoint(
+    endpoint: Endpoint,
+    pairs: Sequence[PairMeasures],
+    parts: Mapping[str, tuple[float, float]],
+    plan: Spending,
+) -> EndpointResult:
+    base = [pair.base.values[endpoint.key] for pair in pairs if endpoint.key in pair.base.values]
+    head = [pair.head.values[endpoint.key] for pair in pairs if endpoint.key in pair.head.values]
+    ratios = np.array([pair.ratios[endpoint.key] for pair in pairs if endpoint.key in pair.ratios])
+    blank = EndpointResult(
+        key=endpoint.key,
+        name=endpoint.name,
+        unit=endpoint.unit,
+        verdict="not measured" if pairs and not base and not head else "not enough data",
+        base_mean=_geometric_mean(base),
+        head_mean=_geometric_mean(head),
+        effect_percent=None,
+        interval_percent=None,
+        pair_deviation=None,
+        tail=None,
+        sign_flip_tail=None,
+        pairs_to_settle=None,
+        attributed="",
+        base_runs=base,
+        head_runs=head,
+    )
+    if len(ratios) < max(2, len(pairs)):
+        return blank
+    return _judged(blank, endpoint, ratios, parts, plan)
+
+
+def _judged(
+    blank: EndpointResult,
+    endpoint: Endpoint,
+    ratios: Floats,
+    parts: Mapping[str, tuple[float, float]],
+    plan: Spending,
+) -> EndpointResult:
+    pairs, mean, deviation = len(ratios), float(ratios.mean()), float(ratios.std(ddof=1))
+    code = int(judge(np.array([mean]), np.array([deviation]), pairs, plan)[0])
+    half = float(half_widths(np.array([deviation]), pairs, plan)[0][0])
+    error = deviation / math.sqrt(pairs)
+    changed = code in (Code.REGRESSION, Code.IMPROVEMENT)
+    open_ = code == Code.NOT_ENOUGH_DATA
+    return msgspec.structs.replace(
+        blank,
+        verdict=_WORDS[code],
+        effect_percent=_percent(mean),
+        interval_percent=(_percent(mean - half), _percent(mean + half)),
+        pair_deviation=deviation,
+        tail=t_tail(mean / error if error else math.copysign(math.inf, mean), pairs - 1),
+        sign_flip_tail=sign_flip_tail(ratios) if pairs <= _MOST_FLIPPED else None,
+        pairs_to_settle=pairs_to_settle(mean, deviation, plan) if open_ else None,
+        attributed=attribute(endpoint, parts, code == Code.REGRESSION) if changed else "",
+    )
+
+
+def _event(key: str, name: str, pairs: Sequence[PairMeasures], plan: Spending) -> EventResult:
+    base = [pair.base.events.get(key, 0) for pair in pairs]
+    head = [pair.head.events.get(key, 0) for pair in pairs]
+    runs = len(pairs)
+    flags = [np.array([[[count > 0] for count in side]], dtype=np.bool_) for side in (head, base)]
+    code = int(event_codes(flags[0], flags[1], plan)[0, 0]) if pairs else Code.SAME
+    affected_base, affected_head = (sum(count > 0 for count in side) for side in (base, head))
+    return EventResult(
+        key=key,
+        name=name,
+        verdict=_WORDS[code],
+        base_count=sum(base),
+        head_count=sum(head),
+        base_runs=affected_base,
+        head_runs=affected_head,
+        tail=fisher_tail(affected_head, affected_base, runs, runs),
+    )
+
+
+def _voids(voids: Sequence[Void]) -> Voids:
+    head = sum(void.side == "head" for void in voids)
+    return Voids(
+        base=len(voids) - head,
+        head=head,
+        limit=VOID_LIMIT,
+        tail=binomial_tail(head, len(voids)),
+        reasons=[f"{void.side}: {void.reason}" for void in voids],
+    )
+
+
+def _verdict(
+    endpoints: Sequence[EndpointResult], events: Sequence[EventResult], voids: Voids
+) -> tuple[Overall, ExitCode]:
+    verdicts = {each.verdict for each in (*endpoints, *events)}
+    if "regression" in verdicts or (too_many(voids) and voids.tail <= OF_VOIDS):
+        return "regression", ExitCode.REGRESSION
+    if too_many(voids):
+        return "too many voids", ExitCode.INVALID_RUN
+    measured = any(each.verdict != "not measured" for each in endpoints)
+    if "not enough data" in verdicts or not measured:
+        return "not enough data", ExitCode.NOT_ENOUGH_DATA
+    return "not worse", ExitCode.PASS
+
+
+def _attributed(endpoints: Sequence[EndpointResult]) -> str:
+    """The attribution of the regression that is the least likely to be chance."""
+    worse = [each for each in endpoints if each.verdict == "regression" and each.attributed]
+    return min(worse, key=lambda each: each.tail or 0.0).attributed if worse else ""
+
+
+def _errors(plan: Spending) -> Errors:
+    return Errors(
+        family=FAMILY_ERROR,
+        difference=plan.difference_error,
+        equivalence=plan.equivalence_error,
+        event=plan.event_error,
+        looks=list(plan.looks),
+        least_effect_percent=round(100 * (plan.least_effect - 1), 6),
+    )
+
+
+def _described(pairs: Sequence[PairMeasures]) -> list[Described]:
+    names = {
+        name: None for pair in pairs for run in (pair.base, pair.head) for name in run.described
+    }
+    return [
+        Described(
+            name=name,
+            base=_median(pair.base.described.get(name) for pair in pairs),
+            head=_median(pair.head.described.get(name) for pair in pairs),
+        )
+        for name in names
+    ]
+
+
+def _median(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return median(known) if known else None
+
+
+def _geometric_mean(values: Sequence[float]) -> float | None:
+    return math.exp(fmean(map(math.log, values))) if values else None
+
+
+def _percent(log_ratio: float) -> float:
+    return 100 * math.expm1(log_ratio)

@@ -1,0 +1,175 @@
+"""What a run contributes to a comparison, read from its results. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from loaddriver.judge.percentiles import Quantile
+from loaddriver.judge.schema import Summary
+from loaddriver.record.hops import HOPS
+from loaddriver.record.rows import PodRow
+
+BIGFLEET = ("shard", "operator", "pod-controller", "provider", "coordinator")
+API = ("kube-apiserver", "etcd")
+MACHINE_HOPS = ("provisioned", "nodeReady")
+SHARD_CPU = "shard.cpu"
+# Below this a ratio of two waits is that of two latencies of one API request.
+_LEAST_WAIT_SECONDS = 0.01
+_MILLI = 1000.0
+
+DUE_TO_BIND = "dueToBind"
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """One of the six numbers that decide; `parts` are what its change can be attributed to."""
+
+    key: str
+    name: str
+    unit: str
+    parts: tuple[str, ...]
+
+
+def cpu_part(component: str) -> str:
+    """The name of a component's CPU per pod, such as `shard.cpu`."""
+    return f"{component}.cpu"
+
+
+ENDPOINTS: tuple[Endpoint, ...] = (
+    Endpoint(DUE_TO_BIND, "due to bind, geometric mean", "s", HOPS),
+    Endpoint("machines", "waiting for machines (provisioned, nodeReady)", "s/pod", MACHINE_HOPS),
+    Endpoint("scheduled", "from a ready node to the binding", "s/pod", ("scheduled",)),
+    Endpoint("bigfleetCpu", "CPU of BigFleet", "ms/pod", tuple(map(cpu_part, BIGFLEET))),
+    Endpoint("shardCpu", "CPU of the shards", "ms/decision", (SHARD_CPU,)),
+    Endpoint("apiCpu", "CPU of API servers and etcd", "ms/pod", tuple(map(cpu_part, API))),
+)
+EVENTS: Mapping[str, str] = {
+    "neverBound": "pods that were never bound",
+    "withdrawn": "pods deleted before they were bound",
+    "gangsNotWhole": "gangs that were never whole",
+}
+
+
+class RunMeasures(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """One valid run.
+
+    `values` are by endpoint, in its unit, and lack what was not measured. `parts` are seconds per
+    pod by hop and milliseconds of CPU per pod by component; `events` are counts. `waits` are the
+    mean logarithms of the waits of each object's pods, in seconds.
+    """
+
+    values: dict[str, float]
+    parts: dict[str, float]
+    events: dict[str, int]
+    described: dict[str, float]
+    waits: dict[str, float]
+
+
+class PairMeasures(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A valid pair: log ratios of HEAD to BASE by endpoint, and both runs."""
+
+    ratios: dict[str, float]
+    base: RunMeasures
+    head: RunMeasures
+
+
+def run_measures(summary: Summary, rows: Sequence[PodRow]) -> RunMeasures:
+    """The measures of a run with these results."""
+    waits = mean_log_waits(rows)
+    parts = {**_hops(summary), **_cpu(summary)}
+    found = {
+        DUE_TO_BIND: math.exp(sum(waits.values()) / len(waits)) if waits else None,
+        "machines": _sum(parts, MACHINE_HOPS),
+        "scheduled": parts.get("scheduled"),
+        "bigfleetCpu": _sum(parts, map(cpu_part, BIGFLEET)),
+        "shardCpu": _cpu_per_decision(summary),
+        "apiCpu": _sum(parts, map(cpu_part, API)),
+    }
+    gangs = summary.gangs
+    return RunMeasures(
+        values={key: value for key, value in found.items() if value},
+        parts=parts,
+        events={
+            "neverBound": summary.pods.never_bound + summary.pods.never_created,
+            "withdrawn": summary.pods.withdrawn,
+            "gangsNotWhole": gangs.count - gangs.complete,
+        },
+        described=_described(summary),
+        waits=waits,
+    )
+
+
+def mean_log_waits(rows: Iterable[PodRow]) -> dict[str, float]:
+    """By object, the mean logarithm of its pods' seconds from their due times.
+
+    A pod that was never bound counts as long as it waited. What the plan did not ask for depends on
+    the system under test, and is left out.
+    """
+    logs: defaultdict[str, list[float]] = defaultdict(list)
+    for row in rows:
+        if row.due_micros is not None:
+            seconds = max(row.waited_seconds, _LEAST_WAIT_SECONDS)
+            logs[f"{row.cluster}/{row.workload}"].append(math.log(seconds))
+    return {key: sum(each) / len(each) for key, each in logs.items()}
+
+
+def pair_measures(base: RunMeasures, head: RunMeasures) -> PairMeasures:
+    """The log ratios of two runs; objects that only one of them has do not count."""
+    ratios = {
+        key: math.log(head.values[key] / base.values[key])
+        for key in base.values.keys() & head.values.keys()
+    }
+    matched = base.waits.keys() & head.waits.keys()
+    ratios.pop(DUE_TO_BIND, None)
+    if matched:
+        changes = (head.waits[key] - base.waits[key] for key in matched)
+        ratios[DUE_TO_BIND] = math.fsum(changes) / len(matched)
+    return PairMeasures(ratios=ratios, base=base, head=head)
+
+
+def _hops(summary: Summary) -> dict[str, float]:
+    """Seconds per bound pod; a hop that no pod has takes no time if others were measured."""
+    found = summary.hops_seconds
+    return {hop: found[hop].mean if hop in found else 0.0 for hop in HOPS} if found else {}
+
+
+def _cpu(summary: Summary) -> dict[str, float]:
+    if summary.resources is None:
+        return {}
+    return {
+        cpu_part(name): _MILLI * use.cpu_seconds_per_pod
+        for name, use in summary.resources.components.items()
+        if use.cpu_seconds_per_pod is not None
+    }
+
+
+def _cpu_per_decision(summary: Summary) -> float | None:
+    """Milliseconds; decisions are counted until the metrics were read, shortly after the load."""
+    cycles = summary.components.get("durations", {}).get("shardCycle", {}).get("count")
+    shard = summary.resources and summary.resources.components.get("shard")
+    return _MILLI * shard.cpu_seconds / cycles if shard and cycles else None
+
+
+def _described(summary: Summary) -> dict[str, float]:
+    """What describes a run and decides nothing."""
+    wait, resources, cost = summary.due_to_bind_seconds, summary.resources, summary.cost
+    read: Mapping[str, Callable[[], Quantile]] = {
+        "due to bind, p50 (s)": lambda: wait.p50,
+        "due to bind, p90 (s)": lambda: wait.p90,
+        "last binding after its due time, at most (s)": lambda: wait.max,
+        "writes to API servers per pod": lambda: resources.writes_per_pod if resources else None,
+        "machines configured": lambda: float(summary.machines.configured),
+        "dollars per hour, mean": lambda: cost.mean_dollars_per_hour if cost else None,
+    }
+    found = {name: value() for name, value in read.items()}
+    return {name: value for name, value in found.items() if isinstance(value, int | float)}
+
+
+def _sum(parts: Mapping[str, float], names: Iterable[str]) -> float | None:
+    found = [parts[name] for name in names if name in parts]
+    return sum(found) if found else None

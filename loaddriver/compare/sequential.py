@@ -1,0 +1,189 @@
+"""When a comparison may stop, and what it may say. Pure; many sessions are decided at once.
+
+A session looks at its data after 6, 8, 10, 12 and 16 pairs. Each endpoint is judged by Student's t
+on the log ratios of its pairs (HEAD to BASE). The error of a false regression is spent in equal
+parts over endpoints and looks, so that by Boole's inequality its sum is bounded whatever their
+dependence: no look is free, and none needs a joint distribution that nobody knows.
+
+Equivalence is shown by two one-sided tests against the least effect. Its error is spent over looks
+alone, since a verdict of `same` needs all endpoints.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import IntEnum
+from functools import lru_cache
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from loaddriver.compare.distributions import fisher_tail, t_quantile
+
+Floats: TypeAlias = NDArray[np.float64]
+Codes: TypeAlias = NDArray[np.int8]
+Flags: TypeAlias = NDArray[np.bool_]
+
+LOOKS = (6, 8, 10, 12, 16)
+"""The numbers of pairs after which a session is judged."""
+ENDPOINTS = 6
+EVENTS = 3
+"""What is counted by run and tested exactly: never bound, withdrawn, gangs not whole."""
+FAMILY_ERROR = 0.05
+"""The most sessions of equal systems that may report a regression."""
+_OF_ENDPOINTS, _OF_EVENTS, OF_VOIDS = 0.04, 0.005, 0.005
+_EQUIVALENCE_ERROR = 0.05
+_SUSPICIOUS = 0.05
+_MOST_PAIRS = 10_000
+
+
+class Code(IntEnum):
+    """What the pairs so far say of one endpoint."""
+
+    NOT_ENOUGH_DATA = 0
+    SAME = 1
+    IMPROVEMENT = 2
+    REGRESSION = 3
+
+
+@dataclass(frozen=True)
+class Spending:
+    """How errors are spent, and the least effect that matters, as a ratio above 1.
+
+    `looks` that lie beyond a session's last pair are not spent on.
+    """
+
+    least_effect: float = 1.10
+    looks: tuple[int, ...] = LOOKS
+
+    @property
+    def difference_error(self) -> float:
+        """The error of one direction of one endpoint at one look."""
+        return _OF_ENDPOINTS / ENDPOINTS / len(self.looks)
+
+    @property
+    def equivalence_error(self) -> float:
+        """The error of one endpoint's equivalence at one look."""
+        return _EQUIVALENCE_ERROR / len(self.looks)
+
+    @property
+    def event_error(self) -> float:
+        """The error of one exact test at one look."""
+        return _OF_EVENTS / EVENTS / len(self.looks)
+
+
+def spending(most_pairs: int, least_effect: float = 1.10) -> Spending:
+    """The plan of a session of at most so many pairs: its looks end with them."""
+    looks = tuple(look for look in LOOKS if look < most_pairs)
+    return Spending(least_effect, (*looks, most_pairs))
+
+
+def half_widths(deviations: Floats, pairs: int, plan: Spending) -> tuple[Floats, Floats]:
+    """The half widths of the intervals for a difference, and for equivalence."""
+    error = deviations / math.sqrt(pairs)
+    return (
+        error * t_quantile(plan.difference_error, pairs - 1),
+        error * t_quantile(plan.equivalence_error, pairs - 1),
+    )
+
+
+def judge(means: Floats, deviations: Floats, pairs: int, plan: Spending) -> Codes:
+    """A code for each mean of log ratios, given the deviation of single ones.
+
+    Equivalence comes first: a proven difference within the least effect matters to nobody.
+    """
+    least = math.log(plan.least_effect)
+    of_difference, of_equivalence = half_widths(deviations, pairs, plan)
+    codes = np.full(means.shape, Code.NOT_ENOUGH_DATA, dtype=np.int8)
+    codes[means - of_difference > 0] = Code.REGRESSION
+    codes[means + of_difference < 0] = Code.IMPROVEMENT
+    codes[np.abs(means) + of_equivalence < least] = Code.SAME
+    return codes
+
+
+def codes_of(ratios: Floats, plan: Spending) -> Codes:
+    """Codes by session and endpoint; `ratios` are log ratios by session, pair and endpoint."""
+    pairs = ratios.shape[-2]
+    if pairs < 2:
+        return np.full((*ratios.shape[:-2], ratios.shape[-1]), Code.NOT_ENOUGH_DATA, dtype=np.int8)
+    return judge(ratios.mean(axis=-2), ratios.std(axis=-2, ddof=1), pairs, plan)
+
+
+def event_codes(head: Flags, base: Flags, plan: Spending) -> Codes:
+    """Codes by session and event; arguments say which runs had it, by session, pair and event.
+
+    Runs are counted, not pods: the pods of a run fail together. What is suspicious and not yet
+    proven keeps a session from ending as `same`.
+    """
+    pairs = head.shape[-2]
+    codes = np.full((*head.shape[:-2], head.shape[-1]), Code.SAME, dtype=np.int8)
+    tails = _tails(pairs)[head.sum(axis=-2), base.sum(axis=-2)]
+    codes[tails <= _SUSPICIOUS] = Code.NOT_ENOUGH_DATA
+    codes[tails <= plan.event_error] = Code.REGRESSION
+    return codes
+
+
+def sessions(ratios: Floats, head: Flags, base: Flags, plan: Spending) -> tuple[Codes, Any]:
+    """Play many sessions at once: the codes of endpoints and events when each stopped, and after
+    how many pairs.
+    """
+    count = len(ratios)
+    codes = np.zeros((count, ratios.shape[-1] + head.shape[-1]), dtype=np.int8)
+    stopped = np.zeros(count, dtype=np.int64)
+    for look in (each for each in plan.looks if each <= ratios.shape[1]):
+        found = np.concatenate(
+            [
+                codes_of(ratios[:, :look], plan),
+                event_codes(head[:, :look], base[:, :look], plan),
+            ],
+            axis=-1,
+        )
+        running = stopped == 0
+        codes[running] = found[running]
+        stopped[running & decided(found)] = look
+    return codes, np.where(stopped == 0, min(plan.looks[-1], ratios.shape[1]), stopped)
+
+
+def decided(codes: Codes) -> Flags:
+    """Whether sessions may stop: with a regression, or with nothing left to know."""
+    found: Flags = (codes == Code.REGRESSION).any(axis=-1)
+    return found | (codes != Code.NOT_ENOUGH_DATA).all(axis=-1)
+
+
+def pairs_to_settle(mean: float, deviation: float, plan: Spending) -> int | None:
+    """The fewest pairs that would decide an endpoint if it stayed as it is; None beyond 10,000."""
+
+    def settles(pairs: int) -> bool:
+        found = judge(np.array([mean]), np.array([deviation]), pairs, plan)
+        return bool(found[0] != Code.NOT_ENOUGH_DATA)
+
+    if not settles(_MOST_PAIRS):
+        return None
+    low, high = 1, _MOST_PAIRS  # intervals only narrow, so what is settled stays so
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if settles(middle) else (middle, high)
+    return high
+
+
+def sign_flip_tail(ratios: Floats) -> float:
+    """The share of all relabellings of the pairs with at least this mean: a check of t."""
+    signs = _signs(len(ratios))
+    means = signs @ ratios
+    return float((means >= ratios.sum() - 1e-12).mean())
+
+
+@lru_cache(maxsize=4)
+def _signs(pairs: int) -> Floats:
+    numbers = np.arange(2**pairs)[:, None] >> np.arange(pairs)
+    found: Floats = 1.0 - 2.0 * (numbers & 1)
+    return found
+
+
+@lru_cache(maxsize=64)
+def _tails(pairs: int) -> Floats:
+    """Fisher's test of every pair of counts of affected runs."""
+    counts = range(pairs + 1)
+    return np.array([[fisher_tail(h, b, pairs, pairs) for b in counts] for h in counts])

@@ -1,0 +1,93 @@
+"""The sentences of a verdict: what changed, by how much, how sure, and what would settle it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from loaddriver.compare.comparison import EndpointResult, EventResult, Overall, Voids
+
+
+def why(
+    verdict: Overall,
+    endpoints: Sequence[EndpointResult],
+    events: Sequence[EventResult],
+    voids: Voids,
+    pairs: int,
+) -> list[str]:
+    """The reasons for a verdict, the most important first; never empty."""
+    found = [sentence(each) for each in endpoints if each.verdict == "regression"]
+    found += [event_sentence(each, pairs) for each in events if each.verdict == "regression"]
+    if voids.base + voids.head >= voids.limit:
+        found.append(_void_sentence(voids))
+    found += [sentence(each) for each in endpoints if each.verdict == "improvement"]
+    if verdict == "not enough data":
+        found += _unsettled(endpoints, events, pairs)
+    return found or [_nothing_worse(endpoints, pairs)]
+
+
+def sentence(result: EndpointResult) -> str:
+    """What is known of one endpoint."""
+    if result.verdict == "not measured":
+        return f"{result.name}: not measured by this profile"
+    if result.effect_percent is None or result.interval_percent is None:
+        return f"{result.name}: too few pairs to say anything"
+    change = percent(result.effect_percent)
+    low, high = map(percent, result.interval_percent)
+    where = f"; at least half of it in {result.attributed}" if result.attributed else ""
+    return f"{result.name}: {result.verdict}, {change} ({low} to {high}){where}"
+
+
+def event_sentence(result: EventResult, pairs: int) -> str:
+    """In how many runs of each side something happened."""
+    return (
+        f"{result.name}: in {result.head_runs} of {pairs} runs of HEAD ({result.head_count} in "
+        f"all) and in {result.base_runs} of BASE ({result.base_count})"
+    )
+
+
+def percent(value: float) -> str:
+    """A signed change, with decimals where it is small."""
+    return f"{value:+.{1 if abs(value) < 100 else 0}f} %"
+
+
+def tail_text(value: float | None) -> str:
+    """A probability, never rounded to zero."""
+    if value is None:
+        return "-"
+    return "< 0.0001" if value < 0.0001 else f"{value:.4f}"
+
+
+def _void_sentence(voids: Voids) -> str:
+    total = voids.base + voids.head
+    reasons = "; ".join(dict.fromkeys(voids.reasons))
+    return (
+        f"{total} runs were void, {voids.head} of HEAD and {voids.base} of BASE; a fair coin gives "
+        f"HEAD as many with probability {tail_text(voids.tail)}: {reasons}"
+    )
+
+
+def _unsettled(
+    endpoints: Sequence[EndpointResult], events: Sequence[EventResult], pairs: int
+) -> Iterator[str]:
+    for each in endpoints:
+        if each.verdict == "not enough data":
+            yield f"{sentence(each)}; {_settled_by(each)}"
+    for event in events:
+        if event.verdict == "not enough data":
+            yield f"{event_sentence(event, pairs)}: suspicious, and not proven"
+    if all(each.verdict == "not measured" for each in endpoints):
+        yield "no pair has a valid run on both sides"
+
+
+def _settled_by(result: EndpointResult) -> str:
+    if result.effect_percent is None:
+        return "not all pairs have it"
+    if result.pairs_to_settle is None:
+        return "no number of pairs that is worth running would settle it"
+    return f"about {result.pairs_to_settle} pairs would settle it"
+
+
+def _nothing_worse(endpoints: Sequence[EndpointResult], pairs: int) -> str:
+    same = sum(each.verdict == "same" for each in endpoints)
+    shown = f"{same} of {len(endpoints)} endpoints are the same within the least effect"
+    return f"{shown}, in {pairs} pairs"

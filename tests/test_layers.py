@@ -49,6 +49,10 @@ ORDER_INSIDE: dict[str, list[set[str]]] = {
         {"apportion", "errors"},
     ],
     "loaddriver.compare": [
+        {"outputs", "stored", "fact_runner"},
+        {"junit", "markdown", "page"},
+        {"session", "runner", "request", "pool", "facts"},
+        {"state", "evidence", "systems"},
         {"evaluate"},
         {"wording"},
         {"comparison"},

@@ -151,8 +151,8 @@ def _cpu(summary: Summary) -> dict[str, float]:
 def _cpu_per_decision(summary: Summary) -> float | None:
     """Milliseconds; decisions are counted until the metrics were read, shortly after the load."""
     cycles = summary.components.get("durations", {}).get("shardCycle", {}).get("count")
-    shard = summary.resources and summary.resources.components.get("shard")
-    return _MILLI * shard.cpu_seconds / cycles if shard and cycles else None
+    shard = None if summary.resources is None else summary.resources.components.get("shard")
+    return None if shard is None or not cycles else float(_MILLI * shard.cpu_seconds / cycles)
 
 
 def _described(summary: Summary) -> dict[str, float]:

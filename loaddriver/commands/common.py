@@ -21,6 +21,7 @@ from loaddriver.run.context import RunOptions
 from loaddriver.run.folder import KEPT_RUNS, create, prune
 from loaddriver.run.inputs import prepare_inputs
 from loaddriver.run.live_view import view_on
+from loaddriver.run.system import scheduler_config_at, system_at
 from loaddriver.substrates.choice import Prerequisites, SubstrateName, obtain_prerequisites
 from loaddriver.substrates.runlock import machine_claimed
 
@@ -67,7 +68,7 @@ def profile_flags(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument("--kubernetes-version", metavar="1.X.Y")
     command.add_argument("--binaries", metavar="DIR", help="directory with kube-apiserver etc.")
-    command.set_defaults(keep=False, bare=False)
+    command.set_defaults(keep=False, bare=False, sut=None, scheduler_config=None)
 
 
 def keep_flag(command: argparse.ArgumentParser) -> None:
@@ -84,8 +85,22 @@ def bare_flag(command: argparse.ArgumentParser) -> None:
     )
 
 
+def system_flags(command: argparse.ArgumentParser) -> None:
+    """Add the flags that exchange a part of what is measured."""
+    command.add_argument(
+        "--sut",
+        type=Path,
+        metavar="DIR",
+        help="take BigFleet's processes from this checkout, with its own .venv",
+    )
+    command.add_argument(
+        "--scheduler-config", type=Path, metavar="FILE", help="a KubeSchedulerConfiguration"
+    )
+
+
 def run_options(flags: argparse.Namespace) -> RunOptions:
-    """The options of a run, from the flags."""
+    """The options of a run, from the flags. Raises ProfileError if what they name is not usable."""
+    config = flags.scheduler_config
     return RunOptions(
         profile=flags.profile,
         profiles=flags.profiles,
@@ -98,6 +113,8 @@ def run_options(flags: argparse.Namespace) -> RunOptions:
         binaries=flags.binaries,
         keep=flags.keep,
         bare=flags.bare,
+        system=None if flags.sut is None else system_at(flags.sut, os.environ),
+        scheduler_config=None if config is None else scheduler_config_at(config),
     )
 
 

@@ -19,10 +19,10 @@ class MachineIdentity(msgspec.Struct, frozen=True, kw_only=True, rename="camel")
 class Provenance(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """Where a result came from; digests are SHA-256 in hexadecimal.
 
-    `revision` is "" and `dirty` null if the code is not a checkout; a `dirty` one has uncommitted
-    changes, which the digests of `code` tell apart. `inputs` are plan, profile, gates and catalog,
-    `dependencies` is of all installed packages with their versions, `binaries` has a file's digest
-    or an image's reference by component.
+    `revision` is of the system under test: "", and `dirty` null, if that is not a checkout; a dirty
+    one has uncommitted changes, which the digests of `code` tell apart. `inputs` are plan, profile,
+    gates and catalog, `dependencies` is of all packages of the harness with their versions,
+    `binaries` has a file's digest or an image's reference by component.
     """
 
     revision: str

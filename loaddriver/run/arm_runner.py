@@ -29,7 +29,7 @@ from loaddriver.run.measurement import LoadEnvironment, Measurement
 from loaddriver.run.node_source import FleetNodeSource, NodeSource, StaticNodeSource
 from loaddriver.run.paired_run import save_profile
 from loaddriver.run.progress import ProgressReporter
-from loaddriver.run.provenance import read_provenance
+from loaddriver.run.provenance import ROOT, read_provenance
 from loaddriver.run.scrape import components, durations, shortfalls, unmet_counts, unmet_needs
 from loaddriver.run.selfaudit import make_auditor
 from loaddriver.substrates.base import Cluster, Endpoint, Substrate
@@ -82,8 +82,11 @@ async def _arm_runner(context: RunContext, arm: Arm) -> AsyncIterator[ArmRunner]
             logs,
             options.child_environment(),
             resource_metrics=arm.inputs.profile.settings.resource_metrics and not arm.bare_of,
+            bigfleet=options.system.command if options.system else (),
+            scheduler_config=options.scheduler_config,
         )
-        provenance = partial(read_provenance, arm.inputs, context.prerequisites)
+        root = options.system.root if options.system else ROOT
+        provenance = partial(read_provenance, arm.inputs, context.prerequisites, root)
         yield ArmRunner(options, arm, substrate, _node_source(arm, scope), scope, view, provenance)
     finally:
         view.say(await scope.close())

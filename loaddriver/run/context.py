@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from loaddriver.run.system import SystemUnderTest
 from loaddriver.substrates.choice import SubstrateName
 
 # The variables that child processes inherit; others could make runs differ unnoticed.
@@ -18,7 +19,9 @@ class RunOptions:
 
     `overrides` are `dotted.key=yaml value`. `keep` leaves the clusters up after the verdict. `bare`
     adds a baseline run: the same plan without BigFleet, judged as a pair. `environment` is this
-    process's own, used to find binaries and as the base of child environments.
+    process's own, used to find binaries and as the base of child environments. `system` is the
+    checkout that BigFleet's processes come from, None for the harness's own; `scheduler_config`
+    is kube-scheduler's configuration, None for its defaults.
     """
 
     profile: str
@@ -32,6 +35,8 @@ class RunOptions:
     binaries: str | None = None
     keep: bool = False
     bare: bool = False
+    system: SystemUnderTest | None = None
+    scheduler_config: Path | None = None
 
     def child_environment(self) -> dict[str, str]:
         """The environment variables of child processes."""

@@ -23,21 +23,28 @@ from loaddriver.substrates.choice import Prerequisites
 
 ROOT = Path(__file__).resolve().parents[2]
 _PACKAGES = ("bigfleet", "loaddriver", "controlplane")
+_SYSTEM = "bigfleet"
 _COMPILED = "__pycache__"
 _MACHINE_ID = Path("/etc/machine-id")
 _GIT_TIMEOUT_SECONDS = 20
 _CALIBRATION_STEPS, _CALIBRATION_REPEATS = 150_000, 5
 
 
-def read_provenance(inputs: RunInputs, prerequisites: Prerequisites) -> Provenance:
-    """Read everything; takes a second or two, and belongs before anything is started."""
-    revision, dirty = revision_of(ROOT)
+def read_provenance(
+    inputs: RunInputs, prerequisites: Prerequisites, system: Path = ROOT
+) -> Provenance:
+    """Read everything; takes a second or two, and belongs before anything is started.
+
+    BigFleet's processes are those of the checkout `system`, everything else is the harness's.
+    """
+    revision, dirty = revision_of(system)
+    packages = {name: (system if name == _SYSTEM else ROOT) / name for name in _PACKAGES}
     profile = inputs.profile
     encode = msgspec.json.encode
     return Provenance(
         revision=revision,
         dirty=dirty,
-        code={name: digest_of_tree(ROOT / name) for name in _PACKAGES if (ROOT / name).is_dir()},
+        code={name: digest_of_tree(at) for name, at in packages.items() if at.is_dir()},
         inputs={
             "plan": _digest(plan_bytes(inputs.plan)),
             "profile": _digest(encode(profile.settings)),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import TypeAlias
@@ -64,13 +64,23 @@ def make_substrate(
     environment: Mapping[str, str],
     *,
     resource_metrics: bool = False,
+    bigfleet: Sequence[str] = (),
+    scheduler_config: Path | None = None,
 ) -> Substrate:
     """The substrate of these prerequisites, not started yet.
 
-    Call it inside an event loop.
+    Local roles are started by the command line `bigfleet`, if given, and kube-scheduler with
+    `scheduler_config`. Call it inside an event loop. Raises SubstrateError.
     """
     run_id, data = scope.run_id, scope.data_directory
     if isinstance(prerequisites, Binaries):
-        settings = ControlPlaneConfig(resource_metrics=resource_metrics)
-        return LocalSubstrate(run_id, data, log_directory, prerequisites, environment, settings)
+        settings = ControlPlaneConfig(
+            resource_metrics=resource_metrics, scheduler_config=scheduler_config
+        )
+        roles = {"bigfleet": bigfleet} if bigfleet else {}
+        return LocalSubstrate(
+            run_id, data, log_directory, prerequisites, environment, settings, **roles
+        )
+    if bigfleet or scheduler_config:
+        raise SubstrateError("--sut and --scheduler-config need --substrate local")
     return KindSubstrate(run_id, data, log_directory, prerequisites, environment)

@@ -89,7 +89,8 @@ class ControlPlaneConfig:
     local substrate). With `resource_metrics` there are HPAs and a metrics-server.
     `extra_controllers` run in addition to the default ones. `before_controllers` is called as an
     administrator once the API server responds: the garbage collector takes half a minute to notice
-    a resource that was added after its start.
+    a resource that was added after its start. `scheduler_config` is a KubeSchedulerConfiguration to
+    use instead of the defaults.
     """
 
     gc_percent: int = 200
@@ -100,6 +101,7 @@ class ControlPlaneConfig:
     extra_controllers: tuple[str, ...] = ()
     before_controllers: Callable[[KubeClient], Awaitable[None]] | None = None
     start_deadline_seconds: float = 90.0
+    scheduler_config: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -212,7 +214,7 @@ def kube_controller_manager(
 
 
 def kube_scheduler(binaries: Binaries, layout: Layout, credentials: Credentials) -> list[str]:
-    """kube-scheduler with its default configuration, except for the client limits."""
+    """kube-scheduler, as configured by `write_scheduler_configuration`."""
     kubeconfig = credentials.kubeconfigs["kube-scheduler"]
     return [
         str(binaries.kube_scheduler),
@@ -264,8 +266,8 @@ def kwok_flags(kubeconfig: Path, stages: Path) -> list[str]:
     ]
 
 
-def write_scheduler_configuration(path: Path, kubeconfig: Path) -> None:
-    """Write the scheduler's configuration: the defaults, with higher client limits.
+def write_scheduler_configuration(path: Path, kubeconfig: Path, given: Path | None = None) -> None:
+    """Write the scheduler's configuration: the defaults or `given`, with higher client limits.
 
     Scoring is the default. Packing nodes would ease scale-down, but it fills one rack before the
     next, and gangs that started there get stuck.
@@ -273,6 +275,7 @@ def write_scheduler_configuration(path: Path, kubeconfig: Path) -> None:
     configuration = {
         "apiVersion": "kubescheduler.config.k8s.io/v1",
         "kind": "KubeSchedulerConfiguration",
+        **({} if given is None else yaml.safe_load(given.read_text())),
         "clientConnection": {
             "kubeconfig": str(kubeconfig),
             "qps": _CLIENT_QUERIES_PER_SECOND,

@@ -52,7 +52,9 @@ class ControlPlane:
         binaries, layout = self._context.binaries, self._context.layout
         settings, start = self._context.settings, self._context.start
         components.write_scheduler_configuration(
-            layout.scheduler_configuration, credentials.kubeconfigs["kube-scheduler"]
+            layout.scheduler_configuration,
+            credentials.kubeconfigs["kube-scheduler"],
+            settings.scheduler_config,
         )
         manager = components.kube_controller_manager(binaries, layout, credentials, settings)
         scheduler = components.kube_scheduler(binaries, layout, credentials)

@@ -39,7 +39,7 @@ class LocalSubstrate:
     """Clusters and roles of a run. Create it inside a running event loop and always `stop` it.
 
     `data_directory` is the run scope's, in memory if possible; BigFleet roles inherit
-    `environment`.
+    `environment` and are started by `bigfleet`, a command line.
     """
 
     name = "local"
@@ -58,12 +58,14 @@ class LocalSubstrate:
         binaries: Binaries,
         environment: Mapping[str, str],
         settings: ControlPlaneConfig | None = None,
+        bigfleet: Sequence[str] = (sys.executable, "-m", "bigfleet"),
     ) -> None:
         self._data_directory = data_directory
         self._log_directory = log_directory
         self._binaries = binaries
         self._environment = dict(environment)
         self._settings = settings or ControlPlaneConfig()
+        self._bigfleet = bigfleet
         self._ports = HeldPorts()
         self._supervisor = Supervisor(run_id)
         self._names: list[str] = []
@@ -97,7 +99,7 @@ class LocalSubstrate:
         return self._alone[name], server
 
     async def start_role(self, role: RoleSpec) -> Endpoint:
-        """Start `python -m bigfleet ...`, or restart it after an exit. Raises SubstrateError."""
+        """Start `bigfleet ...`, or restart it after an exit. Raises SubstrateError."""
         await self._supervisor.await_expected_exit(role.name, _ROLE_EXIT_SECONDS)
         addresses = {
             port: f"{LOOPBACK}:{self._ports.hold(f'{role.name}/{port}')}" for port in role.ports
@@ -185,7 +187,7 @@ class LocalSubstrate:
             values[API_SERVER] = cluster.api_server
             if role.identity:
                 access = ["--kubeconfig", str(cluster.kubeconfigs[role.identity])]
-        return [sys.executable, "-m", "bigfleet", *substituted(role, values), *access]
+        return [*self._bigfleet, *substituted(role, values), *access]
 
     def _access(self, role: RoleSpec, name: str) -> Path:
         folder = self._data_directory / f"{role.name}-{name}"

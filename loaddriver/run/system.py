@@ -1,0 +1,76 @@
+"""The system under test, if it is another checkout than the harness's own."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from loaddriver.errors import ProfileError
+
+_KIND = "KubeSchedulerConfiguration"
+_IMPORT_TIMEOUT_SECONDS = 120
+# Without the working directory on its path, where the harness's own BigFleet may be.
+_SAFE_PATH = "-P"
+_WHERE = "import pathlib, bigfleet; print(pathlib.Path(bigfleet.__file__).resolve().parents[1])"
+
+
+@dataclass(frozen=True)
+class SystemUnderTest:
+    """A checkout with an environment of its own."""
+
+    root: Path
+
+    @property
+    def python(self) -> tuple[str, ...]:
+        """The command line of its interpreter."""
+        return (str(self.root / ".venv" / "bin" / "python"), _SAFE_PATH)
+
+    @property
+    def command(self) -> tuple[str, ...]:
+        """The command line of its `bigfleet`."""
+        return (*self.python, "-m", "bigfleet")
+
+
+def system_at(root: Path, environment: Mapping[str, str]) -> SystemUnderTest:
+    """The system in the checkout `root`. Raises ProfileError if its environment is not its own."""
+    found = SystemUnderTest(root.resolve())
+    try:
+        said = subprocess.run(
+            [*found.python, "-c", _WHERE],
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=_IMPORT_TIMEOUT_SECONDS,
+            env=dict(environment),
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise ProfileError(
+            [f"{root}: its .venv cannot be used: {error}; run `make setup` there"]
+        ) from None
+    if said.returncode:
+        reason = (said.stderr.strip().splitlines() or ["no output"])[-1]
+        raise ProfileError(
+            [f"{root}: BigFleet cannot be imported there: {reason}; run `make setup`"]
+        )
+    if Path(said.stdout.strip()) != found.root:
+        raise ProfileError(
+            [f"{root}: its .venv has the BigFleet of {said.stdout.strip()}; run `make setup` there"]
+        )
+    return found
+
+
+def scheduler_config_at(path: Path) -> Path:
+    """The path, if it is a configuration of kube-scheduler. Raises ProfileError."""
+    try:
+        content = yaml.safe_load(path.read_text())
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise ProfileError([f"{path}: {error}"]) from None
+    if not isinstance(content, dict) or content.get("kind") != _KIND:
+        raise ProfileError(
+            [f"{path}: not a configuration of kube-scheduler: expected kind: {_KIND}"]
+        )
+    return path.resolve()

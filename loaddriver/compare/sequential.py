@@ -74,9 +74,9 @@ class Spending:
         return _OF_EVENTS / EVENTS / len(self.looks)
 
 
-def spending(most_pairs: int, least_effect: float = 1.10) -> Spending:
-    """The plan of a session of at most so many pairs: its looks end with them."""
-    looks = tuple(look for look in LOOKS if look < most_pairs)
+def spending(most_pairs: int, least_effect: float = 1.10, least_pairs: int = LOOKS[0]) -> Spending:
+    """The plan of a session of at least and at most so many pairs, judged last at the most."""
+    looks = tuple(look for look in LOOKS if least_pairs <= look < most_pairs)
     return Spending(least_effect, (*looks, most_pairs))
 
 

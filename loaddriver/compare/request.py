@@ -1,0 +1,140 @@
+"""What a user asked to compare -> the two sides of a session. Pure but for its ports."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from loaddriver.compare.sequential import LOOKS
+from loaddriver.compare.state import SIDES, SessionSpec, SideName, SideSpec
+from loaddriver.compare.systems import WORKING_TREE
+from loaddriver.errors import ProfileError
+
+LEAST_PAIRS = 2
+DEFAULT_PAIRS = f"{LOOKS[0]}..{LOOKS[-1]}"
+_PAIRS = re.compile(r"(\d+)(?:\.\.(\d+))?")
+_TWO = 2
+
+
+@dataclass(frozen=True)
+class Request:
+    """The flags of `loaddriver compare` that make a session.
+
+    `kubernetes` and `scheduler_config` are `A,B`, `components` are `NAME=PATH` for HEAD or
+    `NAME=PATH,PATH` for both sides.
+    """
+
+    profile: str
+    base: str | None = None
+    head: str | None = None
+    seed: int | None = None
+    pairs: str = DEFAULT_PAIRS
+    least_effect_percent: float = 10.0
+    kubernetes: str | None = None
+    scheduler_config: str | None = None
+    components: Sequence[str] = ()
+    overrides: Mapping[SideName, Sequence[str]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Ports:
+    """What a request needs of this machine; each raises ProfileError for what is not usable.
+
+    `system` sets up a revision and returns its checkout, "" for the harness's own;
+    `scheduler_config` returns a checked file, `binaries` a folder with a side's components.
+    """
+
+    system: Callable[[str], str]
+    scheduler_config: Callable[[str], str]
+    binaries: Callable[[SideName, Mapping[str, Path]], str]
+
+
+def session_spec(request: Request, ports: Ports, order_seed: int) -> SessionSpec:
+    """The session that was asked for. Raises ProfileError, before anything is set up if it can."""
+    least, most = pairs_of(request.pairs)
+    if request.least_effect_percent <= 0:
+        raise ProfileError([f"--least-effect {request.least_effect_percent:g}: must be above 0"])
+    kubernetes = _two("--kubernetes", request.kubernetes)
+    configs = _two("--scheduler-config", request.scheduler_config)
+    components = _components(request.components)
+    revisions = (request.base or WORKING_TREE, request.head or WORKING_TREE)
+    overrides = [list(request.overrides.get(side, ())) for side in SIDES]
+    settings = [
+        (revisions[n], kubernetes[n], configs[n], components[n], overrides[n]) for n in range(_TWO)
+    ]
+    if settings[0] == settings[1] and not (request.base and request.head):
+        raise ProfileError(
+            [
+                "both sides are the same: give --base and --head (the same revision twice shows "
+                "the noise), --kubernetes, --scheduler-config, --component, --set-base, --set-head"
+            ]
+        )
+    base, head = (
+        SideSpec(
+            label=_label(revision, version, config, binaries, changed),
+            sut=ports.system(revision),
+            kubernetes_version=version,
+            scheduler_config=ports.scheduler_config(config) if config else "",
+            binaries=ports.binaries(side, binaries) if binaries else "",
+            overrides=changed,
+        )
+        for side, (revision, version, config, binaries, changed) in zip(
+            SIDES, settings, strict=True
+        )
+    )
+    return SessionSpec(
+        profile=request.profile,
+        seed=request.seed,
+        least_pairs=least,
+        most_pairs=most,
+        least_effect=1 + request.least_effect_percent / 100,
+        order_seed=order_seed,
+        base=base,
+        head=head,
+    )
+
+
+def pairs_of(text: str) -> tuple[int, int]:
+    """The fewest and the most pairs of `6..16` or `8`. Raises ProfileError."""
+    found = _PAIRS.fullmatch(text)
+    least, most = (int(found[1]), int(found[2] or found[1])) if found else (0, 0)
+    if not LEAST_PAIRS <= least <= most <= LOOKS[-1]:
+        raise ProfileError(
+            [f"--pairs {text}: expected N..M or N, from {LEAST_PAIRS} to {LOOKS[-1]}"]
+        )
+    return least, most
+
+
+def _two(flag: str, text: str | None) -> tuple[str, str]:
+    """A value for each side; "" where the flag is not given. Raises ProfileError."""
+    if not text:
+        return "", ""
+    found = text.split(",")
+    if len(found) != _TWO or not all(found):
+        raise ProfileError([f"{flag} {text}: expected one value for each side: A,B"])
+    return found[0], found[1]
+
+
+def _components(given: Sequence[str]) -> tuple[dict[str, Path], dict[str, Path]]:
+    base: dict[str, Path] = {}
+    head: dict[str, Path] = {}
+    for each in given:
+        name, _, paths = each.partition("=")
+        first, _, second = paths.partition(",")
+        if not name or not first:
+            raise ProfileError([f"--component {each}: expected NAME=PATH or NAME=PATH,PATH"])
+        if second:
+            base[name] = Path(first)
+        head[name] = Path(second or first)
+    return base, head
+
+
+def _label(
+    revision: str, version: str, config: str, binaries: Mapping[str, Path], changed: Sequence[str]
+) -> str:
+    """The differences in short, for headings."""
+    own = "this checkout" if revision == WORKING_TREE else revision
+    named = [f"Kubernetes {version}" if version else "", Path(config).name if config else ""]
+    return ", ".join([own, *filter(None, named), *map(str, binaries.values()), *changed])

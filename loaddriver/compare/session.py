@@ -1,0 +1,161 @@
+"""Plays a session: pairs of runs in random order, until they tell enough.
+
+Whatever runs is behind a port, so that this logic is tested without control planes.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+import numpy as np
+
+from loaddriver.compare.comparison import Comparison, Fact, Side
+from loaddriver.compare.evaluate import About, Void, compare, too_many
+from loaddriver.compare.evidence import Evidence, check, read_evidence
+from loaddriver.compare.measures import pair_measures
+from loaddriver.compare.sequential import Code, decided
+from loaddriver.compare.state import (
+    RunRecord,
+    SessionState,
+    SideSpec,
+    Step,
+    next_step,
+    pairs,
+    voids,
+    write_state,
+)
+
+_SETTLED = {"regression", "same", "improvement", "not measured"}
+
+
+class Runner(Protocol):
+    """Plays one run of a side."""
+
+    def run(self, spec: SideSpec, folder: Path) -> Path:
+        """Run it; return its results folder below `folder`.
+
+        Raises LoaddriverError if it was interrupted, or left no results: the session ends, and can
+        go on later.
+        """
+        ...
+
+    def wait_until_quiet(self) -> None:
+        """Return once this machine is idle. Raises InfrastructureError if it stays busy."""
+        ...
+
+
+@dataclass
+class Session:
+    """A session in its folder; `say` prints a line."""
+
+    folder: Path
+    state: SessionState
+    runner: Runner
+    say: Callable[[str], None]
+    force: bool = False
+    read: Callable[[Path], Evidence] = read_evidence
+    _known: dict[str, Evidence] = field(default_factory=dict)
+
+    def play(self, facts: Callable[[], Sequence[Fact]]) -> Comparison:
+        """Go on until the verdict, from wherever the session was broken off."""
+        if self.state.facts is None:
+            self._save(msgspec.structs.replace(self.state, facts=list(facts())))
+        while (step := next_step(self.state)) is not None:
+            if self._may_stop(step):
+                break
+            self._play(step)
+        return self.compare()
+
+    def compare(self) -> Comparison:
+        """The comparison of what there is so far. Raises IncomparableError."""
+        found = [(self._evidence(base), self._evidence(head)) for base, head in pairs(self.state)]
+        runs = [run for pair in found for run in pair]
+        warnings = check(runs, self.state.spec.declared(), self.force)
+        spec = self.state.spec
+        about = About(
+            profile=spec.profile,
+            seed=runs[0].summary.run.seed if runs else spec.seed or 0,
+            machine=machine_of(runs),
+            session=self.folder.name,
+            base=side_of(spec.base, [base for base, _ in found]),
+            head=side_of(spec.head, [head for _, head in found]),
+            warnings=warnings,
+            facts=self.state.facts or (),
+        )
+        measured = [
+            pair_measures(base.measures, head.measures)
+            for base, head in found
+            if base.measures is not None and head.measures is not None
+        ]
+        of_voids = [Void(run.side, run.void) for run in voids(self.state)]
+        return compare(about, measured, of_voids, spec.plan())
+
+    def _may_stop(self, step: Step) -> bool:
+        """Whether the pairs so far suffice; asked only between pairs, and only at looks."""
+        complete = len(pairs(self.state))
+        between = step.pair not in {run.pair for run in self.state.runs}
+        if not between or complete not in self.state.spec.plan().looks:
+            return False
+        found = self.compare()
+        self.say(f"{complete} pairs: {found.verdict}; {found.why[0]}")
+        return is_settled(found)
+
+    def _play(self, step: Step) -> None:
+        self.runner.wait_until_quiet()
+        spec = self.state.spec.side(step.side)
+        name = f"{step.pair:02d}-{step.side}"
+        self.say(
+            f"warm-up, discarded: {spec.label}" if step.is_warm_up else f"{name}: {spec.label}"
+        )
+        folder = self.folder / "runs" / name
+        shutil.rmtree(folder, ignore_errors=True)  # of a run that was broken off
+        folder.mkdir(parents=True)
+        results = self.runner.run(spec, folder)
+        void = self.read(results).void_reason
+        record = RunRecord(
+            pair=step.pair, side=step.side, folder=str(results.relative_to(self.folder)), void=void
+        )
+        self._save(msgspec.structs.replace(self.state, runs=[*self.state.runs, record]))
+        if void and not step.is_warm_up:
+            self.say(f"{name} is void, and its pair with it: {void}")
+
+    def _evidence(self, record: RunRecord) -> Evidence:
+        if record.folder not in self._known:
+            self._known[record.folder] = self.read(self.folder / record.folder)
+        return self._known[record.folder]
+
+    def _save(self, state: SessionState) -> None:
+        write_state(self.folder, state)
+        self.state = state
+
+
+def is_settled(found: Comparison) -> bool:
+    """Whether more pairs would change nothing: a regression, or nothing left to know."""
+    if too_many(found.voids):
+        return True
+    verdicts = [each.verdict for each in (*found.endpoints, *found.events)]
+    codes = [Code.REGRESSION if v == "regression" else int(v in _SETTLED) for v in verdicts]
+    return bool(decided(np.array([codes], dtype=np.int8))[0])
+
+
+def side_of(spec: SideSpec, runs: Sequence[Evidence]) -> Side:
+    """What the outputs say of a side."""
+    source = runs[0].summary.provenance if runs else None
+    return Side(
+        label=spec.label,
+        revision=source.revision if source else "",
+        dirty=source.dirty if source else None,
+        differs=spec.differs(),
+        versions=dict(runs[0].summary.run.versions) if runs else {},
+    )
+
+
+def machine_of(runs: Sequence[Evidence]) -> str:
+    """The id of the machine that runs were on, "" if unknown."""
+    source = runs[0].summary.provenance if runs else None
+    return source.machine.id if source else ""

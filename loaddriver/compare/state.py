@@ -1,0 +1,169 @@
+"""A session's state on disk, and what it does next. Pure but for reading and writing the file."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from loaddriver.compare.comparison import Fact, Part
+from loaddriver.compare.evaluate import VOID_LIMIT
+from loaddriver.compare.sequential import Spending, spending
+from loaddriver.errors import ProfileError
+
+SESSION = "session.json"
+SCHEMA = "bigfleet.compare-session/v1"
+SideName = Literal["base", "head"]
+SIDES: tuple[SideName, SideName] = ("base", "head")
+_WARM_UP = 0
+
+
+class SideSpec(Part, frozen=True, kw_only=True):
+    """What one side runs, where it differs from the harness's own checkout and pinned binaries.
+
+    `sut` is a checkout with its environment, `binaries` a folder of components, `overrides` are
+    settings of the profile.
+    """
+
+    label: str
+    sut: str = ""
+    kubernetes_version: str = ""
+    binaries: str = ""
+    scheduler_config: str = ""
+    overrides: list[str] = msgspec.field(default_factory=list)
+
+    def differs(self) -> list[str]:
+        """A phrase for each difference."""
+        named = (
+            ("BigFleet of", self.sut),
+            ("Kubernetes", self.kubernetes_version),
+            ("binaries of", self.binaries),
+            ("kube-scheduler configured by", self.scheduler_config),
+        )
+        return [f"{what} {value}" for what, value in named if value] + self.overrides
+
+
+class SessionSpec(Part, frozen=True, kw_only=True):
+    """What a session was asked to do; `order_seed` decides which side of a pair is first."""
+
+    profile: str
+    seed: int | None
+    least_pairs: int
+    most_pairs: int
+    least_effect: float
+    order_seed: int
+    base: SideSpec
+    head: SideSpec
+
+    def side(self, name: SideName) -> SideSpec:
+        """The side of that name."""
+        return self.base if name == "base" else self.head
+
+    def plan(self) -> Spending:
+        """When the session is judged, and by which errors."""
+        return spending(self.most_pairs, self.least_effect, self.least_pairs)
+
+    def declared(self) -> list[str]:
+        """The differences between runs that are what is compared."""
+        return ["profile's settings"] if self.base.overrides != self.head.overrides else []
+
+
+class RunRecord(Part, frozen=True, kw_only=True):
+    """A finished run of pair `pair` (0: the warm-up); `folder` is below the session's.
+
+    `void` is the reason why it does not count, "" if it does.
+    """
+
+    pair: int
+    side: SideName
+    folder: str
+    void: str
+
+
+class SessionState(Part, frozen=True, kw_only=True):
+    """The whole of session.json, written after each run; `facts` are null until established."""
+
+    schema: str = SCHEMA
+    spec: SessionSpec
+    runs: list[RunRecord] = msgspec.field(default_factory=list)
+    facts: list[Fact] | None = None
+
+
+@dataclass(frozen=True)
+class Step:
+    """The next run of a session."""
+
+    pair: int
+    side: SideName
+
+    @property
+    def is_warm_up(self) -> bool:
+        """Whether its result is discarded."""
+        return self.pair == _WARM_UP
+
+
+def order(spec: SessionSpec, pair: int) -> tuple[SideName, SideName]:
+    """Which side of a pair runs first: a coin, the same whenever it is asked."""
+    first, second = random.Random(f"{spec.order_seed}/{pair}").sample(SIDES, 2)
+    return first, second
+
+
+def next_step(state: SessionState) -> Step | None:
+    """The next run, None once there are enough pairs or too many voids.
+
+    The first run of all is discarded: it fills caches that later ones find. A void discards its
+    pair; if it was the first of the two, the second is not run.
+    """
+    if not state.runs:
+        return Step(_WARM_UP, order(state.spec, _WARM_UP)[0])
+    if len(voids(state)) >= VOID_LIMIT or len(pairs(state)) >= state.spec.most_pairs:
+        return None
+    last = max(run.pair for run in state.runs)
+    of_last = [run for run in state.runs if run.pair == last]
+    open_pair = last != _WARM_UP and len(of_last) == 1 and not of_last[0].void
+    if open_pair:
+        return Step(last, order(state.spec, last)[1])
+    return Step(last + 1, order(state.spec, last + 1)[0])
+
+
+def pairs(state: SessionState) -> list[tuple[RunRecord, RunRecord]]:
+    """The runs of each valid pair, BASE first, in the order of the session."""
+    return list(_pairs(state.runs))
+
+
+def voids(state: SessionState) -> list[RunRecord]:
+    """The void runs; a void warm-up counts as none, since it would have been discarded anyway."""
+    return [run for run in state.runs if run.void and run.pair != _WARM_UP]
+
+
+def write_state(folder: Path, state: SessionState) -> None:
+    """Write session.json, atomically: an interruption never leaves half of it."""
+    part = folder / f".{SESSION}.part"
+    part.write_bytes(msgspec.json.format(msgspec.json.encode(state)) + b"\n")
+    os.replace(part, folder / SESSION)
+
+
+def read_state(folder: Path) -> SessionState:
+    """The state of a session. Raises ProfileError if the folder has none."""
+    path = folder / SESSION
+    try:
+        state = msgspec.json.decode(path.read_bytes(), type=SessionState)
+    except OSError as error:
+        raise ProfileError([f"{path}: {error.strerror}; give the folder of a session"]) from None
+    except msgspec.MsgspecError as error:
+        raise ProfileError([f"{path}: not a session of schema {SCHEMA}: {error}"]) from None
+    if state.schema != SCHEMA:
+        raise ProfileError([f"{path}: a session of schema {state.schema}, not {SCHEMA}"])
+    return state
+
+
+def _pairs(runs: Sequence[RunRecord]) -> Iterator[tuple[RunRecord, RunRecord]]:
+    for number in dict.fromkeys(run.pair for run in runs if run.pair != _WARM_UP):
+        found = {run.side: run for run in runs if run.pair == number and not run.void}
+        if len(found) == len(SIDES):
+            yield found["base"], found["head"]

@@ -1,0 +1,132 @@
+"""Each way to make two sides differ becomes two sides; what cannot be compared is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from loaddriver.compare.request import Ports, Request, pairs_of, session_spec
+from loaddriver.compare.runner import ProcessRunner
+from loaddriver.compare.state import SessionSpec, SideName
+from loaddriver.compare.systems import components_folder
+from loaddriver.errors import InfrastructureError, ProfileError
+
+
+def binaries(side: SideName, given: Mapping[str, Path]) -> str:
+    return f"/{side}/" + ",".join(f"{name}:{path}" for name, path in given.items())
+
+
+PORTS = Ports(
+    system=lambda revision: "" if revision == "." else f"/systems/{revision}",
+    scheduler_config=lambda path: f"/checked/{path}",
+    binaries=binaries,
+)
+
+
+def asked(**more: Any) -> SessionSpec:
+    return session_spec(Request(profile="compare-50", **more), PORTS, 1)
+
+
+def test_two_revisions_are_two_checkouts() -> None:
+    found = asked(base="v1", head=".")
+    assert (found.base.sut, found.head.sut) == ("/systems/v1", "")
+    assert (found.base.label, found.head.label) == ("v1", "this checkout")
+    assert (found.least_pairs, found.most_pairs, found.least_effect) == (6, 16, pytest.approx(1.1))
+
+
+def test_the_same_revision_twice_shows_the_noise() -> None:
+    assert asked(base="v1", head="v1").base.sut == "/systems/v1"
+
+
+@pytest.mark.parametrize("more", [{}, {"head": "."}, {"kubernetes": "1.35.1,1.35.1"}])
+def test_two_equal_sides_by_mistake_are_refused(more: dict[str, Any]) -> None:
+    with pytest.raises(ProfileError, match="both sides are the same"):
+        asked(**more)
+
+
+def test_each_way_to_differ_reaches_its_side() -> None:
+    found = asked(
+        kubernetes="1.35.7,1.36.3",
+        scheduler_config="a.yaml,b.yaml",
+        components=["kube-scheduler=/x", "etcd=/e1,/e2"],
+        overrides={"base": [], "head": ["bigfleet.cycleSeconds=2"]},
+    )
+    assert (found.base.kubernetes_version, found.head.kubernetes_version) == ("1.35.7", "1.36.3")
+    assert found.base.scheduler_config == "/checked/a.yaml"
+    assert found.base.binaries == "/base/etcd:/e1"
+    assert found.head.binaries == "/head/kube-scheduler:/x,etcd:/e2"
+    assert found.head.overrides == ["bigfleet.cycleSeconds=2"]
+    assert found.declared() == ["profile's settings"]
+    assert "Kubernetes 1.36.3, b.yaml" in found.head.label
+    assert "BigFleet" not in " ".join(found.head.differs())
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"kubernetes": "1.35.7"},
+        {"scheduler_config": "a.yaml,"},
+        {"components": ["kube-scheduler"]},
+        {"base": "v1", "pairs": "8..6"},
+        {"base": "v1", "pairs": "1..6"},
+        {"base": "v1", "pairs": "6..17"},
+        {"base": "v1", "pairs": "many"},
+        {"base": "v1", "least_effect_percent": 0.0},
+    ],
+)
+def test_what_cannot_be_understood_is_refused(more: dict[str, Any]) -> None:
+    with pytest.raises(ProfileError):
+        asked(**more)
+
+
+def test_pairs_are_a_range_or_a_number() -> None:
+    assert pairs_of("6..16") == (6, 16)
+    assert pairs_of("8") == (8, 8)
+
+
+def test_a_run_is_told_all_that_makes_its_side(tmp_path: Path) -> None:
+    found = asked(
+        base="v1",
+        scheduler_config="a.yaml,b.yaml",
+        kubernetes="1.35.7,1.36.3",
+        seed=7,
+        overrides={"base": ["soak.seconds=5"]},
+    )
+    runner = ProcessRunner(found, tmp_path / "profiles")
+    command = " ".join(runner.command(found.base, tmp_path / "r"))
+    for part in (
+        "loaddriver run compare-50",
+        "--sut /systems/v1",
+        "--kubernetes-version 1.35.7",
+        "--scheduler-config /checked/a.yaml",
+        "--seed 7",
+        "--set soak.seconds=5",
+        f"--results {tmp_path / 'r'}",
+    ):
+        assert part in command
+    other = " ".join(runner.command(found.head, tmp_path / "r"))
+    assert "--sut" not in other
+    assert "--set" not in other
+
+
+def test_a_busy_machine_is_waited_for_and_then_given_up() -> None:
+    """Other processes' CPU would be measured as the system's."""
+    found, loads = asked(base="v1"), [0.9, 0.5, 0.05]
+    ProcessRunner(found, Path(), busy=lambda _: loads.pop(0)).wait_until_quiet()
+    assert loads == []
+    moments = iter(range(0, 10_000, 400))
+    busy = ProcessRunner(found, Path(), busy=lambda _: 0.9, clock=lambda: next(moments))
+    with pytest.raises(InfrastructureError, match="90 % of this machine"):
+        busy.wait_until_quiet()
+
+
+def test_single_components_become_a_folder_of_binaries(tmp_path: Path) -> None:
+    own = tmp_path / "my-scheduler"
+    own.write_text("")
+    folder = components_folder(tmp_path / "binaries", {"kube-scheduler": own})
+    assert (folder / "kube-scheduler").resolve() == own
+    with pytest.raises(ProfileError, match="no such file"):
+        components_folder(tmp_path / "binaries", {"etcd": tmp_path / "none"})

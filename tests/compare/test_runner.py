@@ -1,0 +1,104 @@
+"""A run of a session is a process, and its end says whether the session goes on."""
+
+from __future__ import annotations
+
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from loaddriver.compare.request import Ports, Request, session_spec
+from loaddriver.compare.runner import ProcessRunner, RunEndedError
+from loaddriver.compare.systems import WORKING_TREE
+from loaddriver.errors import ExitCode
+
+PORTS = Ports(lambda _: "", str, lambda side, _: f"/{side}")
+# Stands in for `python -m loaddriver run`: leaves a results folder, says a line, and ends.
+_STAND_IN = """#!{python}
+import pathlib, signal, sys, time
+arguments = sys.argv[1:]
+results = pathlib.Path(arguments[arguments.index("--results") + 1])
+{body}
+"""
+_LEAVE_RESULTS = """
+folder = results / "compare-50-20261123-120000"
+folder.mkdir()
+(folder / "summary.json").write_text('{{"verdict": "error"}}')
+sys.exit(6)
+"""
+_WAIT_FOR_INTERRUPT = """
+def end(*_):
+    (results / "cleaned-up").touch()
+    sys.exit(130)
+signal.signal(signal.SIGINT, end)
+(results / "started").touch()
+time.sleep(60)
+"""
+
+
+@pytest.fixture
+def stand_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], ProcessRunner]:
+    """A runner whose `loaddriver` is this program."""
+
+    def made(body: str) -> ProcessRunner:
+        program = tmp_path / "python"
+        program.write_text(_STAND_IN.format(python=sys.executable, body=body.format()))
+        program.chmod(program.stat().st_mode | stat.S_IXUSR)
+        monkeypatch.setattr(sys, "executable", str(program))
+        request = Request(profile="compare-50", base=WORKING_TREE, head=WORKING_TREE)
+        return ProcessRunner(session_spec(request, PORTS, 1), tmp_path)
+
+    return made
+
+
+def results(tmp_path: Path) -> Path:
+    folder = tmp_path / "results"
+    folder.mkdir()
+    return folder
+
+
+def test_a_run_that_failed_is_a_result(
+    stand_in: Callable[[str], ProcessRunner], tmp_path: Path
+) -> None:
+    """Its folder says why, and whether it is void; the session goes on."""
+    runner, folder = stand_in(_LEAVE_RESULTS), results(tmp_path)
+    assert runner.run(runner.spec.base, folder) == folder / "compare-50-20261123-120000"
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"), [(6, ExitCode.INFRASTRUCTURE), (2, ExitCode.USAGE), (0, 6), (99, 6)]
+)
+def test_a_run_that_never_started_ends_the_session(
+    stand_in: Callable[[str], ProcessRunner], tmp_path: Path, code: int, expected: int
+) -> None:
+    """With its last lines: nobody's side is to blame for a lock that is held."""
+    runner = stand_in(f"print('another run holds the lock'); sys.exit({code})")
+    with pytest.raises(RunEndedError, match="another run holds the lock") as error:
+        runner.run(runner.spec.base, results(tmp_path))
+    assert error.value.exit_code == expected
+
+
+def test_an_interruption_waits_until_the_run_has_cleaned_up(
+    stand_in: Callable[[str], ProcessRunner], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A control plane that outlived its session would disturb the next one."""
+    runner, folder = stand_in(_WAIT_FOR_INTERRUPT), results(tmp_path)
+    wait, interrupted = subprocess.Popen.wait, list[int]()
+
+    def interrupt_once(child: object, *arguments: object, **more: object) -> int:
+        while not (folder / "started").exists():
+            time.sleep(0.01)
+        if not interrupted:
+            interrupted.append(1)
+            raise KeyboardInterrupt
+        return int(wait(child, *arguments, **more))  # type: ignore[arg-type]
+
+    monkeypatch.setattr(subprocess.Popen, "wait", interrupt_once)
+    with pytest.raises(RunEndedError) as error:
+        runner.run(runner.spec.base, folder)
+    assert error.value.exit_code == ExitCode.INTERRUPTED
+    assert (folder / "cleaned-up").exists()

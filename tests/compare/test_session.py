@@ -1,0 +1,235 @@
+"""A session plays pairs until they tell enough, and can be broken off at any run."""
+
+from __future__ import annotations
+
+import zlib
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from loaddriver.compare import session as sessions
+from loaddriver.compare.comparison import Fact
+from loaddriver.compare.evaluate import VOID_LIMIT
+from loaddriver.compare.evidence import Evidence
+from loaddriver.compare.session import Session
+from loaddriver.compare.state import (
+    SESSION,
+    RunRecord,
+    SessionSpec,
+    SessionState,
+    SideSpec,
+    next_step,
+    order,
+    pairs,
+    read_state,
+    voids,
+    write_state,
+)
+from loaddriver.errors import ExitCode, InfrastructureError, LoaddriverError, ProfileError
+from tests.compare.compare_rig import noisy
+from tests.run.run_rig import summary
+
+BASE, HEAD = SideSpec(label="v1"), SideSpec(label="v2")
+
+
+def no_facts() -> list[Fact]:
+    """None were asked for."""
+    return []
+
+
+def spec(**more: int) -> SessionSpec:
+    known = {"least_pairs": 6, "most_pairs": 16, "order_seed": 5, **more}
+    return SessionSpec(
+        profile="compare-50", seed=1, least_effect=1.1, base=BASE, head=HEAD, **known
+    )
+
+
+class BrokenOff(LoaddriverError):
+    """The user's Ctrl-C."""
+
+    exit_code = ExitCode.INTERRUPTED
+
+
+@dataclass
+class MadeUpRuns:
+    """Runs that take no time. `void` are names of runs, as `03-head`, that are void; the session is
+    broken off in the run that is the `broken_at`-th.
+    """
+
+    factors: dict[str, float] = field(default_factory=dict)
+    deviation: float = 0.02
+    void: set[str] = field(default_factory=set)
+    broken_at: int = 0
+    played: list[str] = field(default_factory=list)
+    waits: int = 0
+    sides: dict[Path, SideSpec] = field(default_factory=dict)
+
+    def run(self, spec: SideSpec, folder: Path) -> Path:
+        self.played.append(folder.name)
+        if len(self.played) == self.broken_at:
+            raise BrokenOff("interrupted")
+        self.sides[folder] = spec
+        return folder
+
+    def wait_until_quiet(self) -> None:
+        self.waits += 1
+
+    def read(self, folder: Path) -> Evidence:
+        if folder.name in self.void:
+            return Evidence(folder, summary("invalid", 5, why=["others took the CPU"]), None)
+        random = np.random.default_rng(zlib.crc32(folder.name.encode()))
+        factors = self.factors if folder.name.endswith("head") else {}
+        return Evidence(folder, summary(), noisy(random, self.deviation, **factors))
+
+
+@pytest.fixture(autouse=True)
+def no_manifests(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Made-up runs have no files; that these are checked is `test_evidence`'s."""
+    monkeypatch.setattr(sessions, "check", lambda *_: [])
+
+
+def started(folder: Path, runs: MadeUpRuns, state: SessionState | None = None) -> Session:
+    said: list[str] = []
+    found = state or SessionState(spec=spec())
+    return Session(folder, found, runs, said.append, read=runs.read)
+
+
+def test_equal_systems_end_at_a_look_and_are_not_worse(tmp_path: Path) -> None:
+    """After the fewest pairs where noise is small; the first run is discarded."""
+    runs = MadeUpRuns(deviation=0.01)
+    found = started(tmp_path, runs).play(no_facts)
+    assert (found.exit_code, found.pairs) == (ExitCode.PASS, 6)
+    assert len(runs.played) == 1 + 2 * 6
+    assert runs.played[0].startswith("00-")
+    assert runs.waits == len(runs.played), "the load is checked before each run"
+
+
+def test_noise_takes_all_pairs_and_settles_nothing(tmp_path: Path) -> None:
+    runs = MadeUpRuns(deviation=0.5)
+    found = started(tmp_path, runs).play(no_facts)
+    assert (found.exit_code, found.pairs) == (ExitCode.NOT_ENOUGH_DATA, 16)
+
+
+def test_a_regression_ends_the_session(tmp_path: Path) -> None:
+    found = started(tmp_path, MadeUpRuns({"scheduled": 1.3})).play(no_facts)
+    assert (found.exit_code, found.pairs) == (ExitCode.REGRESSION, 6)
+    assert found.attributed == "scheduled"
+
+
+def test_both_orders_occur_and_each_pair_has_both_sides(tmp_path: Path) -> None:
+    runs = MadeUpRuns(deviation=0.5)
+    started(tmp_path, runs).play(no_facts)
+    played = runs.played[1:]
+    firsts = Counter(name.split("-")[1] for name in played[::2])
+    assert min(firsts["base"], firsts["head"]) >= 3
+    assert all(
+        {a[3:], b[3:]} == {"base", "head"} for a, b in zip(played[::2], played[1::2], strict=True)
+    )
+
+
+def test_orders_are_a_fair_coin() -> None:
+    """Over many sessions each side is first as often; else a warm cache would be an effect."""
+    firsts = Counter(order(spec(order_seed=seed), 1)[0] for seed in range(2000))
+    assert 900 < firsts["base"] < 1100
+
+
+def test_a_broken_off_session_goes_on_where_it_was(tmp_path: Path) -> None:
+    """The run that was broken off is played again, and no other; the verdict is the same."""
+    whole = started(tmp_path / "whole", prepared(tmp_path / "whole", 0)).play(no_facts)
+    broken = prepared(tmp_path / "broken", 8)
+    with pytest.raises(BrokenOff):
+        started(tmp_path / "broken", broken).play(no_facts)
+    again = prepared(tmp_path / "broken", 0)
+    found = started(tmp_path / "broken", again, read_state(tmp_path / "broken")).play(no_facts)
+    assert again.played[0] == broken.played[-1]
+    assert [*broken.played[:-1], *again.played] == list(
+        dict.fromkeys([*broken.played, *again.played])
+    )
+    assert [each.base_runs for each in found.endpoints] == [
+        each.base_runs for each in whole.endpoints
+    ]
+
+
+def prepared(folder: Path, broken_at: int) -> MadeUpRuns:
+    folder.mkdir(exist_ok=True)
+    return MadeUpRuns(broken_at=broken_at, deviation=0.03)
+
+
+def test_a_void_discards_its_pair_and_counts_for_its_side(tmp_path: Path) -> None:
+    first, second = order(spec(), 2)
+    runs = MadeUpRuns(deviation=0.01, void={f"02-{first}", f"04-{order(spec(), 4)[1]}"})
+    session = started(tmp_path, runs)
+    found = session.play(no_facts)
+    assert f"02-{second}" not in runs.played, "the other run of a void pair is not worth its time"
+    assert found.pairs == 6
+    assert found.voids.base + found.voids.head == 2
+    assert all(base.pair not in (2, 4) for base, _ in pairs(session.state))
+    assert "others took the CPU" in found.voids.reasons[0]
+
+
+def test_a_void_warm_up_is_discarded_like_any(tmp_path: Path) -> None:
+    runs = MadeUpRuns(deviation=0.01, void={"00-base", "00-head"})
+    assert started(tmp_path, runs).play(no_facts).exit_code == ExitCode.PASS
+
+
+def test_a_head_that_always_voids_is_a_regression(tmp_path: Path) -> None:
+    """With the reason, and without running the session to its last pair."""
+    runs = MadeUpRuns(void={f"{pair:02d}-head" for pair in range(1, 99)})
+    session = started(tmp_path, runs)
+    found = session.play(no_facts)
+    assert found.exit_code == ExitCode.REGRESSION
+    assert len(voids(session.state)) == VOID_LIMIT
+    assert "others took the CPU" in found.why[0]
+
+
+def test_a_machine_that_voids_everything_is_not_heads_fault(tmp_path: Path) -> None:
+    every = {f"{pair:02d}-{side}" for pair in range(1, 99) for side in ("base", "head")}
+    assert (
+        started(tmp_path, MadeUpRuns(void=every)).play(no_facts).exit_code == ExitCode.INVALID_RUN
+    )
+
+
+def test_a_busy_machine_ends_the_session_before_the_run(tmp_path: Path) -> None:
+    class Busy(MadeUpRuns):
+        def wait_until_quiet(self) -> None:
+            raise InfrastructureError("busy")
+
+    runs = Busy()
+    with pytest.raises(InfrastructureError):
+        started(tmp_path, runs).play(no_facts)
+    assert runs.played == []
+
+
+def test_facts_come_first_and_once(tmp_path: Path) -> None:
+    asked: list[int] = []
+
+    def facts() -> list[Fact]:
+        asked.append(1)
+        return [Fact(name="stories", changed=True, sentence="2 of 6", lines=["-a", "+b"])]
+
+    runs = MadeUpRuns(broken_at=2)
+    with pytest.raises(BrokenOff):
+        started(tmp_path, runs).play(facts)
+    found = started(tmp_path, MadeUpRuns(), read_state(tmp_path)).play(facts)
+    assert asked == [1]
+    assert [fact.name for fact in found.facts] == ["stories"]
+
+
+def test_a_state_that_is_none_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ProfileError, match="give the folder of a session"):
+        read_state(tmp_path)
+    (tmp_path / SESSION).write_text('{"schema": "x"')
+    with pytest.raises(ProfileError, match="not a session"):
+        read_state(tmp_path)
+
+
+def test_the_state_survives_its_file(tmp_path: Path) -> None:
+    state = SessionState(spec=spec(), runs=[RunRecord(pair=0, side="head", folder="x", void="")])
+    write_state(tmp_path, state)
+    assert read_state(tmp_path) == state
+    step = next_step(read_state(tmp_path))
+    assert step is not None
+    assert (step.pair, step.side) == (1, order(spec(), 1)[0])

@@ -1,0 +1,172 @@
+"""`loaddriver compare` on results of disk: its exit codes, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from loaddriver.__main__ import main
+from loaddriver.compare.state import (
+    SIDES,
+    RunRecord,
+    SessionSpec,
+    SessionState,
+    SideSpec,
+    write_state,
+)
+from loaddriver.errors import ExitCode
+from loaddriver.judge.schema import Summary
+from loaddriver.report.results import seal_results, write_results
+from tests.report.report_rig import Run, make_run
+
+RUNS = 3
+COMPONENTS = {"durations": {"shardCycle": {"count": 100.0}}}
+
+
+@pytest.fixture(scope="module")
+def made() -> Run:
+    """A run in which every pod was bound."""
+    return make_run(120)
+
+
+def store(folder: Path, made: Run, summary: Summary) -> None:
+    (folder / "logs").mkdir(parents=True)
+    write_results(folder, summary, made.rows)
+    seal_results(folder, summary)
+
+
+def slower_scheduler(summary: Summary, factor: float) -> Summary:
+    """The run with another mean of `scheduled`."""
+    hops = dict(summary.hops_seconds)
+    scheduled = hops["scheduled"]
+    hops["scheduled"] = msgspec.structs.replace(scheduled, mean=factor * scheduled.mean)
+    return msgspec.structs.replace(summary, hops_seconds=hops, components=COMPONENTS)
+
+
+@pytest.fixture
+def sides(made: Run, tmp_path: Path) -> Any:
+    """Makes a folder of runs for each side, with the factor of HEAD's `scheduled`."""
+
+    def stored(factor: float = 1.0) -> tuple[str, str]:
+        for side, change in (("a", 1.0), ("b", factor)):
+            for number in range(RUNS):
+                folder = tmp_path / side / f"dev-50-20261123-00000{number}"
+                store(folder, made, slower_scheduler(made.summary, change))
+        return str(tmp_path / "a"), str(tmp_path / "b")
+
+    return stored
+
+
+def compared(tmp_path: Path, *arguments: str) -> tuple[int, dict[str, Any]]:
+    """The exit code, and what is written."""
+    code = main(["compare", *arguments, "--out", str(tmp_path / "out")])
+    (found,) = (tmp_path / "out").glob("*/comparison.json")
+    return code, json.loads(found.read_text())
+
+
+def test_equal_results_are_not_worse(sides: Any, tmp_path: Path) -> None:
+    """And the page says that they were not interleaved."""
+    code, found = compared(tmp_path, *sides())
+    assert code == ExitCode.PASS
+    assert (found["pairs"], found["errors"]["looks"]) == (RUNS, [RUNS])
+    assert {each["verdict"] for each in found["endpoints"]} == {"same"}
+    assert "not interleaved" in found["warnings"][0]
+
+
+def test_a_slower_scheduler_is_a_regression_of_its_hop(sides: Any, tmp_path: Path) -> None:
+    code, found = compared(tmp_path, *sides(1.3))
+    assert code == ExitCode.REGRESSION
+    assert found["attributed"] == "scheduled"
+
+
+def test_single_runs_are_not_enough(sides: Any, tmp_path: Path) -> None:
+    """One pair has no noise to compare a difference with."""
+    one, other = (str(next(Path(side).iterdir())) for side in sides(1.3))
+    assert compared(tmp_path, one, other)[0] == ExitCode.NOT_ENOUGH_DATA
+
+
+def test_one_changed_byte_is_refused_and_can_be_forced(
+    sides: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Exit code 2 with the file's name; forced, the page says so on top."""
+    base, head = sides()
+    path = Path(head) / "dev-50-20261123-000001" / "report.html"
+    content = bytearray(path.read_bytes())
+    content[100] ^= 1
+    path.write_bytes(content)
+    assert main(["compare", base, head, "--out", str(tmp_path / "out")]) == ExitCode.USAGE
+    said = capsys.readouterr().err
+    assert "dev-50-20261123-000001" in said
+    assert "report.html" in said
+    code, found = compared(tmp_path, base, head, "--force")
+    assert code == ExitCode.PASS
+    assert any("report.html" in warning for warning in found["warnings"])
+
+
+def test_a_truncated_summary_is_refused_by_name(
+    sides: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    base, head = sides()
+    path = Path(head) / "dev-50-20261123-000002" / "summary.json"
+    path.write_bytes(path.read_bytes()[:400])
+    assert main(["compare", base, head, "--out", str(tmp_path / "out")]) == ExitCode.USAGE
+    assert "dev-50-20261123-000002/summary.json" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "arguments", [[], ["nowhere"], ["nowhere", "elsewhere"], ["--resume", "nowhere"]]
+)
+def test_what_is_nothing_to_compare_is_refused(arguments: list[str]) -> None:
+    assert main(["compare", *arguments]) == ExitCode.USAGE
+
+
+def session_of(folder: Path) -> Path:
+    """A finished session whose runs are those of `sides`."""
+    runs = [
+        RunRecord(
+            pair=number + 1, side=side, folder=f"{name}/dev-50-20261123-00000{number}", void=""
+        )
+        for number in range(RUNS)
+        for side, name in zip(SIDES, ("a", "b"), strict=True)
+    ]
+    spec = SessionSpec(
+        profile="dev-50",
+        seed=1,
+        least_pairs=RUNS,
+        most_pairs=RUNS,
+        least_effect=1.1,
+        order_seed=1,
+        base=SideSpec(label="v1"),
+        head=SideSpec(label="v2"),
+    )
+    write_state(folder, SessionState(spec=spec, runs=runs, facts=[]))
+    return folder
+
+
+def test_a_finished_session_is_judged_again_from_its_runs(sides: Any, tmp_path: Path) -> None:
+    """Nothing is taken from session.json but which run belongs where; resuming it runs nothing."""
+    sides(1.3)
+    folder = session_of(tmp_path)
+    for arguments in ([str(folder)], ["--resume", str(folder)]):
+        assert main(["compare", *arguments]) == ExitCode.REGRESSION
+        found = json.loads((folder / "comparison.json").read_text())
+        assert (found["head"]["label"], found["attributed"]) == ("v2", "scheduled")
+        assert not any("interleaved" in warning for warning in found["warnings"])
+
+
+def test_a_session_is_the_baseline_by_its_head(sides: Any, tmp_path: Path) -> None:
+    """What was HEAD then is what is to be compared with now."""
+    sides(1.3)
+    session_of(tmp_path)
+    code, found = compared(tmp_path, str(tmp_path), str(tmp_path / "b"))
+    assert code == ExitCode.PASS
+    assert found["pairs"] == RUNS
+
+
+def test_the_schema_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["compare", "--schema"]) == ExitCode.PASS
+    assert "Comparison" in json.loads(capsys.readouterr().out)["$defs"]

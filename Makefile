@@ -53,6 +53,17 @@ binaries: setup ## Get the pinned Kubernetes binaries: cached or built
 scaletest: setup ## Run PROFILE on real control planes and give a verdict
 	@$(BIN)/loaddriver run $(PROFILE) --substrate $(SUBSTRATE) $(RUN_OPTIONS)
 
+# BASE and HEAD are revisions; . is this checkout as it is, with what is not committed.
+.PHONY: compare
+compare: setup binaries ## Did pods get slower? BASE=rev HEAD=rev PROFILE=compare-50 PAIRS=6..16
+	@$(BIN)/loaddriver compare --base $(or $(BASE),main) --head $(or $(HEAD),.) \
+	  --profile $(if $(filter file,$(origin PROFILE)),compare-50,$(PROFILE)) \
+	  $(if $(PAIRS),--pairs $(PAIRS)) $(if $(SEED),--seed $(SEED))
+
+.PHONY: compare-power
+compare-power: setup ## How often comparisons err, by pools of recorded pairs (POOLS='file ...')
+	@$(BIN)/loaddriver compare-power $(or $(POOLS),$(error say POOLS='file ...'))
+
 .PHONY: up
 up: setup ## Start PROFILE's clusters and BigFleet without load
 	@$(BIN)/loaddriver up $(PROFILE) --substrate $(SUBSTRATE) $(RUN_OPTIONS)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from controlplane.errors import BinaryError, BinaryUsageError
-from loaddriver.commands import bare, calibrate, gates, plan, runs
+from loaddriver.commands import bare, calibrate, compare, gates, plan, runs
 from loaddriver.commands.common import (
     bare_flag,
     ended_by_signals,
@@ -24,6 +24,7 @@ from loaddriver.commands.common import (
     run_once,
     run_options,
     say,
+    system_flags,
 )
 from loaddriver.errors import ExitCode, LoaddriverError
 from loaddriver.judge.rejudge import rejudge
@@ -119,6 +120,7 @@ def _parser() -> argparse.ArgumentParser:
     profile_flags(run)
     keep_flag(run)
     bare_flag(run)
+    system_flags(run)
     run.set_defaults(do=_run)
     for name, do, text in (
         ("up", _up, "start a profile's clusters and BigFleet without load, in the background"),
@@ -137,7 +139,7 @@ def _parser() -> argparse.ArgumentParser:
     judge.add_argument("results", type=Path, help="the results folder of a run")
     judge.add_argument("--expect", type=Path, required=True, help="a file like expect.yaml")
     judge.set_defaults(do=_judge)
-    for command_of in (bare, calibrate, gates, plan, runs):
+    for command_of in (bare, calibrate, compare, gates, plan, runs):
         command_of.add(commands)
     return parser
 

@@ -28,10 +28,13 @@ CURRENT = [path for path in DOCUMENTS if path.name != "CHANGELOG.md"]
 # Files that a process writes at run time, and files of other projects.
 ELSEWHERE = {
     "demand.json",
+    "comparison.json",
+    "comparison.schema.json",
     "manifest.json",
     "my-limits.yaml",
     "ownership.json",
     "removals.json",
+    "session.json",
     "summary.json",
     "cluster-trace-v2018/trace_2018.md",
     "deployer/commands/generate/resource_allocation/daemonset_requests.yaml",

@@ -25,6 +25,8 @@ SPECIAL = (
     "fedhpa-3",
     "scarcity-50",
     "shards-8",
+    "compare-50",
+    "drain-50",
 )
 
 

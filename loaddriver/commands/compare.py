@@ -1,0 +1,215 @@
+"""`loaddriver compare`: whether a change made pods slower or dearer; and `compare-power`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from loaddriver.commands.common import PROFILES, say
+from loaddriver.compare.comparison import Comparison, json_schema
+from loaddriver.compare.evaluate import VOID_LIMIT
+from loaddriver.compare.fact_runner import gather
+from loaddriver.compare.outputs import JSON, PAGE, write_comparison
+from loaddriver.compare.pool import Rate, rate_of, read_pool
+from loaddriver.compare.request import DEFAULT_PAIRS, Ports, Request, session_spec
+from loaddriver.compare.runner import ProcessRunner
+from loaddriver.compare.session import Session
+from loaddriver.compare.state import SESSION, SessionState, SideName, read_state, write_state
+from loaddriver.compare.stored import compare_stored
+from loaddriver.compare.systems import checkout, components_folder
+from loaddriver.errors import ExitCode, InfrastructureError, ProfileError
+from loaddriver.profile.loading import load_profile
+from loaddriver.run.provenance import ROOT
+from loaddriver.run.system import scheduler_config_at, system_at
+
+_PROFILE = "compare-50"
+_SYSTEMS = ROOT / "build" / "systems"
+_RELABELLINGS = 10_000
+
+
+def add(commands: Any) -> None:
+    """Register the commands."""
+    command = commands.add_parser(
+        "compare",
+        help="measure two systems in interleaved pairs, or compare results, and give a verdict",
+        epilog=f"exit codes: 0 not worse, 2 refused, 4 regression, 5 {VOID_LIMIT} void runs, "
+        "7 not enough data",
+    )
+    command.add_argument(
+        "results",
+        nargs="*",
+        type=Path,
+        metavar="RESULTS",
+        help="two folders to compare (a run, several, or a session), or one session to judge",
+    )
+    command.add_argument("--base", metavar="REV", help="a revision; . is this checkout as it is")
+    command.add_argument("--head", metavar="REV", help="the same for the other side")
+    command.add_argument("--profile", default=_PROFILE, help=f"default {_PROFILE}")
+    command.add_argument("--profiles", type=Path, default=PROFILES, metavar="DIR")
+    command.add_argument("--seed", type=int, help="instead of the profile's")
+    command.add_argument(
+        "--pairs", default=DEFAULT_PAIRS, metavar="N..M", help=f"default {DEFAULT_PAIRS}"
+    )
+    command.add_argument("--least-effect", type=float, default=10.0, metavar="PERCENT")
+    command.add_argument("--out", type=Path, default=Path("results"), metavar="DIR")
+    command.add_argument("--resume", type=Path, metavar="SESSION", help="go on with a session")
+    command.add_argument("--force", action="store_true", help="compare what should not be compared")
+    command.add_argument("--no-facts", action="store_true", help="begin with the pairs at once")
+    command.add_argument("--schema", action="store_true", help=f"print the JSON schema of {JSON}")
+    _difference_flags(command)
+    command.set_defaults(do=_compare)
+    power = commands.add_parser(
+        "compare-power", help="how often sessions made of recorded pairs would err"
+    )
+    power.add_argument("pools", nargs="+", type=Path, metavar="POOL")
+    power.add_argument("--relabellings", type=int, default=_RELABELLINGS, metavar="N")
+    power.set_defaults(do=_power)
+
+
+def _difference_flags(command: argparse.ArgumentParser) -> None:
+    """Ways to make the two sides differ, besides their revisions."""
+    command.add_argument("--kubernetes", metavar="A,B", help="a version for each side")
+    command.add_argument("--scheduler-config", metavar="A,B", help="a file for each side")
+    command.add_argument(
+        "--component",
+        action="append",
+        default=[],
+        metavar="NAME=PATH",
+        help="a binary for HEAD; NAME=PATH,PATH: for both sides",
+    )
+    for side in ("base", "head"):
+        command.add_argument(
+            f"--set-{side}", action="append", default=[], metavar="KEY=VALUE", help=f"for {side}"
+        )
+
+
+def _compare(flags: argparse.Namespace) -> ExitCode:
+    if flags.schema:
+        print(json_schema().decode())
+        return ExitCode.PASS
+    if flags.results:
+        return _stored(flags)
+    with _interrupted_by_signals():
+        if flags.resume:
+            return _play(flags, flags.resume, read_state(flags.resume))
+        return _new_session(flags)
+
+
+def _new_session(flags: argparse.Namespace) -> ExitCode:
+    folder = _new_folder(flags.out)
+    ports = Ports(
+        system=_system,
+        scheduler_config=lambda path: str(scheduler_config_at(Path(path))),
+        binaries=lambda side, given: _binaries(folder, side, given),
+    )
+    for overrides in (flags.set_base, flags.set_head):
+        load_profile(flags.profile, flags.profiles, overrides, flags.seed)
+    order_seed = int.from_bytes(os.urandom(4), "big")
+    state = SessionState(spec=session_spec(_request(flags), ports, order_seed))
+    folder.mkdir(parents=True, exist_ok=True)
+    write_state(folder, state)
+    say(f"session {folder}; after an interruption: loaddriver compare --resume {folder}")
+    return _play(flags, folder, state)
+
+
+def _request(flags: argparse.Namespace) -> Request:
+    return Request(
+        profile=flags.profile,
+        base=flags.base,
+        head=flags.head,
+        seed=flags.seed,
+        pairs=flags.pairs,
+        least_effect_percent=flags.least_effect,
+        kubernetes=flags.kubernetes,
+        scheduler_config=flags.scheduler_config,
+        components=flags.component,
+        overrides={"base": flags.set_base, "head": flags.set_head},
+    )
+
+
+def _system(revision: str) -> str:
+    """The checkout of a revision, set up and usable; "" for this one."""
+    found = checkout(ROOT, revision, _SYSTEMS, say)
+    return "" if found is None else str(system_at(found, os.environ).root)
+
+
+def _binaries(folder: Path, side: SideName, given: Mapping[str, Path]) -> str:
+    return str(components_folder(folder / f"binaries-{side}", given).resolve())
+
+
+def _play(flags: argparse.Namespace, folder: Path, state: SessionState) -> ExitCode:
+    spec = state.spec
+    runner = ProcessRunner(spec, flags.profiles.resolve())
+    session = Session(folder.resolve(), state, runner, say, flags.force)
+    found = session.play(
+        lambda: [] if flags.no_facts else gather(spec.base.sut, spec.head.sut, say)
+    )
+    return _conclude(folder, found)
+
+
+def _stored(flags: argparse.Namespace) -> ExitCode:
+    match flags.results:
+        case [folder] if (folder / SESSION).exists():
+            state = read_state(folder)
+            runner = ProcessRunner(state.spec, flags.profiles)
+            return _conclude(folder, Session(folder, state, runner, say, flags.force).compare())
+        case [base, head]:
+            found = compare_stored(base, head, 1 + flags.least_effect / 100, flags.force)
+            return _conclude(_new_folder(flags.out), found)
+        case _:
+            raise ProfileError(["give two folders of results, or one session"])
+
+
+def _conclude(folder: Path, found: Comparison) -> ExitCode:
+    write_comparison(folder, found)
+    for sentence in (*found.warnings, *found.why):
+        say(sentence)
+    if found.attributed:
+        say(f"attributed to {found.attributed}")
+    say(f"{found.verdict.upper()}: {folder / PAGE}")
+    return ExitCode(found.exit_code)
+
+
+def _power(flags: argparse.Namespace) -> ExitCode:
+    rates = [rate_of(read_pool(path), flags.relabellings) for path in flags.pools]
+    for path, found in zip(flags.pools, rates, strict=True):
+        print(_rate_line(path, found))
+    return ExitCode.PASS if all(found.passes for found in rates) else ExitCode.GATE_MISSED
+
+
+def _rate_line(path: Path, found: Rate) -> str:
+    what = f"{found.pool.injected} found" if found.pool.injected else "equal systems regress"
+    low, high = found.interval
+    return (
+        f"{path}: {len(found.pool.pairs)} pairs: {what} in {100 * found.rate:.2f} % of sessions "
+        f"({100 * low:.2f} to {100 * high:.2f} %, by the pool): "
+        f"{'ok' if found.passes else 'MISSED'}"
+    )
+
+
+def _new_folder(results: Path) -> Path:
+    """A folder for a session or a comparison, not made yet."""
+    stem = f"compare-{datetime.now(UTC).strftime('%Y%m%d-%H%M%S')}"
+    names = [stem, *(f"{stem}-{number}" for number in range(1, 100))]
+    free = next((results / name for name in names if not (results / name).exists()), None)
+    if free is None:
+        raise InfrastructureError(f"{results} already has 100 comparisons of this second")
+    return free
+
+
+@contextmanager
+def _interrupted_by_signals() -> Iterator[None]:
+    """KeyboardInterrupt on SIGTERM, and on SIGINT even behind a shell's `&`."""
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before = [signal.signal(number, signal.default_int_handler) for number in numbers]
+    try:
+        yield
+    finally:
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from loaddriver.record.cpu import QuotaPeriods
+from loaddriver.run.cgroups import CGROUP_ROOT, OWN_CGROUPS, cgroup_folders
 
-CGROUP_ROOT = Path("/sys/fs/cgroup")
-OWN_CGROUPS = Path("/proc/self/cgroup")
-_V1_CONTROLLER = "cpu"
+_CONTROLLER = "cpu"
 _NO_QUOTA = ("max", "-1")
 
 
@@ -19,6 +18,11 @@ class CpuQuota:
     """A cgroup whose CPU time is limited; `folder` has its files, of cgroup v1 or v2."""
 
     folder: Path
+
+    @property
+    def cores(self) -> float | None:
+        """The CPU seconds that it allows in a second; None if it was lifted meanwhile."""
+        return _cores(self.folder)
 
     def periods(self) -> QuotaPeriods:
         """Read the enforcement periods so far."""
@@ -35,8 +39,8 @@ class CpuQuota:
 
 def find_quotas(root: Path = CGROUP_ROOT, own: Path = OWN_CGROUPS) -> tuple[CpuQuota, ...]:
     """The quotas that limit this process: its own cgroup's, and those of the groups around it."""
-    folders = dict.fromkeys(_folders(root, own))
-    return tuple(CpuQuota(folder) for folder in folders if _is_limited(folder))
+    folders = dict.fromkeys(cgroup_folders(_CONTROLLER, root, own))
+    return tuple(CpuQuota(folder) for folder in folders if _cores(folder) is not None)
 
 
 def read_quotas(quotas: tuple[CpuQuota, ...]) -> Mapping[str, QuotaPeriods]:
@@ -44,29 +48,14 @@ def read_quotas(quotas: tuple[CpuQuota, ...]) -> Mapping[str, QuotaPeriods]:
     return {str(quota.folder): quota.periods() for quota in quotas}
 
 
-def _folders(root: Path, own: Path) -> Iterator[Path]:
-    """The folders of this process's CPU cgroups, innermost first.
-
-    In a container, the paths may be those of the host: what does not exist is skipped.
-    """
+def _cores(folder: Path) -> float | None:
+    """The quota of a period by the period's length; None without a quota."""
     try:
-        lines = own.read_text().splitlines()
-    except OSError:
-        lines = []
-    for line in lines:
-        _, controllers, path = line.split(":", 2)
-        if controllers and _V1_CONTROLLER not in controllers.split(","):
-            continue
-        top = root / _V1_CONTROLLER if controllers else root
-        inner = top / path.lstrip("/")
-        yield from (inner, *(parent for parent in inner.parents if parent.is_relative_to(top)))
-    yield from (root, root / _V1_CONTROLLER)
-
-
-def _is_limited(folder: Path) -> bool:
-    for name in ("cpu.max", "cpu.cfs_quota_us"):
-        try:
-            return (folder / name).read_text().split()[0] not in _NO_QUOTA
-        except (OSError, IndexError):
-            continue
-    return False
+        if (folder / "cpu.max").exists():
+            quota, period = (folder / "cpu.max").read_text().split()
+        else:
+            quota = (folder / "cpu.cfs_quota_us").read_text().strip()
+            period = (folder / "cpu.cfs_period_us").read_text()
+        return None if quota in _NO_QUOTA else int(quota) / int(period)
+    except (OSError, ValueError):
+        return None

@@ -11,16 +11,18 @@ from pathlib import Path
 
 import psutil
 
+from loaddriver.run.cgroups import memory_left
 from loaddriver.sizing.estimate import HostCapacity
 from loaddriver.substrates.base import Capabilities
 
 
 def read_host(results: Path) -> HostCapacity:
-    """Read free memory, free disk of the results directory, and usable cores."""
+    """Read free memory, within the limits of cgroups, free disk for results, and usable cores."""
     existing = next(p for p in (results, *results.parents) if p.exists())
+    available, left = psutil.virtual_memory().available, memory_left()
     return HostCapacity(
         cores=len(os.sched_getaffinity(0)),
-        memory_available_bytes=psutil.virtual_memory().available,
+        memory_available_bytes=available if left is None else min(available, left),
         disk_free_bytes=shutil.disk_usage(existing).free,
     )
 

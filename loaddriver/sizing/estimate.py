@@ -21,6 +21,8 @@ from loaddriver.profile.settings import ProfileSettings
 from loaddriver.sizing.demand import demand
 
 GIBIBYTE = 2**30
+CORES_MEASURED = 2
+"""The cores on which the rates below, and the limits of profiles, were measured."""
 # An idle control plane, and what each pod adds to its API server, etcd and caches.
 _CLUSTER_BYTES = int(0.9 * GIBIBYTE)
 # A further shard, and a coordinator with its etcd.

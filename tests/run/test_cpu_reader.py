@@ -150,7 +150,7 @@ def test_a_command_may_look_like_a_stat_line(tmp_path: Path) -> None:
 
 V2 = {"cpu.max": "400000 100000\n", "cpu.stat": "usage_usec 9\nnr_periods 50\nnr_throttled 5\n"
       "throttled_usec 2500000\n"}  # fmt: skip
-V1 = {"cpu.cfs_quota_us": "200000\n",
+V1 = {"cpu.cfs_quota_us": "200000\n", "cpu.cfs_period_us": "100000\n",
       "cpu.stat": "nr_periods 40\nnr_throttled 8\nthrottled_time 3000000000\n"}  # fmt: skip
 
 

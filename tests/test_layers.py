@@ -36,6 +36,7 @@ ORDER_INSIDE: dict[str, list[set[str]]] = {
     "loaddriver": [
         {"__main__"},
         {"commands"},
+        {"doctor", "history"},
         {"compare"},
         {"run"},
         {"report"},

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from controlplane.errors import BinaryError, BinaryUsageError
-from loaddriver.commands import bare, calibrate, compare, doctor, gates, plan, runs
+from loaddriver.commands import bare, calibrate, compare, doctor, gates, history, plan, runs
 from loaddriver.commands.common import (
     bare_flag,
     ended_by_signals,
@@ -139,7 +139,7 @@ def _parser() -> argparse.ArgumentParser:
     judge.add_argument("results", type=Path, help="the results folder of a run")
     judge.add_argument("--expect", type=Path, required=True, help="a file like expect.yaml")
     judge.set_defaults(do=_judge)
-    for command_of in (bare, calibrate, compare, doctor, gates, plan, runs):
+    for command_of in (bare, calibrate, compare, doctor, gates, history, plan, runs):
         command_of.add(commands)
     return parser
 

@@ -45,6 +45,14 @@ def amounts(highest: float, label: str, ticks: int = 4) -> Axis:
     return Axis(0, upper, tuple(Tick(v, formatting.count(v)) for v in values), label)
 
 
+def quantities(highest: float, label: str, ticks: int = 4) -> Axis:
+    """An axis from 0 to a round number of at least `highest`, which may be far below 1."""
+    scale = 10.0 ** math.floor(math.log10(max(highest, 1e-9)))
+    grid = amounts(100 * highest / scale, label, ticks)
+    marks = tuple(Tick(v, f"{v:g}") for v in (tick.value * scale / 100 for tick in grid.ticks))
+    return Axis(0, grid.high * scale / 100, marks, label)
+
+
 def percents(label: str) -> Axis:
     """An axis from 0 to 100 %."""
     return Axis(0, 1, tuple(Tick(q / 4, f"{25 * q}\u202f%") for q in range(5)), label)

@@ -35,6 +35,16 @@ class Range:
 
 
 @dataclass(frozen=True)
+class Dot:
+    """A single value, with a text that shows when it is pointed at."""
+
+    x: float
+    y: float
+    text: str
+    tone: int
+
+
+@dataclass(frozen=True)
 class Marker:
     """A labelled value on the x axis, such as a percentile."""
 
@@ -73,6 +83,7 @@ class Chart:
     bands: Sequence[PlotBand] = ()
     stepped: bool = False
     ranges: Sequence[Range] = ()
+    dots: Sequence[Dot] = ()
 
 
 def draw(chart: Chart, size: Size) -> Markup:
@@ -97,6 +108,7 @@ class _Canvas:
                 *self._x_axis(),
                 *self._ranges(),
                 *self._lines(),
+                *self._dots(),
                 *self._marks(),
             ]
         )
@@ -174,6 +186,12 @@ class _Canvas:
             else:
                 parts.append(f"L{at} {to}")
         return "".join(parts)
+
+    def _dots(self) -> Iterator[Markup]:
+        for dot in self._chart.dots:
+            yield Markup(
+                '<circle class="point t{}" cx="{}" cy="{}" r="3.5"><title>{}</title></circle>'
+            ).format(dot.tone, _n(self._x(dot.x)), _n(self._y(dot.y)), dot.text)
 
     def _marks(self) -> Iterator[Markup]:
         for mark in self._chart.marks:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
@@ -27,14 +28,8 @@ def render_page(summary: Summary, files: Sequence[tuple[str, str]], checked: str
     """The page. `files` are names of files beside the report and their descriptions; `checked`
     says whether they are as the run left them.
     """
-    environment = Environment(
-        loader=FileSystemLoader(_TEMPLATES),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    return environment.get_template("report.html.j2").render(
+    return render(
+        "report.html.j2",
         summary=summary,
         view=view,
         waits=waits,
@@ -46,5 +41,17 @@ def render_page(summary: Summary, files: Sequence[tuple[str, str]], checked: str
         files=files,
         checked=checked,
         provenance=provenance,
-        style=Markup((_TEMPLATES / "style.css").read_text()),
     )
+
+
+def render(template: str, **values: Any) -> str:
+    """A template of this folder with these values, in the common style."""
+    environment = Environment(
+        loader=FileSystemLoader(_TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    style = Markup((_TEMPLATES / "style.css").read_text())
+    return environment.get_template(template).render(style=style, **values)

@@ -1,0 +1,1 @@
+"""Histories of profiles, in files that are kept in git."""

@@ -20,7 +20,7 @@ import loaddriver.__main__
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = [
     path
-    for pattern in ("*.md", "docs/*.md", "docs/guides/*.md", "docs/design/*.md")
+    for pattern in ("*.md", "docs/*.md", "docs/guides/*.md", "docs/design/*.md", "docs/ci/*.md")
     for path in sorted(ROOT.glob(pattern))
 ]
 # The changelog also names what older releases had.

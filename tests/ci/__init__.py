@@ -1,0 +1,1 @@
+"""What users copy into their pipelines."""

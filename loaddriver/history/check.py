@@ -131,7 +131,7 @@ def _judged(name: str, shown: str, now: float, stored: Sequence[float], plan: Sp
     return Finding(
         code,
         f"{name}: {_WORDS[code]}, {shown}, {_percent(change)} ({_percent(change - width)} to "
-        f"{_percent(change + width)}) of {runs} stored runs",
+        f"{_percent(change + width)}) against {runs} stored runs",
     )
 
 

@@ -13,6 +13,8 @@ from loaddriver.history.trend import Revision, by_revision, speeds
 _BARS = "\u2581\u2582\u2583\u2584\u2585\u2586\u2587\u2588"
 _GAP = "\u00b7"
 _TABLE_ROWS, _TREND_COLUMNS = 15, 36
+# Bars begin no higher than at this share of the largest value.
+_FLOOR = 0.75
 _HEADS = {
     "dueToBind": "due-bind",
     "machines": "machines",
@@ -76,7 +78,9 @@ def _trends(revisions: Sequence[Revision]) -> Iterator[str]:
 
 
 def _bar(value: float, low: float, high: float) -> str:
-    share = (value - low) / (high - low) if high > low else 0.0
+    """A bar between both; those of nearly equal values do not differ much either."""
+    floor = min(low, _FLOOR * high)
+    share = (value - floor) / (high - floor)
     return _BARS[min(len(_BARS) - 1, int(share * len(_BARS)))]
 
 

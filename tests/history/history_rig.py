@@ -26,7 +26,7 @@ def line(number: int, change: float = 1.0, **fields: Any) -> Line:
         "run": f"smoke-20261120-{100000 + number}",
         "profile": "smoke",
         "started_unix_seconds": 1_790_000_000.0 + 3600 * number,
-        "revision": f"{number:040x}",
+        "revision": f"{number:04x}".ljust(40, "0"),
         "dirty": False,
         "verdict": "pass",
         "machine": MACHINE,

@@ -27,6 +27,7 @@ from loaddriver.doctor.reading import (
 from loaddriver.doctor.text import lines_of
 from loaddriver.errors import ExitCode
 from loaddriver.profile.loading import load_profile, profile_names
+from loaddriver.substrates.base import SubstrateError
 from loaddriver.substrates.datadir import data_roots, root_with_space
 
 
@@ -67,11 +68,20 @@ def examine(roots: Roots, by: Instruments, results: Path) -> Machine:
         cpu=read_cpu(roots, len(os.sched_getaffinity(0))),
         memory=read_memory(roots),
         clock=read_clock(roots, clock_synchronised()),
-        data=_disk(root_with_space(data_roots()), roots),
+        data=_disk(_data_root(), roots),
         results=_disk(next(p for p in (results, *results.parents) if p.exists()), roots),
         limits=read_limits(roots),
         noise=run_canary(by, has_quota=bool(roots.quotas())),
     )
+
+
+def _data_root() -> Path:
+    """Where a run would keep its clusters' data; if no place has room, the one with most."""
+    try:
+        return root_with_space(data_roots())
+    except SubstrateError:
+        there = (root for root in data_roots() if root.is_dir())
+        return max(there, key=lambda root: shutil.disk_usage(root).free)
 
 
 def _disk(path: Path, roots: Roots) -> Disk:

@@ -23,9 +23,11 @@ from loaddriver.profile.loading import Profile
 from loaddriver.sizing.estimate import (
     CORES_MEASURED,
     HostCapacity,
+    gibibytes,
     host_shortfalls,
     run_seconds,
 )
+from loaddriver.substrates.datadir import REQUIRED_BYTES
 
 _POWER, _BISECTIONS = 0.95, 30
 _NORMAL, _CHI_SPAN, _CHI_STEPS = NormalDist(), 8.0, 400
@@ -110,6 +112,11 @@ def _problems(machine: Machine) -> Iterator[str]:
             f"The clock was set by {noise.clock_step_max_seconds:.3f} s within "
             f"{noise.seconds:.0f} s, and runs are invalid above {CLOCK_STEP.maximum:g} s; have it "
             "slewed, not stepped."
+        )
+    if machine.data.free_bytes < REQUIRED_BYTES:
+        yield (
+            f"{machine.data.path} has the most room for the clusters' data, and that is "
+            f"{gibibytes(machine.data.free_bytes)}; a run needs {gibibytes(REQUIRED_BYTES)}."
         )
     limit = machine.limits.open_files_hard
     if limit is not None and limit < _FEW_FILES:

@@ -14,8 +14,8 @@ from loaddriver.substrates.base import SubstrateError
 from loaddriver.substrates.reaper.cleanup import MARKER_FILE, CleanupReport, clean
 
 _SHARED_MEMORY = Path("/dev/shm")
-# Several etcds with their logs and snapshots; a container's default 64 MiB is too small.
-_REQUIRED_BYTES = 2 << 30
+REQUIRED_BYTES = 2 << 30
+"""Several etcds with their logs and snapshots; a container's default 64 MiB is too small."""
 _SWEEP_DEADLINE_SECONDS = 10.0
 # Used in paths, socket names (at most 107 bytes) and an environment variable.
 _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,47}")
@@ -62,11 +62,11 @@ def data_roots() -> tuple[Path, ...]:
 def root_with_space(roots: Sequence[Path]) -> Path:
     """The first root that is writable and has enough space. Raises SubstrateError."""
     for root in roots:
-        if _writable(root) and shutil.disk_usage(root).free >= _REQUIRED_BYTES:
+        if _writable(root) and shutil.disk_usage(root).free >= REQUIRED_BYTES:
             return root
     raise SubstrateError(
         f"not enough space for the clusters' data: {' and '.join(map(str, roots))} "
-        f"must offer {_REQUIRED_BYTES >> 30} GiB free; free some space"
+        f"must offer {REQUIRED_BYTES >> 30} GiB free; free some space"
     )
 
 

@@ -110,6 +110,14 @@ def test_a_slow_disk_matters_where_clusters_keep_their_state(
     assert assess(msgspec.structs.replace(machine, results=slow), profiles).findings == []
 
 
+def test_clusters_need_room_for_their_data(tmp_path: Path, profiles: list[Profile]) -> None:
+    """A container's memory file system of 64 MiB is too small, and its disk may be, too."""
+    machine = MadeUpMachine(tmp_path).examined()
+    full = msgspec.structs.replace(machine.data, free_bytes=64 << 20)
+    [problem] = problems(assess(msgspec.structs.replace(machine, data=full), profiles))
+    assert problem.startswith("/dev/shm has the most room for the clusters' data, and that is 0.1")
+
+
 def test_memory_is_what_the_cgroup_leaves(tmp_path: Path, profiles: list[Profile]) -> None:
     """As preflight counts it."""
     found = assess(MadeUpMachine(tmp_path, SMALL_MEMORY).examined(), profiles)

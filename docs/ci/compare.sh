@@ -6,7 +6,8 @@
 #
 # Exit codes: 0 the same or better, 4 a regression, 7 not enough data, 5 too many invalid runs,
 # 2 refused: this machine cannot measure the profile, or there is nothing to compare.
-# Variables: PROFILE; PAIRS; SUMMARY, a file to which the outcome is appended as Markdown.
+# Variables: PROFILE; PAIRS, such as 6..16; SUMMARY, a file to which the outcome is appended as
+# Markdown. All results are in build/comparison.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 target=${1:-origin/main}
@@ -25,10 +26,14 @@ fi
 
 make setup binaries
 .venv/bin/loaddriver doctor "$profile" || exit
+out=build/comparison
+rm -rf "$out"
 status=0
-.venv/bin/loaddriver compare --base "$base" --head "$head" --profile "$profile" \
+.venv/bin/loaddriver compare --base "$base" --head "$head" --profile "$profile" --out "$out" \
   ${PAIRS:+--pairs "$PAIRS"} || status=$?
-if [[ -f results/comparison/comment.md ]]; then
-  cat results/comparison/comment.md >>"$summary"
-fi
+for comment in "$out"/*/comparison.md; do
+  if [[ -f $comment ]]; then
+    cat "$comment" >>"$summary"
+  fi
+done
 exit "$status"

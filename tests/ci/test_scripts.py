@@ -22,7 +22,7 @@ from tests.history.history_rig import results
 from tests.report.report_rig import Run, judged, make_run
 
 PREFIX = Path(sys.prefix)
-COMMENT = "<!-- bigfleet-comparison -->\n# Not worse\n"
+COMMENT = "<!-- loaddriver compare -->\n## Not worse\n"
 
 
 @dataclass
@@ -77,7 +77,8 @@ esac
 if [[ $1 == run ]]; then
   mkdir -p results && ln -sfn "$PWD/build/run" results/latest
 elif [[ $1 == compare ]]; then
-  mkdir -p results/comparison && cp build/comment.md results/comparison/
+  folder=build/comparison/compare-20261123-120000
+  mkdir -p "$folder" && cp build/comment.md "$folder/comparison.md"
 fi
 exit "${{code:-0}}"
 """
@@ -136,8 +137,7 @@ def test_a_change_is_compared_with_the_point_where_it_left_its_target(checkout: 
     assert done.returncode == 4, done.stderr
     doctor, compare = checkout.calls()
     assert doctor == "doctor smoke"
-    assert base in compare
-    assert head in compare
+    assert compare.startswith(f"compare --base {base} --head {head} --profile smoke --out ")
     assert checkout.summary.read_text() == COMMENT
 
 

@@ -26,11 +26,11 @@ _SIGNIFICANT = 6
 _CPU = ("bigfleetCpu", "apiCpu")
 
 
-class Part(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+class LinePart(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
     """The base of a line's parts."""
 
 
-class LineMachine(Part, frozen=True, kw_only=True):
+class LineMachine(LinePart, frozen=True, kw_only=True):
     """The machine's digest, and the CPU seconds of a fixed task when the run began."""
 
     id: str
@@ -45,14 +45,14 @@ class LineMachine(Part, frozen=True, kw_only=True):
         return self.id == other.id and within
 
 
-class LineEndpoint(Part, frozen=True, kw_only=True):
+class LineEndpoint(LinePart, frozen=True, kw_only=True):
     """A primary endpoint in its unit, and how many pods or decisions it is of."""
 
     value: float
     count: int
 
 
-class Line(Part, frozen=True, kw_only=True):
+class Line(LinePart, frozen=True, kw_only=True):
     """A run.
 
     `inputs` are the beginnings of digests: two runs had the same load if they are equal. `events`

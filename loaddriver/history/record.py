@@ -13,6 +13,7 @@ import msgspec
 from loaddriver.compare.measures import DUE_TO_BIND, ENDPOINTS, run_measures
 from loaddriver.errors import ProfileError
 from loaddriver.judge.schema import Summary
+from loaddriver.profile.archetypes import Positive
 from loaddriver.record.rows import PodRow
 
 SCHEMA = "bigfleet.history/v1"
@@ -34,7 +35,7 @@ class LineMachine(LinePart, frozen=True, kw_only=True):
     """The machine's digest, and the CPU seconds of a fixed task when the run began."""
 
     id: str
-    calibration_seconds: float
+    calibration_seconds: Positive
     processor: str
     cores: str
 
@@ -48,7 +49,7 @@ class LineMachine(LinePart, frozen=True, kw_only=True):
 class LineEndpoint(LinePart, frozen=True, kw_only=True):
     """A primary endpoint in its unit, and how many pods or decisions it is of."""
 
-    value: float
+    value: Positive
     count: int
 
 

@@ -27,7 +27,9 @@ _SIGNIFICANT = 6
 _CPU = ("bigfleetCpu", "apiCpu")
 
 
-class LinePart(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
+class LinePart(
+    msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True
+):
     """The base of a line's parts."""
 
 

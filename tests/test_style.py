@@ -42,7 +42,6 @@ SMALL_FILES: dict[str, str] = {
     "loaddriver/judge/timing_checks.py": "checks of times, beside those of the harness",
     "loaddriver/profile/overrides.py": "of the command line; its importer reads files",
     "loaddriver/report/junit.py": "one output format",
-    "loaddriver/report/page.py": "one output format",
     "loaddriver/report/table.py": "one output format",
     "loaddriver/substrates/kind/diagnostics.py": "for failures only; its importer runs clusters",
 }

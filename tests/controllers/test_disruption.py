@@ -33,8 +33,9 @@ def _review(
     most: int = 10,
     only: Sequence[str] = (),
     preferred: Sequence[str] = (),
+    reclaiming: Sequence[str] = (),
 ) -> list[NodeDisruption]:
-    return review(cluster(nodes, *pods).snapshot(), most, only, preferred)
+    return review(cluster(nodes, *pods).snapshot(), most, only, preferred, reclaiming)
 
 
 def _names(verdicts: Sequence[NodeDisruption]) -> str:
@@ -108,6 +109,16 @@ def test_waiting_and_evicted_pods_are_placed_first() -> None:
     assert _names(_review(nodes, (WEB, "a", 4), (WEB, "b", 4), most=1)) == "a"
     assert _review(nodes, (WEB, "a", 4), (WEB, "b", 4), (WEB, "", 5)) == []
     assert _review(nodes, (WEB, "a", 4), (WEB, "b", 4), (WEB, "leaving", 5)) == []
+
+
+def test_a_node_about_to_be_drained_keeps_its_pods_places_before_that_is_seen() -> None:
+    """The pods of one Node fit on the others, whichever it is; those of two do not."""
+    nodes = _nodes("a", "b", "c")
+    pods = [(WEB, "a", 4), (WEB, "b", 4), (WEB, "c", 4)]
+    for name in ("a", "b"):
+        assert _review(nodes, *pods, only=[name])[0].fits
+    assert not _review(nodes, *pods, only=["b"], reclaiming=["a"])[0].fits
+    assert _review(nodes, *pods, reclaiming=["a"]) == []
 
 
 def test_an_empty_node_that_a_waiting_pod_will_use_is_not_free_to_go() -> None:

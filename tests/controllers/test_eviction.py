@@ -10,7 +10,7 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from bigfleet.api.v1alpha1.shard_pb2 import MachineDisruption, ReclaimInstruction
+from bigfleet.api.v1alpha1.shard_pb2 import ReclaimInstruction
 from bigfleet.api.wellknown import MACHINE_LABEL
 from bigfleet.controllers.operator.eviction import EvictionSlots, Evictor
 from bigfleet.controllers.operator.pods import PodOnNode
@@ -163,7 +163,7 @@ class NodeOfOne(Server):
         return {"metadata": {"name": "m-1", "uid": "u", "labels": labels}}
 
 
-async def _unasked(_: Sequence[str]) -> Sequence[MachineDisruption]:
+async def _unasked(_: Sequence[str], __: float) -> str:
     raise AssertionError("nobody said what it may cost")
 
 

@@ -15,7 +15,7 @@ from bigfleet.api.v1alpha1.provider_pb2 import Resources
 from bigfleet.api.v1alpha1.shard_pb2 import AvailableCapacityUpdate, MachineDisruption
 from bigfleet.api.wellknown import MACHINE_LABEL, RECLAIM_DEADLINE
 from bigfleet.controllers.operator.available_capacity import availability_name, availability_object
-from bigfleet.controllers.operator.disruptions import select_machines
+from bigfleet.controllers.operator.disruptions import rejection_reason, select_machines
 from bigfleet.controllers.operator.node_types import Node
 from bigfleet.controllers.operator.phase_effects import (
     PhaseEffects,
@@ -24,7 +24,6 @@ from bigfleet.controllers.operator.phase_effects import (
     phase_effects,
 )
 from bigfleet.controllers.operator.pods import Budget, PodOnNode, blocking_pods
-from bigfleet.controllers.operator.reclaim import rejection_reason
 from bigfleet.controllers.operator.session import backoff_seconds
 from bigfleet.kube.timestamps import rfc3339_micro
 from bigfleet.model.machine import MachineState

@@ -9,7 +9,7 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from bigfleet.api.v1alpha1.shard_pb2 import MachineDisruption, ReclaimInstruction
+from bigfleet.api.v1alpha1.shard_pb2 import ReclaimInstruction
 from bigfleet.api.wellknown import MACHINE_LABEL
 from bigfleet.controllers.operator import reclaim
 from bigfleet.controllers.operator.reclaim import Reclaimer
@@ -18,7 +18,7 @@ from bigfleet.kube.client import CONFLICT, ApiError, KubeClient
 _PODS = "/api/v1/pods"
 
 
-async def _unasked(_: Sequence[str]) -> Sequence[MachineDisruption]:
+async def _unasked(_: Sequence[str], __: float) -> str:
     raise AssertionError("nobody said what it may cost")
 
 

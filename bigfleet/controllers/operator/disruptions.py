@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
@@ -34,6 +35,9 @@ SPARE_CANDIDATES = 8
 _MAX_NODES = 100
 _LISTS_AT_ONCE = 8
 _STALE_SECONDS, _SWEEP_SECONDS = 300.0, 60.0
+# Longer than the pod controller's watch of Nodes is behind, and at most as many as a review names.
+_UNSEEN_SECONDS, _MAX_UNSEEN = 60.0, 1000
+_ROUNDING = 1e-6
 FIT_UNKNOWN = "whether its pods fit elsewhere is unknown"
 _FIT_STALE = "more pods run there than when the pod controller checked whether they fit elsewhere"
 
@@ -80,6 +84,8 @@ class Disruptions:
         self._client, self._now = client, now
         self._lists = asyncio.Semaphore(_LISTS_AT_ONCE)
         self._reviewing, self._next = asyncio.Lock(), _Batch()
+        #: Nodes that may be drained, by when the pod controller is sure to see that they are
+        self._accepted: dict[str, float] = {}
 
     async def run(self) -> None:
         """Delete stale reviews until cancelled."""
@@ -104,7 +110,19 @@ class Disruptions:
         machines = select_machines(found, set(asked), most)
         return DisruptionReport(inquiry_id=inquiry.inquiry_id, machines=machines)
 
-    async def assess_nodes(self, nodes: Sequence[str]) -> Sequence[MachineDisruption]:
+    async def rejection_reason(self, nodes: Sequence[str], max_cost: float) -> str:
+        """Why these Nodes must not be drained at that cost; "" when they may be: then the caller
+        drains them, and other reviews count with that.
+        """
+        why = "the assessment failed"
+        try:
+            why = rejection_reason(await self._assess_nodes(nodes), max_cost)
+        finally:
+            for name in nodes if why else ():
+                self._accepted.pop(name, None)
+        return why
+
+    async def _assess_nodes(self, nodes: Sequence[str]) -> Sequence[MachineDisruption]:
         """The disruption that draining these Nodes would cause; none for those that do not exist.
 
         Calls during a review share the next one, so that Nodes that are drained together are
@@ -122,16 +140,33 @@ class Disruptions:
                     self._next = _Batch()
                 names = list(shared.names)
                 shared.verdicts = await self._review({"maxNodes": len(names), "nodes": names}) or {}
+                self._accept(verdict for verdict in shared.verdicts.values() if verdict.fits)
         known = shared.verdicts
         return await self._assess_all({name: known.get(name, _UNKNOWN) for name in nodes})
 
+    def _accept(self, fitting: Iterable[_NodeDisruption]) -> None:
+        # Before the next review: its answer may come before these Nodes are seen to be drained, and
+        # the pods of both would be promised the same places.
+        until = time.monotonic() + _UNSEEN_SECONDS
+        for verdict in fitting:
+            self._accepted.pop(verdict.name, None)  # to the end
+            self._accepted[verdict.name] = until
+
+    def _being_drained(self) -> list[str]:
+        """The Nodes accepted last, which the pod controller may not see being drained yet."""
+        now = time.monotonic()
+        self._accepted = {name: until for name, until in self._accepted.items() if until > now}
+        return list(self._accepted)[-_MAX_UNSEEN:]
+
     async def _review(self, spec: Mapping[str, Any]) -> dict[str, _NodeDisruption] | None:
         """The pod controller's verdict on each Node, in order; None without an answer."""
+        named = set(spec.get("nodes", ()))
+        reclaiming = [name for name in self._being_drained() if name not in named]
         body = {
             "apiVersion": "bigfleet.lucy.sh/v1alpha1",
             "kind": "DisruptionReview",
             "metadata": {"generateName": "review-"},
-            "spec": spec,
+            "spec": {**spec, "reclaiming": reclaiming},
         }
         try:
             made = msgspec.json.decode(await self._client.create(_REVIEWS, body), type=_Review)
@@ -231,3 +266,13 @@ def select_machines(
     kept = {*named, *others[: most - len(named)]}
     blocked = [each for each in found if each.blocked]
     return [*(each for each in free if each.machine_id in kept), *blocked][:most]
+
+
+def rejection_reason(found: Sequence[MachineDisruption], max_cost: float) -> str:
+    """Why these machines must not be released at that cost; "" when they may be."""
+    blocked = next((f"{each.machine_id}: {each.blocked}" for each in found if each.blocked), "")
+    cost = sum(each.cost for each in found)
+    if blocked or cost <= max_cost + _ROUNDING:
+        return blocked
+    pods = sum(each.pods for each in found)
+    return f"evicting {pods} pods would cost {cost:g}, more than {max_cost:g}"

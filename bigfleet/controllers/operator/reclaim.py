@@ -9,7 +9,7 @@ from contextlib import suppress
 
 import msgspec
 
-from bigfleet.api.v1alpha1.shard_pb2 import MachineDisruption, ReclaimAck, ReclaimInstruction
+from bigfleet.api.v1alpha1.shard_pb2 import ReclaimAck, ReclaimInstruction
 from bigfleet.api.wellknown import RECLAIM_DEADLINE, RECLAIM_REVIEW
 from bigfleet.controllers.operator.eviction import Evictor
 from bigfleet.controllers.operator.node_types import Node, node_path
@@ -22,11 +22,9 @@ from bigfleet.observe import metrics
 _LOG = logging.getLogger(__name__)
 _MIN_POLL_INTERVAL_SECONDS, _MAX_POLL_INTERVAL_SECONDS = 0.25, 2.0
 _UNCORDON_RETRY_SECONDS = (0.5, 1.0, 2.0, 4.0)
-_ROUNDING = 1e-6
 
-
-# Returns the disruption that draining these Nodes would cause.
-Assess = Callable[[Sequence[str]], Awaitable[Sequence[MachineDisruption]]]
+# Returns why these Nodes must not be drained at that cost; "" if they may be, and then they are.
+Review = Callable[[Sequence[str], float], Awaitable[str]]
 
 
 class Reclaimer:
@@ -43,10 +41,10 @@ class Reclaimer:
         self,
         client: KubeClient,
         now: Callable[[], float],
-        assess: Assess,
+        review: Review,
         is_broken: Callable[[str], bool] = lambda _: False,
     ) -> None:
-        self._client, self._now, self._assess = client, now, assess
+        self._client, self._now, self._review = client, now, review
         self._is_broken = is_broken
         self._deadlines: dict[str, float] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -123,8 +121,7 @@ class Reclaimer:
         try:
             for node in ours:
                 await self._patch(node, {RECLAIM_REVIEW: "true"}, cordoned=True)
-            found = await self._assess([node.metadata.name for node in nodes])
-            why = rejection_reason(found, max_cost)
+            why = await self._review([node.metadata.name for node in nodes], max_cost)
         finally:
             if why:
                 for node in ours:
@@ -229,16 +226,6 @@ class Reclaimer:
             await self._client.get("/api/v1/pods", query), type=ObjectList[PodOnNode]
         )
         return blocking_pods(pods.items)
-
-
-def rejection_reason(found: Sequence[MachineDisruption], max_cost: float) -> str:
-    """Why these machines must not be released at that cost; "" when they may be."""
-    blocked = next((f"{each.machine_id}: {each.blocked}" for each in found if each.blocked), "")
-    cost = sum(each.cost for each in found)
-    if blocked or cost <= max_cost + _ROUNDING:
-        return blocked
-    pods = sum(each.pods for each in found)
-    return f"evicting {pods} pods would cost {cost:g}, more than {max_cost:g}"
 
 
 def _refused(instruction_id: str, reason: str, why: str) -> ReclaimAck:

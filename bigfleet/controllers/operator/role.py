@@ -151,7 +151,7 @@ class Operator:
         )
         self._disruptions = Disruptions(client, time.time)
         self._reclaimer = Reclaimer(
-            client, time.time, self._disruptions.assess_nodes, self._limits.is_broken
+            client, time.time, self._disruptions.rejection_reason, self._limits.is_broken
         )
         self._availability = AvailableCapacityPublisher(client)
         addresses, identity = config.shard_addresses, config.identity

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from bigfleet.controllers.pod_controller.free_capacity import NOWHERE, Count, FreeCapacity
@@ -40,13 +41,15 @@ def review(
     most: int,
     only: Collection[str] = (),
     preferred: Collection[str] = (),
+    reclaiming: Collection[str] = (),
 ) -> list[NodeDisruption]:
     """At most `most` Nodes that can be drained together, the best first.
 
     With `only`, among those Nodes, and with a verdict also for those that cannot. Otherwise half of
-    the places, rounded up, are reserved for `preferred` Nodes.
+    the places, rounded up, are reserved for `preferred` Nodes. Nodes in `reclaiming` are about to
+    be drained, though the snapshot may not show it yet.
     """
-    return _Review(snapshot, only).verdicts(most, set(preferred))
+    return _Review(snapshot, only, reclaiming).verdicts(most, set(preferred))
 
 
 class _Candidate(NamedTuple):
@@ -62,8 +65,14 @@ class _Candidate(NamedTuple):
 
 
 class _Review:
-    def __init__(self, snapshot: ClusterSnapshot, only: Collection[str]) -> None:
-        self._nodes = snapshot.nodes
+    def __init__(
+        self, snapshot: ClusterSnapshot, only: Collection[str], reclaiming: Collection[str]
+    ) -> None:
+        going = frozenset(reclaiming)
+        self._nodes = [
+            replace(node, reclaiming=True) if node.name in going else node
+            for node in snapshot.nodes
+        ]
         self._only = frozenset(only)
         numbers = {node.name: number for number, node in enumerate(self._nodes)}
         self._on: list[Counter[Shape]] = [Counter() for _ in self._nodes]

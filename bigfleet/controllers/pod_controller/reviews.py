@@ -29,6 +29,7 @@ class _Spec(msgspec.Struct, rename="camel"):
     max_nodes: int
     nodes: list[str] = []
     preferred: list[str] = []
+    reclaiming: list[str] = []
 
 
 class _Status(msgspec.Struct, rename="camel"):
@@ -88,7 +89,7 @@ class Reviews:
             return
         observed, started = self._wall(), time.perf_counter()
         verdicts = await asyncio.to_thread(
-            review, snapshot, spec.max_nodes, spec.nodes, spec.preferred
+            review, snapshot, spec.max_nodes, spec.nodes, spec.preferred, spec.reclaiming
         )
         metrics.pod_controller_review_seconds.observe(time.perf_counter() - started)
         status = _status(verdicts, observed)

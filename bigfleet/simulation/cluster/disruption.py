@@ -6,8 +6,12 @@ from collections import Counter
 from collections.abc import Sequence
 
 from bigfleet.api.v1alpha1 import shard_pb2
-from bigfleet.controllers.operator import reclaim
-from bigfleet.controllers.operator.disruptions import FIT_UNKNOWN, SPARE_CANDIDATES, select_machines
+from bigfleet.controllers.operator.disruptions import (
+    FIT_UNKNOWN,
+    SPARE_CANDIDATES,
+    rejection_reason,
+    select_machines,
+)
 from bigfleet.controllers.pod_controller.disruption import NodeDisruption
 from bigfleet.simulation.cluster.cluster import SimulatedCluster
 
@@ -26,7 +30,7 @@ class Disruption:
         reviewed = self._cluster.controller.review(len(names), names) if names else ()
         known = {verdict.node: verdict for verdict in reviewed}
         unknown = (NodeDisruption(name, 0, 0.0, fits=False, why=FIT_UNKNOWN) for name in names)
-        why = reclaim.rejection_reason(
+        why = rejection_reason(
             [self._with_budgets(known.get(v.node, v)) for v in unknown], max_cost
         )
         for name in ours if why else ():

@@ -8,11 +8,20 @@ import pytest
 
 from bigfleet.engine.cycle_memory import CycleMemory, Reservation
 from bigfleet.engine.decision import ActionType
-from bigfleet.engine.snapshot import EngineConfig
+from bigfleet.engine.snapshot import NONE, EngineConfig
 from bigfleet.model.machine import MachineState
-from bigfleet.model.need import NeedKey
+from bigfleet.model.need import HOSTNAME_LABEL, NeedKey
 from tests.engine.engine_pods import pods
-from tests.engine.engine_rig import NOW, Spec, action_names, configured, demand_of, idle, need_of
+from tests.engine.engine_rig import (
+    NOW,
+    Spec,
+    action_names,
+    configured,
+    demand_of,
+    idle,
+    need_of,
+    speculative,
+)
 from tests.engine.engine_story import Story
 from tests.engine.engine_two_clusters import CRITICAL, batch, critical, decided, orders
 
@@ -57,6 +66,37 @@ def test_a_victim_comes_to_its_preemptor_and_not_to_an_equal_that_came_earlier()
     story.arrive()
     assert story.cycle() == ["Bootstrap b0", "Preempt b1"]
     assert [action.need for action in story.decision.actions] == [1, 0]
+
+
+def test_a_victim_comes_to_its_preemptor_though_an_earlier_need_is_counted_there_too() -> None:
+    """A pod of the same cluster and priority fits the large machine that drains better than the
+    small one that it runs on. The machine stays the preemptor's all the same: otherwise an equal
+    would take it, and the preemptor would evict once more for the same deficit.
+    """
+    small = "west", pods((1, 1), anti_affinity=(HOSTNAME_LABEL,), priority=CRITICAL)
+    north = "north", need_of(4, priority=CRITICAL, group="earlier")
+    large = [configured(f"b{n}", cpu=8) for n in range(2)]
+    specs = [configured("w", "west", cpu=1), *large, configured("n", "north")]
+    story = Story(specs, small, north, critical(4), batch(16))
+    assert story.cycle() == ["Preempt b0"]
+    assert story.cycle() == []
+    assert story.decision.claimed_by.tolist() == [NONE, 2, 3, 1]
+    grown = "north", need_of(8, priority=CRITICAL, group="earlier")
+    story.demand = demand_of(story.fleet, [small, grown, critical(4), batch(16)])
+    story.arrive()
+    assert story.cycle() == ["Bootstrap b0", "Preempt b1"]
+    assert [action.need for action in story.decision.actions] == [2, 1]
+
+
+def test_what_is_created_for_a_lower_priority_is_claimed_by_a_higher_one_counted_there() -> None:
+    """As any other machine is."""
+    low = "east", need_of(2)
+    story = Story([speculative("s")], low)
+    assert story.cycle() == ["Provision s"]
+    story.demand = demand_of(story.fleet, [("east", need_of(1, priority=9)), low])
+    story.fleet = replace(story.fleet, last_claimed_by=story.fleet.last_claimed_by + 1)
+    assert story.cycle() == []
+    assert story.decision.claimed_by.tolist() == [0]
 
 
 def test_a_higher_priority_may_have_what_is_kept_for_a_lower_one() -> None:

@@ -247,17 +247,31 @@ class CycleState:
 
     def claims(self, clusters: Iterable[int] | None = None) -> Ints:
         """For each machine [n] the need that claims it: the one that ordered it in this decision,
-        or else the first with pods on it; NONE if there is none. Only for the machines of
-        `clusters`, if given.
+        or else the first with pods on it; NONE if there is none. A machine on its way stays with
+        the need that it comes for. Only for the machines of `clusters`, if given.
         """
         claimed = np.full(len(self.fleet), NONE, np.int32)
         for cluster in self.packings if clusters is None else clusters:
             packing = self.packings[cluster]
             mine = packing.rows != NONE
             claimed[packing.rows[mine]] = packing.holders()[mine]
+            self._keep_incoming(packing, claimed)
         ordered = self.ordered_by != NONE
         claimed[ordered] = self.ordered_by[ordered]
         return claimed
+
+    def _keep_incoming(self, packing: ClusterPacking, claimed: Ints) -> None:
+        """Let the needs that machines are on their way to claim them if they have pods there, too,
+        and the claimant's priority is no higher.
+        """
+        # Else it would arrive for another need, and an equal could take it: the need that had it
+        # drained would have another machine drained for the same pods.
+        machine, pod_class, _ = packing.entries()
+        rows, need = packing.rows[machine], self.classes.need[pod_class]
+        incoming = in_states(self.fleet.state[rows], _INCOMING)
+        its = np.flatnonzero(incoming & (self.fleet.last_claimed_by[rows] == need))
+        its = its[self.priorities[claimed[rows[its]]] == self.priorities[need[its]]]
+        claimed[rows[its]] = need[its]
 
     def _build_packings(self) -> dict[int, ClusterPacking]:
         fleet, packings = self.fleet, {}

@@ -225,13 +225,18 @@ class Cycle:
 
     def holder(self, machine: Machine) -> int:
         """The need that claims a machine: the one that ordered it; else an additional need with
-        pods on it; else the first need with pods on it.
+        pods on it; else the first need with pods on it, or the one of equal priority that it is on
+        its way to.
         """
         if machine.ordered_by != NONE:
             return machine.ordered_by
         slots = [s for c in self.clusters for s in c.slots if s.machine is machine]
         found = sorted({size.need for slot in slots for size in slot.pods})
         additional = [index for index in found if self.needs[index].kind == "additional"]
+        last = machine.last_claimed_by
+        if machine.state in (S.CREATING, S.DRAINING) and last in found:
+            first = self.needs[found[0]]
+            found = [last] if first.priority == self.needs[last].priority else found
         return [*additional, *found, NONE][0]
 
     def _restore_reservation(self, index: int, reservation: Reservation) -> None:

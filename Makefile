@@ -147,10 +147,11 @@ bench: setup ## Time decisions on large fleets against targets; CYCLES=20 ROWS=t
 	  $(if $(ROWS),--rows "$(ROWS)") $(if $(SCALE),--scale $(SCALE))
 
 .PHONY: explore
-explore: setup ## Look for broken rules: 1,150 seeds of faults, and a life of 10,000 cycles
+explore: setup ## Look for broken rules: 1,250 seeds of faults, and a life of 10,000 cycles
 	@$(BIN)/python -m bigfleet.simulation explore
 	@$(BIN)/python -m bigfleet.simulation explore --worlds lasting --seeds 150
 	@$(BIN)/python -m bigfleet.simulation explore --worlds shards --seeds 150
+	@$(BIN)/python -m bigfleet.simulation explore --worlds administered --seeds 100
 	@$(BIN)/pytest -q -m soak tests/simulation
 
 PROTOS := $(wildcard bigfleet/api/v1alpha1/*.proto bigfleet/adapters/coordination/etcdrpc/*.proto)

@@ -7,10 +7,12 @@ from collections.abc import Iterator
 
 from bigfleet.api.need_codec import need_from_wire
 from bigfleet.model.machine import MachineState
+from bigfleet.ports.ownership import QuotaKey
 from bigfleet.services.shard.assembly import Shard
 from bigfleet.services.shard.records.machine_class import class_of
 from bigfleet.simulation.cluster.cluster import SimulatedCluster
 from bigfleet.simulation.cluster.scheduler import is_schedulable
+from bigfleet.simulation.hosts.provider import NAME
 from bigfleet.simulation.invariants.purchases import unneeded_machines
 from bigfleet.simulation.world import World
 
@@ -34,10 +36,13 @@ def convergence_problems(world: World, converged: bool) -> Iterator[str]:
             for what in unneeded_machines(latest, world.clusters, world.spec.engine):
                 yield f"after convergence, {what}, and no need counts it"
     yield from ownership_problems(world)
+    yield from _unfinished_removals(world)
+    yield from _wrong_quotas(world)
     for cluster in world.clusters.values():
         yield from _unneeded_nodes(world, cluster)
-        yield from _unreported_demand(world.shard_of(cluster.name), cluster)
-        yield from _unserved(world, cluster)
+        if not cluster.gone:
+            yield from _unreported_demand(world.shard_of(cluster.name), cluster)
+            yield from _unserved(world, cluster)
 
 
 def ownership_problems(world: World) -> Iterator[str]:
@@ -74,11 +79,40 @@ def _unneeded_nodes(world: World, cluster: SimulatedCluster) -> Iterator[str]:
         for machine in world.in_state(MachineState.CONFIGURED)
         if machine.cluster == cluster.name
     }
-    usable = {node.name for node in cluster.nodes.values() if node.usable}
+    usable = {
+        node.name
+        for node in cluster.nodes.values()
+        if node.usable or (not (node.dead or node.leaving) and cluster.pods_on(node.name))
+    }
     for name in sorted(serving - usable):
         yield f"after convergence, {name} in {cluster.name} is CONFIGURED without a usable Node"
     for name in sorted(cluster.nodes.keys() - serving):
         yield f"after convergence, {name} in {cluster.name} is a Node of no CONFIGURED machine"
+
+
+def _unfinished_removals(world: World) -> Iterator[str]:
+    """Removed clusters of which a shard or the coordinator still knows."""
+    registry = world.coordinators.registry if world.coordinators is not None else None
+    for cluster in world.clusters.values():
+        if cluster.gone:
+            for name, host in world.hosts.items():
+                if host.shard is not None and cluster.name in host.shard.cycle.removals:
+                    left = host.shard.cycle.removals.left().get(cluster.name)
+                    yield f"after convergence, {name} still removes {cluster.name}: {left} left"
+            if registry is not None and cluster.name in registry.clusters:
+                yield f"after convergence, the coordinator knows {cluster.name}, which was removed"
+
+
+def _wrong_quotas(world: World) -> Iterator[str]:
+    """Shards whose quotas differ from those that the coordinator has stored."""
+    registry = world.coordinators.registry if world.coordinators is not None else None
+    removed = world.removed_shards
+    for (_, region), quota in registry.quotas.items() if registry is not None else ():
+        for name, host in world.hosts.items():
+            has = host.held.slices.get(QuotaKey(NAME, region))
+            most = quota.per_shard.get(name, 0)
+            if name not in removed and has != most:
+                yield f"after convergence, {name} has a quota of {has} in {region}, not {most}"
 
 
 def _unreported_demand(shard: Shard | None, cluster: SimulatedCluster) -> Iterator[str]:
@@ -116,6 +150,8 @@ def unserved_workloads(world: World, cluster: SimulatedCluster) -> Iterator[tupl
         for machine in world.in_state(state)
         if world.spec.broken.leaves_usable(machine) and shard.inventory.owns(machine.id)
     ]
+    truth = world.provider.machines()
+    free = [each for each in free if not world.limits.withholds(each, cluster.name, truth)]
     waiting = {pod.workload.name: pod for pod in cluster.unbound()}
     for name, pod in sorted(waiting.items()):
         if pod.workload.same_key and cluster.controller.is_short(pod):

@@ -14,6 +14,7 @@ from bigfleet.simulation.convergence import convergence_problems, is_wasteful, o
 from bigfleet.simulation.invariants.steadiness import Steadiness
 from bigfleet.simulation.liveness import Attempts, Liveness
 from bigfleet.simulation.runtime.loop import run
+from bigfleet.simulation.trials.administered import administered_trial
 from bigfleet.simulation.trials.events import apply_event
 from bigfleet.simulation.trials.harsh import harsh_trial
 from bigfleet.simulation.trials.healing import Trial, trial
@@ -50,6 +51,7 @@ TRIALS: Mapping[str, Callable[[int], Trial]] = {
     "lasting": lasting_trial,
     "harsh": harsh_trial,
     "shards": shards_trial,
+    "administered": administered_trial,
 }
 
 

@@ -26,6 +26,7 @@ from bigfleet.simulation.cluster.operator import SimulatedOperator
 from bigfleet.simulation.hosts.coordinators import CoordinatorLink, Coordinators
 from bigfleet.simulation.hosts.provider import SimulatedHosts, SimulatedProvider
 from bigfleet.simulation.hosts.shard_host import RESTART_SECONDS, ShardEnvironment, ShardHost
+from bigfleet.simulation.invariants.limits import ImposedLimits
 from bigfleet.simulation.invariants.ownership import Ownership
 from bigfleet.simulation.invariants.purchases import Purchases
 from bigfleet.simulation.invariants.safety import Safety
@@ -64,7 +65,7 @@ class World:
         self.cycles: list[CycleSummary] = []
         self.safety = Safety(spec.engine)
         self.purchases = Purchases(self.clusters, self.injector)
-        self.provider.crashed = lambda: self._spawn(self._restart_provider())
+        self.provider.crashed = lambda: self.spawn(self._restart_provider())
         self.provider.on_submitted = self._on_submitted
         self.coordinators: Coordinators | None = None
         if spec.coordinators:
@@ -74,6 +75,7 @@ class World:
         self.coordinator_links: dict[str, CoordinatorLink] = {}
         self.hosts = {name: self._host(name, directory) for name in spec.shards}
         self.ownership = Ownership(self.hosts)
+        self.limits = ImposedLimits(self.hosts, self.clock.unix_seconds)
         self.operators = {name: self._operator(name) for name in spec.clusters}
         if spec.broken.absent_operator:
             self.operators[spec.broken.absent_operator].online = False
@@ -97,9 +99,10 @@ class World:
             injector=self.injector,
             engine=spec.engine,
             cycle_seconds=spec.cycle_seconds,
-            spawn=self._spawn,
+            spawn=self.spawn,
             ended=self.safety.check_task,
             result=partial(self._check_cycle, name),
+            ceilings=lambda: self.limits.ceilings,
         )
         if self.coordinators is None:
             return ShardHost(name, directory, environment, self.story)
@@ -200,7 +203,8 @@ class World:
         for host in self.hosts.values():
             host.start()
         for name, operator in self.operators.items():
-            operator.online = name != self.spec.broken.absent_operator
+            absent = name == self.spec.broken.absent_operator
+            operator.online = not (absent or self.clusters[name].gone)
 
     async def converges(self, quiet_seconds: float, within_seconds: float) -> bool:
         """Wait until nothing was ordered or moved for `quiet_seconds`; False if that does not
@@ -231,8 +235,11 @@ class World:
         await asyncio.sleep(RESTART_SECONDS)
         self.start_provider()
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        self._tasks.append(asyncio.create_task(work))
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run `work` beside the world until it stops."""
+        task = asyncio.create_task(work)
+        task.add_done_callback(self.safety.check_task)
+        self._tasks.append(task)
 
     def _in_transition(self) -> bool:
         return any(m.state in TRANSITIONAL for m in self.provider.machines().values())
@@ -251,12 +258,15 @@ class World:
 
     def _on_submitted(self, fence: Fence, machine: Machine, event: MachineEvent) -> None:
         self.purchases.on_submitted(fence, machine, event, self.clock.unix_seconds())
+        self.safety.note(self.limits.excess(fence, machine, event, self.provider.machines()))
         if self.coordinators is not None:
             self.safety.note(self.ownership.trespass(fence, machine, event))
 
     def _check_cycle(self, shard: str, result: CycleResult) -> None:
         self.safety.check_decision(shard, result)
+        self.safety.note(self.limits.check_decision(result))
         if self.coordinators is not None:
+            self.limits.note_ownership()
             self.safety.note(self.ownership.conflicts(self.removed_shards))
         if self.provider.running:
             truth = self.provider.machines()

@@ -158,31 +158,46 @@ def test_a_gang_that_fits_nowhere_is_a_stable_shortfall() -> None:
     run_scenario(world_spec(fleet), scenario)
 
 
-@pytest.mark.parametrize("asks", [False, True])
-def test_an_unusable_machine_is_replaced(asks: bool) -> None:
-    """A Node that somebody cordoned still counts as supply, so that its pods would wait for ever;
-    they ask for one machine more, and with that there is silence.
-    """
+def test_a_cordoned_machine_is_replaced_and_released_once_it_is_empty() -> None:
+    """A Node that somebody cordoned counts for what still runs there, and no more."""
 
     async def scenario(world: World) -> None:
         cluster = world.clusters["east"]
         cluster.apply(pods("web", 16))
         await asyncio.sleep(30)
         cluster.cordon("m-001")
+        boots = world.ordered(ActionType.BOOTSTRAP)
+        await asyncio.sleep(60)
+        assert world.ordered(ActionType.BOOTSTRAP) == boots
         for pod in cluster.pods_on("m-001"):
             cluster.evict(pod)
-        boots = world.ordered(ActionType.BOOTSTRAP)
-        await asyncio.sleep(10)
-        assert pending(world) == 4
-        await asyncio.sleep(50)
-        assert pending(world) == (0 if asks else 4)
+        await asyncio.sleep(60)
+        assert pending(world) == 0
+        assert world.ordered(ActionType.BOOTSTRAP) - boots == 1
+        assert "m-001" not in cluster.nodes
         quiet_from = len(world.cycles)
         await asyncio.sleep(60)
-        assert world.ordered(ActionType.BOOTSTRAP) - boots == (1 if asks else 0)
         assert acted(world, quiet_from) == 0
         assert world.cycles[-1].shortfalls == 0
 
-    run_scenario(world_spec(machines(8), request_additional=asks), scenario)
+    run_scenario(world_spec(machines(8), request_additional=False), scenario)
+
+
+def test_a_machine_whose_node_was_deleted_is_released_and_replaced() -> None:
+    """The operator reports it, since it would be paid for and counted for ever."""
+
+    async def scenario(world: World) -> None:
+        cluster = world.clusters["east"]
+        cluster.apply(pods("web", 16))
+        await asyncio.sleep(30)
+        cluster.leave("m-001")
+        await asyncio.sleep(60)
+        assert pending(world) == 0
+        assert world.ordered(ActionType.RECLAIM) == 1
+        assert state_counts(world) == {"IDLE": 4, "CONFIGURED": 4}
+        assert set(cluster.nodes) == {m.id for m in world.in_state(MachineState.CONFIGURED)}
+
+    run_scenario(world_spec(machines(8), request_additional=False), scenario)
 
 
 def test_gangs_on_shared_racks_settle_while_machines_boot() -> None:

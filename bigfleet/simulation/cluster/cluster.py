@@ -28,6 +28,8 @@ class SimulatedCluster:
     show why they are needed. `evicted` counts pods evicted through the API, `preempted` those
     preempted by kube-scheduler, and `died` machines that died here.
     `grew_seconds` and `shrank_seconds` are when anybody last wanted more, and less.
+    `on_node_deleted` is called with each Node that was deleted. `withdrawn` counts Nodes that
+    administrators have deleted or cordoned. A cluster that is `gone` has no API server any more.
     """
 
     def __init__(
@@ -44,7 +46,9 @@ class SimulatedCluster:
         self.pods: dict[str, SimulatedPod] = {}
         self.requests = Requests()
         self.controller = SimulatedPodController(self.requests, self.nodes, now)
-        self.evicted = self.preempted = self.died = 0
+        self.evicted = self.preempted = self.died = self.withdrawn = 0
+        self.on_node_deleted: Callable[[SimulatedNode], None] = lambda _: None
+        self.gone = False
         self.grew_seconds = self.shrank_seconds = 0.0
         self._now = now
         self._looks_ahead = looks_ahead
@@ -189,11 +193,21 @@ class SimulatedCluster:
         """Delete the Node with its pods."""
         for pod in self.pods_on(node):
             self._delete_and_replace(pod)
-        if self.nodes.pop(node, None) is not None:
+        deleted = self.nodes.pop(node, None)
+        if deleted is not None:
             for daemon in self._daemon_pods.pop(node, ()):
                 self.controller.forget(daemon)
             self._node_left.pop(node, asyncio.Event()).set()
             self._changed.set()
+            self.on_node_deleted(deleted)
+
+    def vanish(self) -> None:
+        """The whole cluster is deleted."""
+        self.gone = True
+        for name in list(self._workloads):
+            self.withdraw(name)
+        for node in list(self.nodes):
+            self.leave(node)
 
     async def left(self, node: str) -> None:
         """Wait until the Node is deleted."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
 from typing import Any, cast
 
 import msgspec
@@ -11,6 +11,8 @@ import msgspec
 from bigfleet.api.overhead_codec import overheads_to_wire
 from bigfleet.api.v1alpha1 import capacity_pb2, shard_pb2
 from bigfleet.controllers.operator.daemonsets import summed
+from bigfleet.controllers.operator.node_health import Machines
+from bigfleet.controllers.operator.node_types import NodeTaint
 from bigfleet.controllers.operator.phase_effects import Removal, phase_effects
 from bigfleet.controllers.operator.rollup import RollUpSender
 from bigfleet.controllers.operator.shard_addresses import ShardAddressList
@@ -24,6 +26,7 @@ from bigfleet.services.shard.sessions.registry import Sessions
 from bigfleet.services.shard.sessions.session import Session
 from bigfleet.simulation.cluster.cluster import SimulatedCluster
 from bigfleet.simulation.cluster.disruption import Disruption
+from bigfleet.simulation.cluster.node_limits import SimulatedNodeLimits
 from bigfleet.simulation.cluster.scheduler import SimulatedNode
 from bigfleet.simulation.runtime.faults import FaultInjector
 from bigfleet.tasks import run_until_first_completes
@@ -60,6 +63,10 @@ class SimulatedOperator:
         )
         self._shard_addresses = ShardAddressList(addresses)
         self._disruption = Disruption(cluster)
+        self._phases: dict[str, str] = {}
+        self._described: dict[str, dict[str, Any]] = {}
+        now = clock.unix_seconds
+        self._limits = SimulatedNodeLimits(cluster, self._in_service, now)
         taken = summed(d.overhead for d in cluster.daemons if d.overhead is not None)
         self._rollups = RollUpSender(
             cluster.name,
@@ -67,19 +74,18 @@ class SimulatedOperator:
             ROLLUP_SECONDS,
             DEBOUNCE_SECONDS,
             lambda *_: None,
-            clock.unix_seconds,
+            now,
             lambda: overheads_to_wire(taken),
+            limits=self._limits.current,
         )
         writer = cast(KubeClient, cluster.requests)  # it implements patching of conditions
-        request_cache, now = cluster.requests.request_cache, clock.unix_seconds
+        request_cache = cluster.requests.request_cache
         self._short = ShortConditions(writer, request_cache, CONDITIONS_PER_SECOND, now)
         self._last_sent = capacity_pb2.ClusterCapacityNeeds()
         self._sessions: Sessions | None = None
         self._session: Session | None = None
         self._answers: dict[str, asyncio.Future[shard_pb2.Acknowledgement]] = {}
         self._deadlines: dict[SimulatedNode, float] = {}
-        self._phases: dict[str, str] = {}
-        self._described: dict[str, dict[str, Any]] = {}
         self._joining: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -117,8 +123,9 @@ class SimulatedOperator:
     async def deliver(self, rollup: capacity_pb2.ClusterCapacityNeeds) -> shard_pb2.Acknowledgement:
         """Send a roll-up, possibly with an injected fault; return the shard's response."""
         if self._injector.occurs("rollup_stale") and self._last_sent.cluster_id:
-            needs, rollup = self._last_sent.needs, _emptied(rollup)
-            rollup.needs.extend(needs)
+            last, rollup = self._last_sent, _emptied(rollup)
+            rollup.needs.extend(last.needs)
+            rollup.node_limits.extend(last.node_limits)
         elif self._injector.occurs("rollup_empty"):
             rollup = _emptied(rollup)
         self._last_sent = rollup
@@ -176,6 +183,7 @@ class SimulatedOperator:
 
     def _blob(self, request: shard_pb2.BootstrapRequest) -> shard_pb2.BootstrapBlobResponse:
         self._joining.add(request.machine_id)
+        self._limits.forget(request.machine_id)
         leftover = self._cluster.nodes.get(request.machine_id)
         if leftover is not None and leftover.leaving:
             self._cluster.leave(leftover.name)
@@ -191,8 +199,8 @@ class SimulatedOperator:
         nodes = [self._cluster.nodes[n] for n in instruction.nodes if n in self._cluster.nodes]
         ack = shard_pb2.ReclaimAck(instruction_id=instruction.instruction_id)
         if instruction.HasField("max_cost"):
-            names = [node.name for node in nodes if not node.leaving]
-            ack.refused = self._disruption.rejection_reason(names, instruction.max_cost)
+            waiting = [n.name for n in nodes if not (n.leaving or self._limits.is_broken(n.name))]
+            ack.refused = self._disruption.rejection_reason(waiting, instruction.max_cost)
         if not ack.refused:
             ack.nodes_started = len(instruction.nodes)
             deadline = self._clock.unix_seconds() + instruction.grace_period_seconds
@@ -221,6 +229,20 @@ class SimulatedOperator:
                 break
             await asyncio.sleep(EVICTION_RETRY_SECONDS)
         del self._deadlines[node]
+
+    def _in_service(self) -> Machines:
+        """The machines that the shard reports as serving this cluster, with their taints."""
+        return {
+            machine_id: self._taints_of(machine_id)
+            for machine_id, phase in self._phases.items()
+            if phase == "Ready"
+        }
+
+    def _taints_of(self, machine_id: str) -> Collection[NodeTaint] | None:
+        described = self._described.get(machine_id)
+        if described is None:
+            return None
+        return msgspec.convert(described["taints"], frozenset[NodeTaint])
 
     def _on_node_state(self, update: shard_pb2.NodeStateUpdate) -> None:
         """Keep or delete the machine's Node and UpcomingNode, by production's rules."""

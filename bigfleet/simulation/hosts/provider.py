@@ -12,7 +12,7 @@ from bigfleet.api.v1alpha1 import provider_pb2 as wire
 from bigfleet.model.errors import BigFleetError, Unavailable
 from bigfleet.model.machine import Machine, MachineEvent
 from bigfleet.ports.clock import Clock
-from bigfleet.ports.host import Boot
+from bigfleet.ports.host import Boot, HostFailure
 from bigfleet.ports.provider import Fence, Listing, Operation
 from bigfleet.services.provider import requests
 from bigfleet.services.provider.config import Latencies, ProviderConfig
@@ -40,7 +40,10 @@ class SimulatedHosts:
         del timeout_seconds
         await self._injector.delay("boot")
         self._injector.fails("boot_failure", boot.machine)
-        self._clusters[boot.machine.cluster].join(boot.machine)
+        cluster = self._clusters[boot.machine.cluster]
+        if cluster.gone:
+            raise HostFailure(f"{boot.machine.id} finds no API server of {cluster.name}")
+        cluster.join(boot.machine)
 
     async def wait_until_node_gone(self, machine: Machine) -> None:
         """Wait until the operator has deleted the Node."""

@@ -14,6 +14,7 @@ from bigfleet.adapters.store.ownership_file import OwnershipFile
 from bigfleet.adapters.store.removal_file import RemovalFile
 from bigfleet.api.v1alpha1.shard_pb2 import Redirect
 from bigfleet.engine.snapshot import EngineConfig
+from bigfleet.model.ceiling import Ceilings
 from bigfleet.model.errors import BigFleetError, Fenced, Unavailable
 from bigfleet.ports.coordinator import Coordinator
 from bigfleet.ports.ownership import OwnershipRecord
@@ -37,7 +38,7 @@ _T = TypeVar("_T")
 @dataclass(frozen=True)
 class ShardEnvironment:
     """The environment of each shard. `spawn` runs a task beside it, `ended` is called with its
-    finished task, and `result` with each decision.
+    finished task, and `result` with each decision. `ceilings` returns those in force.
     """
 
     provider: CapacityProvider
@@ -47,6 +48,7 @@ class ShardEnvironment:
     spawn: Callable[[Coroutine[Any, Any, None]], None]
     ended: Callable[[asyncio.Task[None]], None]
     result: Callable[[CycleResult], None]
+    ceilings: Callable[[], Ceilings]
 
 
 class ShardHost:
@@ -166,7 +168,7 @@ class ShardHost:
         shard = assemble(
             settings, environment.provider, clock, journal, epoch, stores, coordinator_ports
         )
-        shard.cycle.offload = self._compute
+        shard.cycle.offload, shard.cycle.ceilings = self._compute, environment.ceilings
         if shard.coordination is not None:
             shard.coordination.reporter.address = self.address
             shard.coordination.reporter.offload = at_once

@@ -73,7 +73,7 @@ class Purchases:
         nodes = max((len(cluster.nodes) for cluster in self._clusters.values()), default=0)
         wrong_rollups = sum(injected[fault] for fault in _ROLLUP_FAULTS) * max(1, nodes)
         wanted = sum(cluster.requests.written for cluster in self._clusters.values())
-        lost = sum(cluster.died for cluster in self._clusters.values())
+        lost = sum(cluster.died + cluster.withdrawn for cluster in self._clusters.values())
         return wanted + lost + injected.total() + wrong_rollups
 
 

@@ -12,6 +12,8 @@ from bigfleet.services.shard.decide.compute import CycleResult
 from bigfleet.simulation.cluster.cluster import SimulatedCluster
 
 SOON_SECONDS = 600.0
+# An operator has accepted or refused a reclaim by then.
+_ANSWERED_SECONDS = 30.0
 # After the first, the engine holds longer, which must suffice.
 _MAX_REBUYS = 2
 _ACQUIRING = (ActionType.BOOTSTRAP, ActionType.PROVISION)
@@ -26,11 +28,11 @@ class Steadiness:
         self._released: dict[str, float] = {}
         self._lost: dict[str, float] = {}
         self._rebuys: Counter[str] = Counter()
-        self._suspected: dict[str, tuple[str, str]] = {}
+        self._suspected: dict[str, tuple[float, str, str]] = {}
 
     def check(self, result: CycleResult) -> Iterator[str]:
         """Problems of a decision, given the earlier ones, as sentences."""
-        yield from self._unjustified_drains()
+        yield from self._unjustified_drains(result.inputs.now_seconds)
         bought: set[str] = set()
         buyers = Counter(
             result.keys[need].cluster
@@ -64,13 +66,21 @@ class Steadiness:
             number = self._rebuys[cluster]
             yield f"{cluster} has reacquired what it released {number} times"
 
-    def _unjustified_drains(self) -> Iterator[str]:
+    def _unjustified_drains(self, now: float) -> Iterator[str]:
         """Suspected drains that were executed: operators reject those that would disrupt pods."""
-        for name, (cluster, sentence) in self._suspected.items():
+        for name, (since, cluster, sentence) in list(self._suspected.items()):
             node = self._clusters[cluster].nodes.get(name)
             if node is None or node.leaving:
                 yield sentence
-        self._suspected.clear()
+            if node is None or node.leaving or now - since > _ANSWERED_SECONDS:
+                del self._suspected[name]
+
+    def _suspect(self, result: CycleResult, action: Action, cluster: str, sentence: str) -> None:
+        """Report `sentence`, if there is one, once the machine is drained by this action."""
+        name = result.machine_id(action.row)
+        self._suspected.pop(name, None)
+        if sentence:
+            self._suspected[name] = result.inputs.now_seconds, cluster, sentence
 
     def _note_taken(self, result: CycleResult, action: Action) -> None:
         name, need = result.machine_id(action.row), result.demand.needs[action.need]
@@ -82,11 +92,12 @@ class Steadiness:
             for pod in self._clusters[cluster].pods_on(name)
             if pod.workload.priority >= need.profile.priority
         ]
+        why = ""
         if equals and self._grows and action.type is ActionType.RECLAIM:
             why = (
                 f"{name} is taken from {cluster}, where pods of {equals[0]} have no lower priority"
             )
-            self._suspected[name] = cluster, why
+        self._suspect(result, action, cluster, why)
 
     def _given_back(self, result: CycleResult, action: Action) -> Iterator[str]:
         name, now = result.machine_id(action.row), result.inputs.now_seconds
@@ -98,9 +109,15 @@ class Steadiness:
             self._released[owner] = now
             # A gang that outgrows its domain moves to another one.
             running = [p for p in self._clusters[owner].pods_on(name) if not p.workload.same_key]
-            if running and self._grows:
-                yield f"{name} is reclaimed with {len(running)} pods in {owner}, which only grows"
-        if cluster and now - since < SOON_SECONDS:
-            home = self._clusters[cluster]
-            if max(home.shrank_seconds, home.grew_seconds) < since:
-                yield f"{name} was acquired for {cluster} and is released without a reason"
+            why = f"{name} is reclaimed with {len(running)} pods in {owner}, which only grows"
+            self._suspect(result, action, owner, why if running and self._grows else "")
+        changed = self._changed_seconds(result, cluster) if cluster else now
+        if now - since < SOON_SECONDS and changed <= since:
+            yield f"{name} was acquired for {cluster} and is released without a reason"
+
+    def _changed_seconds(self, result: CycleResult, cluster: str) -> float:
+        """When the cluster's demand last changed, or its shard learned that it had."""
+        home, demand = self._clusters[cluster], result.demand
+        number = result.fleet.clusters.index(cluster)
+        learned = (seen.get(number, 0.0) for seen in (demand.rose_seconds, demand.fell_seconds))
+        return max(home.shrank_seconds, home.grew_seconds, *learned)

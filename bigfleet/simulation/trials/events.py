@@ -12,6 +12,7 @@ from bigfleet.simulation.cluster.cluster import SimulatedCluster
 from bigfleet.simulation.cluster.workload import Workload
 from bigfleet.simulation.hosts.coordinators import Coordinators
 from bigfleet.simulation.hosts.shard_host import ShardHost
+from bigfleet.simulation.trials.administration import OF_ADMINISTRATORS, set_quota
 from bigfleet.simulation.trials.workloads import Event
 from bigfleet.simulation.world import World
 
@@ -29,17 +30,8 @@ async def apply_event(world: World, event: Event) -> None:
         await _OF_SHARDS[event.what](world, _host(world, event), event)
     elif event.what in _OF_COORDINATORS and world.coordinators is not None:
         await _OF_COORDINATORS[event.what](world, world.coordinators, event)
-    elif event.what == "provider dies" and world.provider.running:
-        await world.provider.stop()
-        await asyncio.sleep(event.seconds)
-        world.start_provider()
-    elif event.what == "clock jumps":
-        clock = world.shard_clock if event.subject == "shard" else world.provider_clock
-        clock.ahead_seconds += event.seconds
-    elif event.what == "operator away":
-        await _away(world, event)
-    elif event.what == "stream breaks":
-        world.operators[event.subject].disconnect()
+    elif event.what in _OF_OTHERS:
+        await _OF_OTHERS[event.what](world, event)
 
 
 def _host(world: World, event: Event) -> ShardHost:
@@ -53,6 +45,22 @@ def _change(cluster: SimulatedCluster, what: str, workload: Workload, pods: int)
         cluster.delete(workload.name, pods)
     else:
         cluster.complete(workload.name, pods)
+
+
+async def _provider_dies(world: World, event: Event) -> None:
+    if world.provider.running:
+        await world.provider.stop()
+        await asyncio.sleep(event.seconds)
+        world.start_provider()
+
+
+async def _clock_jumps(world: World, event: Event) -> None:
+    clock = world.shard_clock if event.subject == "shard" else world.provider_clock
+    clock.ahead_seconds += event.seconds
+
+
+async def _stream_breaks(world: World, event: Event) -> None:
+    world.operators[event.subject].disconnect()
 
 
 async def _away(world: World, event: Event) -> None:
@@ -109,12 +117,8 @@ async def _leaves(world: World, coordinators: Coordinators, event: Event) -> Non
 
 
 async def _is_lost(world: World, coordinators: Coordinators, event: Event) -> None:
-    """A shard dies for good and is removed; not while it is draining a Node, because the simulated
-    operator does not report deleted Nodes, from which the next shard would learn of the drain.
-    """
+    """A shard dies for good and is removed."""
     host = _host(world, event)
-    while host.shard is not None and len(host.shard.cycle.evictions):  # noqa: ASYNC110
-        await asyncio.sleep(0.1)
     host.removed = True
     await host.kill()
     await asyncio.sleep(_SILENT_SECONDS)
@@ -168,6 +172,13 @@ _OF_SHARDS: dict[str, Callable[[World, ShardHost, Event], Awaitable[None]]] = {
     "shard comes": _comes,
     "shard cut off": _is_cut_off,
 }
+_OF_OTHERS: dict[str, Callable[[World, Event], Awaitable[None]]] = {
+    "provider dies": _provider_dies,
+    "clock jumps": _clock_jumps,
+    "operator away": _away,
+    "stream breaks": _stream_breaks,
+    **OF_ADMINISTRATORS,
+}
 _OF_COORDINATORS: dict[str, Callable[[World, Coordinators, Event], Awaitable[None]]] = {
     "shard leaves": _leaves,
     "shard lost": _is_lost,
@@ -175,4 +186,5 @@ _OF_COORDINATORS: dict[str, Callable[[World, Coordinators, Event], Awaitable[Non
     "coordinator deposed": _deposed,
     "coordinator dies": _replica_dies,
     "coordinator away": _all_away,
+    "quota": set_quota,
 }

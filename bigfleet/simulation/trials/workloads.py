@@ -6,6 +6,7 @@ import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from bigfleet.model.ceiling import Ceiling
 from bigfleet.model.need import HOSTNAME_LABEL, Spread
 from bigfleet.simulation.cluster.workload import Labels, Workload
 
@@ -24,7 +25,7 @@ _MEBIBYTES_PER_CORE = (500, 1000, 4000, 12_000)
 @dataclass(frozen=True)
 class Event:
     """`what` happens to `subject` at `at_seconds` after the start: to `pods` pods of `workload`, or
-    for `seconds`.
+    for `seconds`, or with this `ceiling`.
     """
 
     at_seconds: float
@@ -33,6 +34,7 @@ class Event:
     workload: Workload | None = None
     seconds: float = 0.0
     pods: int = 0
+    ceiling: Ceiling | None = None
 
 
 def daemons(rng: random.Random) -> tuple[Workload, ...]:

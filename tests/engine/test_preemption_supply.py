@@ -73,16 +73,22 @@ def test_a_victim_comes_to_its_preemptor_though_an_earlier_need_is_counted_there
     small one that it runs on. The machine stays the preemptor's all the same: otherwise an equal
     would take it, and the preemptor would evict once more for the same deficit.
     """
-    small = "west", pods((1, 1), anti_affinity=(HOSTNAME_LABEL,), priority=CRITICAL)
-    north = "north", need_of(4, priority=CRITICAL, group="earlier")
-    large = [configured(f"b{n}", cpu=8) for n in range(2)]
-    specs = [configured("w", "west", cpu=1), *large, configured("n", "north")]
-    story = Story(specs, small, north, critical(4), batch(16))
+    memory = {"memory": 8}
+    small = "west", pods((1, 1, 1), anti_affinity=(HOSTNAME_LABEL,), priority=CRITICAL)
+    north = "north", pods((4, 1, 1), priority=CRITICAL, group="earlier")
+    large = "west", pods((4, 1, 1), priority=CRITICAL, group="large")
+    victims = "east", pods((16, 1, 1))
+    specs = [
+        configured("w", "west", cpu=1, more=memory),
+        *(configured(f"b{n}", cpu=8, more=memory) for n in range(2)),
+        configured("n", "north", more=memory),
+    ]
+    story = Story(specs, small, north, large, victims)
     assert story.cycle() == ["Preempt b0"]
     assert story.cycle() == []
     assert story.decision.claimed_by.tolist() == [NONE, 2, 3, 1]
-    grown = "north", need_of(8, priority=CRITICAL, group="earlier")
-    story.demand = demand_of(story.fleet, [small, grown, critical(4), batch(16)])
+    grown = "north", pods((8, 1, 1), priority=CRITICAL, group="earlier")
+    story.demand = demand_of(story.fleet, [small, grown, large, victims])
     story.arrive()
     assert story.cycle() == ["Bootstrap b0", "Preempt b1"]
     assert [action.need for action in story.decision.actions] == [2, 1]

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from bigfleet.engine.cycle_memory import CycleMemory
 from bigfleet.engine.snapshot import Ints, Longs, Rows
+from bigfleet.model.machine import MachineEvent
 from bigfleet.model.need import Size, total_of
 
 
@@ -26,6 +27,16 @@ class ActionType(Enum):
     PREEMPT = "Preempt"
     RECLAIM = "Reclaim"
     DELETE = "Delete"
+
+
+#: what each action does to its machine, in the order of execution
+EVENT_OF: Mapping[ActionType, MachineEvent] = {
+    ActionType.BOOTSTRAP: MachineEvent.CONFIGURE,
+    ActionType.PROVISION: MachineEvent.CREATE,
+    ActionType.PREEMPT: MachineEvent.DRAIN,
+    ActionType.RECLAIM: MachineEvent.DRAIN,
+    ActionType.DELETE: MachineEvent.DELETE,
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,24 +6,17 @@ Only the predicates on a single machine are shared with the code that decides.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from bigfleet.engine.decision import Action, ActionType, Decision
+from bigfleet.engine.decision import EVENT_OF, Action, ActionType, Decision
 from bigfleet.engine.fit.matching import accepts, accepts_machine, hard_spread, tolerates
 from bigfleet.engine.snapshot import ACQUIRABLE, NONE, Demand, Fleet
 from bigfleet.model.group import Additional
-from bigfleet.model.machine import TRANSITIONS, MachineEvent, MachineState
+from bigfleet.model.machine import TRANSITIONS, MachineState
 from bigfleet.model.need import HOSTNAME_LABEL, Size, sizes_of
 
-EVENT_OF: Mapping[ActionType, MachineEvent] = {
-    ActionType.BOOTSTRAP: MachineEvent.CONFIGURE,
-    ActionType.PROVISION: MachineEvent.CREATE,
-    ActionType.PREEMPT: MachineEvent.DRAIN,
-    ActionType.RECLAIM: MachineEvent.DRAIN,
-    ActionType.DELETE: MachineEvent.DELETE,
-}
 _ORDER = [*EVENT_OF]
 _ACQUIRING = (ActionType.BOOTSTRAP, ActionType.PROVISION)
 _DRAINING = (ActionType.PREEMPT, ActionType.RECLAIM)

@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
-from bigfleet.engine.checks.invariants import EVENT_OF
-from bigfleet.engine.decision import ActionType
+from bigfleet.engine.decision import EVENT_OF, ActionType
 from bigfleet.model.machine import TRANSITIONS, MachineState
 from bigfleet.model.need import Need, NeedKey
 

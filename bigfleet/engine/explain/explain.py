@@ -102,9 +102,8 @@ class Explainer:
 
     def __init__(self, fleet: Fleet, demand: Demand, decision: Decision) -> None:
         self._fleet, self._demand, self._decision = fleet, demand, decision
-        self._columns = columns_of(fleet.flavours)
-        self._matcher = Matcher(self._columns)
-        self._capacities = Capacities(self._columns, self._matcher, demand)
+        columns = columns_of(fleet.flavours)
+        self._capacities = Capacities(columns, Matcher(columns), demand)
         needs, present = need_columns_of(demand.needs), present_flavours(fleet)
         self._classes = PodClasses(needs, demand.cluster, self._capacities, present)
         self._ordered = {action.row: action for action in decision.actions}
@@ -158,7 +157,7 @@ class Explainer:
 
     def _usable(self, index: int) -> Flags:
         """The flavours [F] that the need accepts and that hold one of its pods."""
-        usable = np.zeros(len(self._columns), np.bool_)
+        usable = np.zeros(len(self._capacities.columns), np.bool_)
         capacity = self._capacity_for(index)
         for pod_class in range(*self._bounds(index)):
             usable |= (capacity >= self._classes.sizes[pod_class]).all(axis=1)
@@ -174,7 +173,10 @@ class Explainer:
             unmet = [text for text, count in self._by_requirement(index).items() if not count]
             wanted = f": none has {' and '.join(unmet)}" if unmet else ""
             return f"no machine of the fleet matches its constraints{wanted}"
-        column_of, capacity = self._columns.column_of, self._capacity_for(index)[accepted]
+        column_of, capacity = (
+            self._capacities.columns.column_of,
+            self._capacity_for(index)[accepted],
+        )
         for name, amount in size.amounts:
             most = int(capacity[:, column_of[name]].max()) if name in column_of else 0
             if amount > most:
@@ -203,7 +205,7 @@ class Explainer:
     def _by_requirement(self, index: int) -> dict[str, int]:
         counts = {}
         for requirement in self._demand.needs[index].profile.requirements:
-            meeting = self._matcher.meeting((requirement,))
+            meeting = self._capacities.matcher.meeting((requirement,))
             counts[str(requirement)] = int(np.count_nonzero(meeting[self._fleet.flavour]))
         return counts
 
@@ -266,7 +268,7 @@ class Explainer:
             return []
         own = np.array([counted.row for counted in self._counted(index)], np.intp)
         flavours = self._fleet.flavour[np.concatenate((own, free))]
-        codes, names = self._columns.label(same_key)
+        codes, names = self._capacities.columns.label(same_key)
         found = [
             DomainCoverage(names[code], self._per_mille(index, flavours[codes[flavours] == code]))
             for code in np.unique(codes[flavours]).tolist()
@@ -276,7 +278,10 @@ class Explainer:
 
     def _per_mille(self, index: int, flavours: Ints) -> int:
         # In Python integers, because the products do not fit into 64 bits.
-        column_of, capacity = self._columns.column_of, self._capacity_for(index)[flavours]
+        column_of, capacity = (
+            self._capacities.columns.column_of,
+            self._capacity_for(index)[flavours],
+        )
         want = self._demand.needs[index].aggregate
         have = {n: sum(capacity[:, column_of[n]].tolist()) if n in column_of else 0 for n in want}
         return min(min(1000 * have[name] // want[name], 1000) for name in want)

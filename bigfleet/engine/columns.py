@@ -65,6 +65,11 @@ class FlavourColumns(Sequence[Flavour]):
         return self._floats(lambda flavour: flavour.price_per_hour)
 
     @cached_property
+    def price_rank(self) -> Longs:
+        """[F] int64, the place of the price among all distinct prices."""
+        return np.unique(self.price, return_inverse=True)[1].astype(np.int64)
+
+    @cached_property
     def micros(self) -> Longs:
         """[F] int64, micro-dollars an hour, bounded so that a fleet's sum fits into 64 bits."""
         prices = (micros(min(flavour.price_per_hour, _MAX_PRICE)) for flavour in self)

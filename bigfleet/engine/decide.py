@@ -10,6 +10,7 @@ import numpy as np
 from bigfleet.engine.checks.validation import validate
 from bigfleet.engine.cycle_memory import CycleMemory
 from bigfleet.engine.decision import Action, ActionType, Decision, Placements
+from bigfleet.engine.kernels.placed import order_by_row
 from bigfleet.engine.phases.assign import AssignmentPhase
 from bigfleet.engine.phases.carryover import reservations, shortfalls
 from bigfleet.engine.phases.headroom import Headroom
@@ -69,17 +70,13 @@ def decide(
 
 def placements(state: CycleState) -> Placements:
     """The placements of all pods."""
-    parts = [np.empty((4, 0), np.int64)]
-    for packing in state.packings.values():
-        machine, pod_class, pods = packing.entries()
-        size = (
-            state.classes.original[pod_class] - state.classes.start[state.classes.need[pod_class]]
-        )
-        parts.append(np.stack((packing.rows[machine], state.classes.need[pod_class], size, pods)))
-    row, need, size, pods = np.concatenate(parts, axis=1)
-    order = np.lexsort((size, need, row))
-    rows, needs, sizes = (column[order].astype(np.int32) for column in (row, need, size))
-    return Placements(rows, needs, sizes, pods[order])
+    row, pod_class, pods = state.placements()
+    # The order of classes within a need is by share, that of its sizes is the demand's.
+    size = state.classes.original[pod_class]
+    order = order_by_row(row, size, len(state.fleet))
+    need = state.classes.need[pod_class[order]]
+    within = (size[order] - state.classes.start[need]).astype(np.int32)
+    return Placements(row[order].astype(np.int32), need, within, pods[order])
 
 
 def _acquisitions(state: CycleState) -> Iterator[Action]:

@@ -25,6 +25,8 @@ from bigfleet.model.need import Need, NodeOverhead, Taint
 NONE = -1
 # The states of machines that belong to no cluster and can be ordered, in this order.
 ACQUIRABLE = (MachineState.IDLE, MachineState.SPECULATIVE)
+# The states of machines that are their cluster's.
+IN_SERVICE = (MachineState.CONFIGURED, MachineState.CONFIGURING)
 
 Ints = NDArray[np.int32]
 Longs = NDArray[np.int64]
@@ -115,6 +117,12 @@ class Fleet:
     def acquirable(self) -> Flags:
         """Which machines [n] belong to no cluster and can be ordered."""
         return in_states(self.state, ACQUIRABLE)
+
+    def by_tie_break(self, rows: Rows) -> Rows:
+        """Ascending `rows` sorted by tie break."""
+        ties = self.tie_break[rows]
+        is_sorted = bool((ties[1:] > ties[:-1]).all())
+        return rows if is_sorted else rows[np.argsort(ties, kind="stable")]
 
     def of_rows(self, kept: Flags) -> Fleet:
         """The fleet reduced to the `kept` [n] rows."""

@@ -40,6 +40,14 @@ class ReclaimPhase:
         self._holds = ReclaimHolds(state)
         self._surplus: dict[int, int] = {}
         self._acquiring = state.acquiring_clusters()
+        configured = state.fleet.state == MachineState.CONFIGURED
+        clusters = len(state.fleet.clusters)
+        #: [clusters] how many machines each has in service
+        self._configured = np.bincount(state.fleet.cluster[configured], minlength=clusters)
+        #: clusters whose operators have named machines that could go
+        self._answered = {
+            *state.fleet.cluster[configured & np.isfinite(state.fleet.disruption_cost)].tolist()
+        }
 
     def reclaimable(self) -> Flags:
         """The CONFIGURED machines [n] to reclaim; pods placed on them move to others."""
@@ -52,7 +60,7 @@ class ReclaimPhase:
             for machine in np.flatnonzero(np.isin(packing.rows, left)).tolist():
                 packing.remove_machine(machine)
         for cluster in sorted(state.demand.reachable):
-            if cluster in state.packings:
+            if cluster in self._answered:
                 rows = self._find_surplus(cluster)
                 self._surplus[cluster] = len(rows)
                 for row in self._due(cluster, rows).tolist():
@@ -88,9 +96,7 @@ class ReclaimPhase:
         hold, within the cap.
         """
         state = self._state
-        configured = state.fleet.state == MachineState.CONFIGURED
-        count = int((configured & (state.fleet.cluster == cluster)).sum())
-        most = reclaim_cap(count, state.settings.reclaim_cap_fraction)
+        most = reclaim_cap(int(self._configured[cluster]), state.settings.reclaim_cap_fraction)
         due = self._holds.due(cluster, rows, most)
         return due if self._is_stable(cluster) else due[state.fleet.disruption_cost[due] == 0]
 
@@ -186,13 +192,15 @@ def abandoned_by_gangs(state: CycleState) -> Rows:
     """
     fleet = state.fleet
     open_ = flags_of(state.demand.reachable, len(fleet.clusters))[fleet.cluster]
-    idle = (fleet.state == MachineState.CONFIGURED) & open_ & (fleet.last_claimed_by != NONE)
+    gangs = flags_of(state.gang_domains, len(state.needs))[fleet.last_claimed_by]
+    idle = (fleet.state == MachineState.CONFIGURED) & open_ & gangs
     for ahead in state.headroom_pool.values():
         idle[ahead] = False
-    rows = np.flatnonzero(idle & (state.claims() == NONE))
-    found = [np.empty(0, np.intp)]
+    found, rows = [np.empty(0, np.intp)], np.flatnonzero(idle)
+    if len(rows):
+        rows = rows[state.claims()[rows] == NONE]
     for index in np.unique(fleet.last_claimed_by[rows]).tolist():
-        if index in state.gang_domains and _is_in_service(state, index):
+        if _is_in_service(state, index):
             its = rows[fleet.last_claimed_by[rows] == index]
             here = in_gang_domain(state, index, fleet.flavour[its])
             found.append(its[~here])

@@ -8,6 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
+from bigfleet.engine.kernels.placed import least_utilized
 from bigfleet.engine.phases.assign import AssignmentPhase
 from bigfleet.engine.placement.gangs import first_fit, in_gang_domain
 from bigfleet.engine.placement.topology import label_keys, place_constrained
@@ -179,21 +180,16 @@ def find_disruption_cost_queries(state: CycleState) -> dict[int, Rows]:
     cost to query.
     """
     asked = {}
+    releasable = (state.fleet.state == MachineState.CONFIGURED) & ~state.unavailable
     for cluster in sorted(state.demand.reachable):
         packing = state.packings.get(cluster)
         if packing is None:
             continue
-        rows = np.where(packing.rows == NONE, 0, packing.rows)
-        at = np.flatnonzero(
-            (packing.rows != NONE)
-            & (state.fleet.state[rows] == MachineState.CONFIGURED)
-            & ~state.unavailable[rows]
-        )
-        capacity = np.maximum(packing.capacity[at], 1)
-        used = ((packing.capacity[at] - packing.free[at]) / capacity).max(axis=1, initial=0.0)
-        least = at[np.argsort(used, kind="stable")]
+        rows = packing.rows
+        among = (rows != NONE) & releasable[rows]
+        least = least_utilized(packing.machines(), among, _MAX_QUERIED)
         alone = np.zeros(len(packing), np.bool_)
         alone[least[:1]] = True
         if len(least) and may_fit_without(packing, alone):
-            asked[cluster] = packing.rows[least[:_MAX_QUERIED]]
+            asked[cluster] = rows[least]
     return asked

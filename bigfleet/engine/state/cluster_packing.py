@@ -13,6 +13,7 @@ import numpy as np
 
 from bigfleet.engine.fit.pod_classes import NeedType, PodClasses
 from bigfleet.engine.kernels.packing import pack
+from bigfleet.engine.kernels.placed import claim, collect
 from bigfleet.engine.kernels.scoring import (
     BALANCED,
     Machines,
@@ -25,7 +26,6 @@ from bigfleet.engine.snapshot import NONE, Flags, Ints, Longs, Rows
 
 # The `max_priority` of machines that serve needs of every priority.
 ALWAYS = int(np.iinfo(np.int64).max)
-_MOST_NEEDS = 1 << 31
 _STEPS = 1 << 20
 
 
@@ -273,21 +273,19 @@ class ClusterPacking:
         flags: Flags = self.max_priority >= priority
         return flags
 
-    def holders(self) -> Ints:
-        """For each machine [M] the need that claims it, or NONE: an additional need with pods on
-        it, or else the first need in the demand's order.
-        """
-        machine, pod_class, _ = self.entries()
-        need = self._classes.need[pod_class].astype(np.int64)
-        # Additional needs sort before all others: nothing else records which machines are theirs.
-        rank = np.where(
-            self._classes.need_type[need] == NeedType.ADDITIONAL, need - _MOST_NEEDS, need
-        )
-        first = np.full(len(self), _MOST_NEEDS, np.int64)
-        np.minimum.at(first, machine, rank)
-        first[first < 0] += _MOST_NEEDS
-        first[first == _MOST_NEEDS] = NONE
-        return first.astype(np.int32)
+    def claim(self, claimed: Ints) -> None:
+        """Write to `claimed` [n] the needs that claim the cluster's machines with pods."""
+        additional = self._classes.need_type == NeedType.ADDITIONAL
+        claim(self._log, self._length, self._classes.need, additional, self.rows, claimed)
+
+    @property
+    def log_length(self) -> int:
+        """How many placements there are at most."""
+        return self._length
+
+    def collect(self, count: int, row: Rows, pod_class: Longs, pods: Longs) -> int:
+        """Append all placements to columns with `count` entries; returns how many there are now."""
+        return collect(self._log, self._length, self.rows, count, row, pod_class, pods)
 
     def _clear(self, at: Rows) -> None:
         machine, pod_class, pods = (column[at] for column in self._log)

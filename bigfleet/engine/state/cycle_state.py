@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -15,6 +15,7 @@ from bigfleet.engine.fit.pod_classes import FlavourFit, NeedType, PodClasses
 from bigfleet.engine.kernels.selection import FleetAvailability
 from bigfleet.engine.need_columns import need_columns_of
 from bigfleet.engine.snapshot import (
+    IN_SERVICE,
     NONE,
     Demand,
     EngineConfig,
@@ -32,7 +33,16 @@ from bigfleet.engine.state.cluster_packing import ALWAYS, ClusterPacking
 from bigfleet.model.machine import MachineState
 from bigfleet.model.need import NeedKey
 
-_IN_SERVICE = (MachineState.CONFIGURED, MachineState.CONFIGURING)
+# A machine's place in keep order as one number: cluster, whether its operator has answered, whether
+# no need claimed it, its state, price and penalty.
+_ARRIVAL_BITS, _PRICE_BITS, _PENALTY_BITS = 2, 21, 8
+_MOST_PENALTY = (1 << _PENALTY_BITS) - 1
+_RELEASABLE = 1 << (_ARRIVAL_BITS + 1 + _PRICE_BITS + _PENALTY_BITS)
+_CLUSTER_SHIFT = _RELEASABLE.bit_length()
+# By state; machines in service first.
+_ARRIVAL = np.full(max(MachineState) + 1, 3, np.int64)
+_ARRIVAL[[MachineState.CONFIGURED, MachineState.CONFIGURING, MachineState.CREATING]] = 0, 1, 2
+
 _INCOMING = (MachineState.CREATING, MachineState.DRAINING)
 
 
@@ -251,33 +261,46 @@ class CycleState:
         the need that it comes for. Only for the machines of `clusters`, if given.
         """
         claimed = np.full(len(self.fleet), NONE, np.int32)
-        for cluster in self.packings if clusters is None else clusters:
-            packing = self.packings[cluster]
-            mine = packing.rows != NONE
-            claimed[packing.rows[mine]] = packing.holders()[mine]
-            self._keep_incoming(packing, claimed)
+        chosen = set(self.packings if clusters is None else clusters)
+        for cluster in chosen:
+            self.packings[cluster].claim(claimed)
+        self._keep_incoming(chosen, claimed)
         ordered = self.ordered_by != NONE
         claimed[ordered] = self.ordered_by[ordered]
         return claimed
 
-    def _keep_incoming(self, packing: ClusterPacking, claimed: Ints) -> None:
+    def _keep_incoming(self, clusters: Container[int], claimed: Ints) -> None:
         """Let the needs that machines are on their way to claim them if they have pods there, too,
         and the claimant's priority is no higher.
         """
         # Else it would arrive for another need, and an equal could take it: the need that had it
         # drained would have another machine drained for the same pods.
-        machine, pod_class, _ = packing.entries()
-        rows, need = packing.rows[machine], self.classes.need[pod_class]
-        incoming = in_states(self.fleet.state[rows], _INCOMING)
-        its = np.flatnonzero(incoming & (self.fleet.last_claimed_by[rows] == need))
-        its = its[self.priorities[claimed[rows[its]]] == self.priorities[need[its]]]
-        claimed[rows[its]] = need[its]
+        incoming = in_states(self.fleet.state, _INCOMING) & (self.supply_clusters != NONE)
+        for cluster in np.unique(self.supply_clusters[incoming]).tolist():
+            if cluster not in clusters:
+                continue
+            packing = self.packings[cluster]
+            machine, pod_class, _ = packing.entries()
+            rows, need = packing.rows[machine], self.classes.need[pod_class]
+            its = np.flatnonzero(incoming[rows] & (self.fleet.last_claimed_by[rows] == need))
+            its = its[self.priorities[claimed[rows[its]]] == self.priorities[need[its]]]
+            claimed[rows[its]] = need[its]
+
+    def placements(self) -> tuple[Rows, Longs, Longs]:
+        """All placements: rows of the fleet, classes and numbers of pods."""
+        most = sum(packing.log_length for packing in self.packings.values())
+        columns = np.empty(most, np.intp), np.empty(most, np.int64), np.empty(most, np.int64)
+        count = 0
+        for packing in self.packings.values():
+            count = packing.collect(count, *columns)
+        row, pod_class, pods = (column[:count] for column in columns)
+        return row, pod_class, pods
 
     def _build_packings(self) -> dict[int, ClusterPacking]:
         fleet, packings = self.fleet, {}
         supply_clusters = self.supply_clusters
         rows = self._in_keep_order(np.flatnonzero(supply_clusters != NONE))
-        rows = rows[np.argsort(supply_clusters[rows], kind="stable")]
+        max_priorities = self._max_priorities(rows)
         borders = np.searchsorted(supply_clusters[rows], np.arange(len(fleet.clusters) + 1))
         wanted = {*self.demand.cluster.tolist(), *supply_clusters[rows].tolist()}
         cluster_of_class = self.demand.cluster[self.classes.need]
@@ -290,12 +313,12 @@ class CycleState:
                 self.capacities.of(cluster),
                 self.classes.kinds(self.capacities.number(cluster)),
             )
-            mine = rows[borders[cluster] : borders[cluster + 1]]
-            ahead = fleet.headroom[mine]
-            self.headroom_pool[cluster] = mine[ahead]
-            mine = mine[~ahead]
+            its = slice(borders[cluster], borders[cluster + 1])
+            ahead = fleet.headroom[rows[its]]
+            self.headroom_pool[cluster] = rows[its][ahead]
+            mine = rows[its][~ahead]
             packing.add(
-                mine, fleet.flavour[mine], fleet.last_claimed_by[mine], self._max_priorities(mine)
+                mine, fleet.flavour[mine], fleet.last_claimed_by[mine], max_priorities[its][~ahead]
             )
             packing.set_resource_ratio(classes[ends[cluster] : ends[cluster + 1]])
             packings[cluster] = packing
@@ -312,7 +335,7 @@ class CycleState:
     def _supply_clusters(self) -> Ints:
         """The cluster that each machine is supply for."""
         fleet = self.fleet
-        bound = in_states(fleet.state, _IN_SERVICE)
+        bound = in_states(fleet.state, IN_SERVICE)
         incoming = in_states(fleet.state, _INCOMING)
         of_need = np.append(self.demand.cluster, np.int32(NONE))[fleet.last_claimed_by]
         destination = np.where(of_need != NONE, of_need, fleet.destination)
@@ -322,29 +345,25 @@ class CycleState:
         return supply_clusters
 
     def _in_keep_order(self, rows: Rows) -> Rows:
-        """`rows`, the machines to be reclaimed last first: disruption cost unknown or infinite,
-        then by disruption cost, claimed in the last decision, in service before on its way, the
-        cheaper, the higher reclamation penalty.
+        """`rows` by cluster, in each the machines to be reclaimed last first: disruption cost
+        unknown or infinite, then by disruption cost, claimed in the last decision, in service
+        before on its way, the cheaper, the higher reclamation penalty.
         """
         fleet = self.fleet
-        cost = fleet.disruption_cost[rows]
-        releasable = np.isfinite(cost)
-        state = fleet.state[rows]
-        arrival = np.select(
-            [state == MachineState.CONFIGURED, state == MachineState.CONFIGURING,
-             state == MachineState.CREATING], [0, 1, 2], 3,
-        )  # fmt: skip
-        penalty = -fleet.reclamation_bucket[rows].astype(np.int64)
-        keys = (
-            fleet.tie_break[rows],
-            penalty,
-            self.columns.price[fleet.flavour[rows]],
-            arrival,
-            fleet.last_claimed_by[rows] == NONE,
-            np.where(releasable, -cost, 0.0),
-            releasable,
-        )
-        return rows[np.lexsort(keys)]
+        rows = fleet.by_tie_break(rows)
+        # One number per machine is sorted several times as fast as seven columns.
+        key = _ARRIVAL[fleet.state[rows]]
+        key |= (fleet.last_claimed_by[rows] == NONE).astype(np.int64) << _ARRIVAL_BITS
+        key <<= _PRICE_BITS + _PENALTY_BITS
+        key |= self.columns.price_rank[fleet.flavour[rows]] << _PENALTY_BITS
+        key |= _MOST_PENALTY - fleet.reclamation_bucket[rows].astype(np.int64)
+        releasable = np.flatnonzero(np.isfinite(fleet.disruption_cost[rows]))
+        if len(releasable):
+            cost = fleet.disruption_cost[rows[releasable]]
+            releasable = releasable[np.lexsort((key[releasable], -cost))]
+            key[releasable] = _RELEASABLE | np.arange(len(releasable))
+        key |= self.supply_clusters[rows].astype(np.int64) << _CLUSTER_SHIFT
+        return rows[np.argsort(key, kind="stable")]
 
     def _restore_reservations(self, cycle_memory: CycleMemory) -> None:
         """Take over the last decision's reservations; a need whose reservation has expired passes

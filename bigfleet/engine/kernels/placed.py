@@ -1,0 +1,89 @@
+"""Kernels that read where pods were placed."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bigfleet.engine.kernels.scoring import Machines, PlacementLog
+from bigfleet.engine.snapshot import NONE, Flags, Ints, Longs, Rows
+from bigfleet.jit import kernel
+
+
+@kernel
+def claim(
+    log: PlacementLog, length: int, need: Ints, additional: Flags, rows: Rows, claimed: Ints
+) -> None:
+    """Write to `claimed` [n] the need that claims each of a cluster's machines with pods: an
+    additional one, since nothing else records which machines are its own, or else the first in the
+    demand's order. `need` [C] is the need of each class, `rows` [M] are rows of the fleet.
+    """
+    for at in range(length):
+        row = rows[log.machine[at]]
+        if log.pods[at] > 0 and row != NONE:
+            one, other = need[log.pod_class[at]], claimed[row]
+            comes_first = one < other
+            if other == NONE or additional[one] != additional[other]:
+                comes_first = other == NONE or additional[one]
+            if comes_first:
+                claimed[row] = one
+
+
+@kernel
+def collect(
+    log: PlacementLog, length: int, rows: Rows, count: int, row: Rows, pod_class: Longs, pods: Longs
+) -> int:
+    """Append a cluster's placements to columns of all clusters' that have `count` entries; returns
+    how many there are now.
+    """
+    for at in range(length):
+        if log.pods[at] > 0:
+            row[count] = rows[log.machine[at]]
+            pod_class[count] = log.pod_class[at]
+            pods[count] = log.pods[at]
+            count += 1
+    return count
+
+
+@kernel
+def order_by_row(row: Rows, key: Longs, machines: int) -> Rows:
+    """The order of P entries by `row` [P], which is below `machines`, and then by `key` [P]."""
+    start = np.zeros(machines + 1, np.int64)
+    for at in range(row.shape[0]):
+        start[row[at] + 1] += 1
+    start = np.cumsum(start)
+    end = start.copy()
+    order = np.empty(row.shape[0], np.int64)
+    for at in range(row.shape[0]):
+        # A machine has few entries: each is put into its place among them.
+        place = end[row[at]]
+        end[row[at]] += 1
+        while place > start[row[at]] and key[order[place - 1]] > key[at]:
+            order[place] = order[place - 1]
+            place -= 1
+        order[place] = at
+    return order
+
+
+@kernel
+def least_utilized(machines: Machines, among: Flags, number: int) -> Rows:
+    """Up to `number` of the machines `among` [M] with the least utilization, the least utilized
+    first, of equals the first one.
+    """
+    found, shares, count = np.empty(number, np.intp), np.empty(number), 0
+    for at in range(among.shape[0]):
+        if not among[at]:
+            continue
+        used = 0.0
+        for resource in range(machines.free.shape[1]):
+            capacity = max(machines.capacity[at, resource], 1)
+            taken = machines.capacity[at, resource] - machines.free[at, resource]
+            used = max(used, taken / capacity)
+        if count == number and used >= shares[count - 1]:
+            continue
+        place = min(count, number - 1)
+        count = place + 1
+        while place > 0 and shares[place - 1] > used:
+            found[place], shares[place] = found[place - 1], shares[place - 1]
+            place -= 1
+        found[place], shares[place] = at, used
+    return found[:count]

@@ -1,7 +1,7 @@
 """Kernel that leaves gangs where they are.
 
-In a fleet at rest nearly every gang fits on the machines that it had before. These are settled
-here, many at a time; a domain has to be chosen only for the others.
+In a fleet at rest nearly every gang fits into the domain in which it has machines. These are
+settled here, many at a time; a domain has to be chosen only for the others.
 """
 
 from __future__ import annotations
@@ -10,9 +10,18 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bigfleet.engine.kernels.scoring import ClassColumns, Machines, PlacementLog
+from bigfleet.engine.kernels.scoring import (
+    ClassColumns,
+    Machines,
+    PlacementLog,
+    fitting,
+    take,
+)
 from bigfleet.engine.snapshot import NONE, Ints, Longs
 from bigfleet.jit import kernel
+
+# Shares of a gang count in steps of this size when domains are compared.
+GANG_SHARE_STEPS = 1 << 20
 
 
 class Gangs(NamedTuple):
@@ -24,6 +33,8 @@ class Gangs(NamedTuple):
     key: Longs
     #: [K, F] int32, the domain of each flavour for K topology keys, or NONE
     codes: Ints
+    #: [K, M] int64, the cluster's machines by domain, in each in keep order
+    by_domain: Longs
     #: [G + 1] int64, delimits each gang's part of `machine`
     start: Longs
     #: [O] int64, machines that the gangs had, in keep order
@@ -31,47 +42,71 @@ class Gangs(NamedTuple):
 
 
 @kernel
+def _is_usable(
+    machines: Machines, classes: ClassColumns, at: int, pod_class: int, priority: int
+) -> bool:
+    accepted = classes.accepted[classes.flavour_fit[pod_class], machines.flavour[at]]
+    return bool(accepted and machines.max_priority[at] >= priority)
+
+
+@kernel
 def _own_domain(
-    gangs: Gangs,
-    gang: int,
-    machines: Machines,
-    classes: ClassColumns,
-    row: int,
-    priority: int,
-    free: Longs,
+    gangs: Gangs, gang: int, machines: Machines, classes: ClassColumns, first: int, priority: int
 ) -> int:
     """The domain of all machines that the gang had and may still use; NONE if there is none, or
-    more than one. Writes to `free` [O, R] what they have left, nothing for others.
+    more than one. `first` is its first class.
     """
-    found, first = NONE, gangs.start[gang]
-    for place in range(gangs.start[gang + 1] - first):
-        at = gangs.machine[first + place]
-        flavour = machines.flavour[at]
-        code = gangs.codes[gangs.key[gang], flavour]
-        is_usable = classes.accepted[row, flavour] and machines.max_priority[at] >= priority
-        if not is_usable or code == NONE:
-            free[place] = 0
+    found = NONE
+    for place in range(gangs.start[gang], gangs.start[gang + 1]):
+        at = gangs.machine[place]
+        code = gangs.codes[gangs.key[gang], machines.flavour[at]]
+        if code == NONE or not _is_usable(machines, classes, at, first, priority):
             continue
         if found != NONE and code != found:
             return NONE
         found = code
-        free[place] = machines.free[at]
     return found
 
 
 @kernel
-def _take(free: Longs, place: int, sizes: Longs, pod_class: int, most: int) -> int:
-    """Take as many pods of the class as fit into `free[place]`, at most `most`; returns how
-    many.
+def _place_before(gangs: Gangs, key: int, flavour: Ints, domain: int) -> int:
+    """The place in `gangs.by_domain` of the first machine whose domain is at least `domain`."""
+    low, high = 0, gangs.by_domain.shape[1]
+    while low < high:
+        middle = (low + high) >> 1
+        if gangs.codes[key, flavour[gangs.by_domain[key, middle]]] < domain:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@kernel
+def _machines_there(
+    gangs: Gangs,
+    gang: int,
+    machines: Machines,
+    classes: ClassColumns,
+    first: int,
+    priority: int,
+    domain: int,
+) -> tuple[Longs, int]:
+    """The machines in `domain` that the gang may use, those that it had first; and how many of them
+    it had.
     """
-    pods = most
-    for resource in range(sizes.shape[1]):
-        size = sizes[pod_class, resource]
-        if size > 0:
-            pods = min(pods, free[place, resource] // size)
-    for resource in range(sizes.shape[1]):
-        free[place, resource] -= pods * sizes[pod_class, resource]
-    return int(pods)
+    key, need = gangs.key[gang], gangs.need[gang]
+    start = _place_before(gangs, key, machines.flavour, domain)
+    stop = _place_before(gangs, key, machines.flavour, domain + 1)
+    found, number, own = np.empty(stop - start, np.int64), 0, 0
+    for had in (True, False):
+        for place in range(start, stop):
+            at = gangs.by_domain[key, place]
+            is_own = machines.last_claimed_by[at] == need
+            if is_own == had and _is_usable(machines, classes, at, first, priority):
+                found[number] = at
+                number += 1
+                own += had
+    return found[:number], own
 
 
 @kernel
@@ -83,14 +118,35 @@ def _fits(classes: ClassColumns, left: Longs, first: int, free: Longs, pods: Lon
     for place in range(pods.shape[0]):
         rest = left[first + place]
         for machine in range(free.shape[0]):
-            most = min(rest, classes.most[first] - got[machine])
-            some = _take(free, machine, classes.sizes, first + place, most)
+            if rest == 0:
+                break
+            room = fitting(free, machine, classes.sizes, first + place)
+            some = min(rest, classes.most[first] - got[machine], room)
+            take(free, machine, classes.sizes, first + place, some)
             pods[place, machine] = some
             got[machine] += some
             rest -= some
         if rest > 0:
             return False
     return True
+
+
+@kernel
+def _has_own_share(classes: ClassColumns, left: Longs, first: int, pods: Longs, own: int) -> bool:
+    """Whether the part of `pods` [Q, O] on the first `own` machines counts when domains are
+    compared: then no other domain can be better.
+    """
+    share, resources = 0.0, classes.sizes.shape[1]
+    for resource in range(resources):
+        want, held = 0.0, 0.0
+        for place in range(pods.shape[0]):
+            size = float(classes.sizes[first + place, resource])
+            want += left[first + place] * size
+            for machine in range(own):
+                held += pods[place, machine] * size
+        if want > 0:
+            share += held / want
+    return bool(share * GANG_SHARE_STEPS > 1)
 
 
 @kernel
@@ -106,8 +162,8 @@ def settle(
     log: PlacementLog,
     length: int,
 ) -> tuple[int, int]:
-    """Place the gangs from `first` on, up to one that does not fit on the machines that it had in a
-    single domain.
+    """Place the gangs from `first` on, up to one that does not fit on its cluster's machines in the
+    single domain in which it has some.
 
     Returns the place of that one, G if there is none, and the log's new length. Updates the
     machines, `left` [C], the log, and `domains` [G], where those without pods to place have NONE.
@@ -119,19 +175,22 @@ def settle(
         domains[gang] = NONE
         if not left[begin:end].any():
             continue
-        number, row = gangs.start[gang + 1] - gangs.start[gang], classes.flavour_fit[begin]
-        free = np.empty((number, machines.free.shape[1]), np.int64)
-        pods = np.zeros((end - begin, number), np.int64)
-        domain = _own_domain(gangs, gang, machines, classes, row, priority, free)
-        if domain == NONE or not _fits(classes, left, begin, free, pods):
+        domain = _own_domain(gangs, gang, machines, classes, begin, priority)
+        if domain == NONE:
+            return gang, length
+        there, own = _machines_there(gangs, gang, machines, classes, begin, priority, domain)
+        free = machines.free[there]
+        pods = np.zeros((end - begin, there.shape[0]), np.int64)
+        fits = _fits(classes, left, begin, free, pods)
+        if not fits or not _has_own_share(classes, left, begin, pods, own):
             return gang, length
         domains[gang] = domain
         left[begin:end] = 0
         for place in range(end - begin):
-            for machine in range(number):
+            for machine in range(there.shape[0]):
                 if pods[place, machine] > 0:
-                    at = gangs.machine[gangs.start[gang] + machine]
-                    machines.free[at] -= pods[place, machine] * classes.sizes[begin + place]
+                    at = there[machine]
+                    take(machines.free, at, classes.sizes, begin + place, pods[place, machine])
                     machines.has_pods[at] = True
                     log.machine[length], log.pod_class[length] = at, begin + place
                     log.pods[length] = pods[place, machine]

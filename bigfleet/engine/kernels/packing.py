@@ -22,14 +22,16 @@ from bigfleet.engine.kernels.machine_groups import (
     write_back,
 )
 from bigfleet.engine.kernels.scoring import (
-    NO_LIMIT,
     ClassColumns,
     Machines,
     PlacementLog,
     ScoringStrategy,
+    fits,
+    fitting,
     pop,
     push,
     rank_of,
+    take,
     utilization,
 )
 from bigfleet.engine.snapshot import Longs
@@ -53,25 +55,6 @@ class _Tied(NamedTuple):
 
 
 @kernel
-def _room(free: Longs, group: int, sizes: Longs, pod_class: int) -> int:
-    """How many pods of the class fit into `free[group]`."""
-    room = NO_LIMIT
-    for resource in range(sizes.shape[1]):
-        size = sizes[pod_class, resource]
-        if size > 0:
-            room = min(room, free[group, resource] // size)
-    return room
-
-
-@kernel
-def _has_room(free: Longs, group: int, sizes: Longs, pod_class: int) -> bool:
-    for resource in range(sizes.shape[1]):
-        if free[group, resource] < sizes[pod_class, resource]:
-            return False
-    return True
-
-
-@kernel
 def _fill_one(
     capacity: Longs,
     at: int,
@@ -89,7 +72,7 @@ def _fill_one(
     """Fill a machine like `at` from `free[place]`, which is updated, with at most `pods` pods,
     until its rank is above `level`. Returns how many it got, and its rank; -1 if it is full.
     """
-    room, got, found = _room(free, place, sizes, pod_class), 0, -1
+    room, got, found = fitting(free, place, sizes, pod_class), 0, -1
     cpu, memory = free[place, 0], free[place, 1]
     while True:
         some = min(batch, pods - got, room - got)
@@ -106,8 +89,7 @@ def _fill_one(
         )
         if found > level or got == pods:
             break
-    for resource in range(sizes.shape[1]):
-        free[place, resource] -= got * sizes[pod_class, resource]
+    take(free, place, sizes, pod_class, got)
     return got, -1 if got == room else found
 
 
@@ -170,7 +152,7 @@ def _queue_groups(
     for group in range(groups.number[0]):
         at = groups.machine[groups.begin[group]]
         flavour = machines.flavour[at]
-        if classes.accepted[row, flavour] and _has_room(groups.free, group, sizes, pod_class):
+        if classes.accepted[row, flavour] and fits(groups.free, group, sizes, pod_class):
             place = rank_of(
                 utilization(machines.capacity[at, 0], groups.free[group, 0] - sizes[pod_class, 0]),
                 utilization(machines.capacity[at, 1], groups.free[group, 1] - sizes[pod_class, 1]),

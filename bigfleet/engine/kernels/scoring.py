@@ -95,20 +95,30 @@ class PlacementLog(NamedTuple):
 
 
 @kernel
-def fitting(free: Longs, size: Longs) -> int:
-    """How many pods of `size` [R] fit into `free` [R]."""
+def fitting(free: Longs, at: int, sizes: Longs, pod_class: int) -> int:
+    """How many pods of `sizes[pod_class]` fit into `free[at]`."""
     most = NO_LIMIT
-    for at in range(size.shape[0]):
-        if size[at] > 0:
-            most = min(most, free[at] // size[at])
+    for resource in range(sizes.shape[1]):
+        size = sizes[pod_class, resource]
+        if size > 0:
+            most = min(most, free[at, resource] // size)
     return most
 
 
 @kernel
-def take(free: Longs, size: Longs, pods: int) -> None:
-    """Subtract the requests of `pods` of `size` from `free`."""
-    for at in range(size.shape[0]):
-        free[at] -= pods * size[at]
+def fits(free: Longs, at: int, sizes: Longs, pod_class: int) -> bool:
+    """Whether a pod of `sizes[pod_class]` fits into `free[at]`."""
+    for resource in range(sizes.shape[1]):
+        if free[at, resource] < sizes[pod_class, resource]:
+            return False
+    return True
+
+
+@kernel
+def take(free: Longs, at: int, sizes: Longs, pod_class: int, pods: int) -> None:
+    """Subtract the requests of `pods` pods of `sizes[pod_class]` from `free[at]`."""
+    for resource in range(sizes.shape[1]):
+        free[at, resource] -= pods * sizes[pod_class, resource]
 
 
 @kernel
@@ -158,12 +168,9 @@ def has_room(
 ) -> bool:
     """Whether machine `at`, which the class accepts, may take a pod of `priority` and has room."""
     # Acquired for a lower priority after this one had its turn, or removed.
-    if machines.max_priority[at] < priority:
-        return False
-    for resource in range(classes.sizes.shape[1]):
-        if machines.free[at, resource] < classes.sizes[pod_class, resource]:
-            return False
-    return True
+    return bool(
+        machines.max_priority[at] >= priority and fits(machines.free, at, classes.sizes, pod_class)
+    )
 
 
 @kernel
@@ -238,25 +245,30 @@ def pods_allowed(classes: ClassColumns, pending: Longs, pods: Longs, pod_class: 
 
 @kernel
 def fill(
-    free: Longs, flavour: int, classes: ClassColumns, left: Longs, pending: Longs, pods: Longs
+    free: Longs,
+    at: int,
+    flavour: int,
+    classes: ClassColumns,
+    left: Longs,
+    pending: Longs,
+    pods: Longs,
 ) -> None:
     """Fill one machine of `flavour` with the `pending` classes [P], in that order.
 
-    Writes to `pods` [P] how many of each it takes, and updates `free` [R].
+    Writes to `pods` [P] how many of each it takes, and updates `free[at]`.
     """
     pods[:] = 0
     for place in range(pending.shape[0]):
         pod_class = pending[place]
         if left[pod_class] > 0 and classes.accepted[classes.flavour_fit[pod_class], flavour]:
-            size = classes.sizes[pod_class]
             some = min(
-                fitting(free, size),
+                fitting(free, at, classes.sizes, pod_class),
                 left[pod_class],
                 pods_allowed(classes, pending, pods, pod_class),
             )
             if some > 0:
                 pods[place] = some
-                take(free, size, some)
+                take(free, at, classes.sizes, pod_class, some)
 
 
 @kernel

@@ -13,8 +13,16 @@ from typing import NamedTuple
 import numpy as np
 
 from bigfleet.engine.columns import PODS_COLUMN
-from bigfleet.engine.kernels.scoring import ClassColumns, fill, fitting, pods_allowed, take, worth
-from bigfleet.engine.snapshot import NONE, Flags, Floats, Ints, Longs
+from bigfleet.engine.kernels.scoring import (
+    ClassColumns,
+    fill,
+    fits,
+    fitting,
+    pods_allowed,
+    take,
+    worth,
+)
+from bigfleet.engine.snapshot import NONE, Flags, Floats, Ints, Longs, Rows
 from bigfleet.jit import kernel
 
 # The columns of a cluster's remaining budget: machines, micro-dollars an hour, and whether the
@@ -99,6 +107,25 @@ class SelectionBuffer(NamedTuple):
     pods: Longs
 
 
+class _Candidates(NamedTuple):
+    """The K eligible groups of a pool, and what the next machine of each would hold."""
+
+    #: [K] int64, group of the pool
+    group: Longs
+    #: [K] int64, place of the next machine in the pool's rows; NONE if there is none
+    head: Longs
+    #: [K, P] int64, the pending and expected pods that it would hold
+    pods: Longs
+    #: [K] bool, `pods`, `use` and `rate` hold: nothing that they depend on has changed
+    is_rated: Flags
+    #: [K] float64, value of `pods`
+    use: Floats
+    #: [K] float64, cost per value
+    rate: Floats
+    #: [P] int64, at least as many pods of a class as any that is rated holds
+    most: Longs
+
+
 def weights_of(sizes: Longs, left: Longs) -> Floats:
     """The value of one pod of each class: its shares of the total requests, over all resources."""
     total = (sizes * left[:, None].astype(np.float64)).sum(axis=0)
@@ -118,6 +145,28 @@ def selection_buffer(machines: int, sizes: Longs, classes: int) -> SelectionBuff
         free=np.empty((machines, sizes.shape[1]), np.int64),
         pods=np.zeros((machines, classes), np.int64),
     )
+
+
+@kernel
+def group_rows(rows: Rows, flavour: Ints, accepted: Flags, group_of: Ints) -> tuple[Longs, Longs]:
+    """Those `rows` whose flavour is `accepted` [F], by the group of their flavour, in each in the
+    order given; and where each group that has any begins, and the last one ends.
+    """
+    size = np.zeros(group_of.max() + 1 if len(group_of) else 0, np.int64)
+    for row in rows:
+        if accepted[flavour[row]]:
+            size[group_of[flavour[row]]] += 1
+    ends = np.cumsum(size)
+    place = ends - size
+    found = np.empty(size.sum(), np.int64)
+    for row in rows:
+        if accepted[flavour[row]]:
+            group = group_of[flavour[row]]
+            found[place[group]] = row
+            place[group] += 1
+    starts = np.zeros((size > 0).sum() + 1, np.int64)
+    starts[1:] = ends[size > 0]
+    return found, starts
 
 
 @kernel
@@ -168,87 +217,164 @@ def count_free(
 
 
 @kernel
-def _heads(
-    pool: CandidatePool, eligible: Flags, availability: FleetAvailability, need: int
-) -> Longs:
-    """For each group [G], the place in `rows` of the first machine that the need may acquire, or
-    -1.
+def _head(pool: CandidatePool, group: int, availability: FleetAvailability, need: int) -> int:
+    """The place in `rows` of the group's first machine that the need may acquire, or -1."""
+    stop = pool.starts[group + 1]
+    # Used machines stay used for this selection: do not walk past them again.
+    while pool.first[group] < stop and availability.unavailable[pool.rows[pool.first[group]]]:
+        pool.first[group] += 1
+    for place in range(pool.first[group], stop):
+        row = pool.rows[place]
+        if is_free(availability, row, need) and _is_allowed(availability, row):
+            return int(place)
+    return NONE
+
+
+@kernel
+def _new_candidates(
+    pool: CandidatePool, eligible: Flags, availability: FleetAvailability, need: int, classes: int
+) -> _Candidates:
+    group = np.flatnonzero(eligible)
+    number = group.shape[0]
+    head = np.empty(number, np.int64)
+    for at in range(number):
+        head[at] = _head(pool, group[at], availability, need)
+    return _Candidates(
+        group,
+        head,
+        np.zeros((number, classes), np.int64),
+        np.zeros(number, np.bool_),
+        np.zeros(number),
+        np.zeros(number),
+        np.zeros(classes, np.int64),
+    )
+
+
+@kernel
+def _update_heads(
+    candidates: _Candidates,
+    pool: CandidatePool,
+    availability: FleetAvailability,
+    need: int,
+    used: int,
+) -> None:
+    """Find the heads again after the head of candidate `used` was used."""
+    # A ceiling that runs out may withhold the machines of any group.
+    unlimited = NO_CEILING >> 1
+    budget = availability.budget
+    is_limited = budget[MACHINES] < unlimited or budget[MICROS] < unlimited
+    for at in range(candidates.group.shape[0]):
+        if candidates.head[at] != NONE and (at == used or is_limited):
+            before = availability.flavour[pool.rows[candidates.head[at]]]
+            head = _head(pool, candidates.group[at], availability, need)
+            candidates.head[at] = head
+            # Others' pods may be accepted by one flavour of a group and not by another.
+            if head == NONE or availability.flavour[pool.rows[head]] != before:
+                candidates.is_rated[at] = False
+
+
+@kernel
+def _note_placed(candidates: _Candidates, left: Longs, pending: PendingPods, pods: Longs) -> None:
+    """Drop the rates that no longer hold after `pods` [P] were placed: those of machines that
+    would hold more than is left.
     """
-    groups = pool.starts.shape[0] - 1
-    heads = np.full(groups, -1)
-    for group in range(groups):
-        stop = pool.starts[group + 1]
-        if not eligible[group]:
-            continue
-        # Used machines stay used for this selection: do not walk past them again.
-        while pool.first[group] < stop and availability.unavailable[pool.rows[pool.first[group]]]:
-            pool.first[group] += 1
-        for place in range(pool.first[group], stop):
-            row = pool.rows[place]
-            if is_free(availability, row, need) and _is_allowed(availability, row):
-                heads[group] = place
-                break
-    return heads
+    for place in range(pods.shape[0]):
+        rest = left[pending.classes[place]] + pending.more[place]
+        if pods[place] > 0 and rest < candidates.most[place]:
+            most = 0
+            for at in range(candidates.group.shape[0]):
+                if candidates.pods[at, place] > rest:
+                    candidates.is_rated[at] = False
+                if candidates.is_rated[at]:
+                    most = max(most, candidates.pods[at, place])
+            candidates.most[place] = most
+
+
+@kernel
+def _rate(
+    candidates: _Candidates,
+    at: int,
+    pool: CandidatePool,
+    availability: FleetAvailability,
+    classes: ClassColumns,
+    left: Longs,
+    pending: PendingPods,
+) -> None:
+    """Rate the head of a candidate, as if the expected pods were pending, too."""
+    group, pods = candidates.group[at], candidates.pods[at]
+    flavour = availability.flavour[pool.rows[candidates.head[at]]]
+    free = pool.capacity[group : group + 1].copy()
+    left[pending.classes] += pending.more
+    fill(free, 0, flavour, classes, left, pending.classes, pods)
+    left[pending.classes] -= pending.more
+    candidates.use[at] = worth(pods, pending.weights)
+    candidates.rate[at] = pool.costs[group] / candidates.use[at]
+    candidates.is_rated[at] = True
+    for place in range(pods.shape[0]):
+        candidates.most[place] = max(candidates.most[place], pods[place])
 
 
 @kernel
 def _leading_class(
-    pool: CandidatePool, heads: Longs, classes: ClassColumns, left: Longs, pending: PendingPods
+    candidates: _Candidates,
+    pool: CandidatePool,
+    classes: ClassColumns,
+    left: Longs,
+    pending: PendingPods,
 ) -> int:
-    """The need's largest pending class that some candidate could hold; -1 for none."""
+    """The need's largest pending class that some candidate could hold; NONE for none."""
     for place in range(pending.own):
         pod_class = pending.classes[place]
         if left[pod_class] > 0:
-            for group in range(heads.shape[0]):
-                if (
-                    heads[group] >= 0
-                    and fitting(pool.capacity[group], classes.sizes[pod_class]) > 0
+            for at in range(candidates.group.shape[0]):
+                group = candidates.group[at]
+                if candidates.head[at] != NONE and fits(
+                    pool.capacity, group, classes.sizes, pod_class
                 ):
                     return int(pod_class)
-    return -1
+    return NONE
 
 
 @kernel
 def _choose(
+    candidates: _Candidates,
     pool: CandidatePool,
-    heads: Longs,
     availability: FleetAvailability,
     classes: ClassColumns,
     left: Longs,
     pending: PendingPods,
     tolerance: float,
 ) -> int:
-    """The group to take the next machine from; -1 for none."""
+    """The candidate to take the next machine from; NONE for none."""
     # Only machines that hold the largest pending pod compete, or small ones would always win.
-    lead = _leading_class(pool, heads, classes, left, pending)
-    if lead < 0:
-        return -1
-    groups = heads.shape[0]
-    use, rate = np.zeros(groups), np.full(groups, np.inf)
-    pods = np.zeros(pending.classes.shape[0], np.int64)
+    lead = _leading_class(candidates, pool, classes, left, pending)
+    if lead == NONE:
+        return NONE
+    number = candidates.group.shape[0]
+    competes = np.zeros(number, np.bool_)
     lowest = np.inf
-    # Rate machines as if the expected pods were pending, too.
-    left[pending.classes] += pending.more
-    for group in range(groups):
-        if heads[group] >= 0 and fitting(pool.capacity[group], classes.sizes[lead]) > 0:
-            flavour = availability.flavour[pool.rows[heads[group]]]
-            fill(pool.capacity[group].copy(), flavour, classes, left, pending.classes, pods)
-            use[group] = worth(pods, pending.weights)
-            rate[group] = pool.costs[group] / use[group]
-            lowest = min(lowest, rate[group])
-    left[pending.classes] -= pending.more
-    best = -1
-    for group in range(groups):
-        is_cheap = rate[group] < np.inf and rate[group] <= lowest * (1 + tolerance)
-        if is_cheap and (best < 0 or _better(pool, pending, use, group, best)):
-            best = group
+    for at in range(number):
+        group = candidates.group[at]
+        if candidates.head[at] != NONE and fits(pool.capacity, group, classes.sizes, lead):
+            if not candidates.is_rated[at]:
+                _rate(candidates, at, pool, availability, classes, left, pending)
+            competes[at] = candidates.rate[at] < np.inf
+            lowest = min(lowest, candidates.rate[at])
+    best = NONE
+    for at in range(number):
+        is_cheap = competes[at] and candidates.rate[at] <= lowest * (1 + tolerance)
+        if is_cheap and (best == NONE or _better(candidates, pool, pending, at, best)):
+            best = at
     return best
 
 
 @kernel
-def _better(pool: CandidatePool, pending: PendingPods, use: Floats, one: int, other: int) -> bool:
-    if use[one] != use[other]:
-        return bool(use[one] > use[other])
+def _better(
+    candidates: _Candidates, pool: CandidatePool, pending: PendingPods, at: int, best: int
+) -> bool:
+    if candidates.use[at] != candidates.use[best]:
+        return bool(candidates.use[at] > candidates.use[best])
+    one, other = candidates.group[at], candidates.group[best]
     if pool.costs[one] != pool.costs[other]:
         return bool(pool.costs[one] < pool.costs[other])
     mine, others = (
@@ -275,22 +401,27 @@ def select_machines(
     """Select machines of the `eligible` groups until the need's pods are placed, no candidate holds
     any of them, or `buffer` is full. Returns how many; updates `left`.
     """
-    count = 0
+    count, number = 0, pending.classes.shape[0]
+    candidates = _new_candidates(pool, eligible, availability, need, number)
+    at = NONE
     while count < buffer.rows.shape[0]:
-        heads = _heads(pool, eligible, availability, need)
-        group = _choose(pool, heads, availability, classes, left, pending, tolerance)
-        if group < 0:
+        if at != NONE:
+            _update_heads(candidates, pool, availability, need, at)
+        at = _choose(candidates, pool, availability, classes, left, pending, tolerance)
+        if at == NONE:
             break
-        row = pool.rows[heads[group]]
+        group, row = candidates.group[at], pool.rows[candidates.head[at]]
         buffer.free[count] = pool.capacity[group]
         pods = buffer.pods[count]
-        fill(buffer.free[count], availability.flavour[row], classes, left, pending.classes, pods)
+        flavour = availability.flavour[row]
+        fill(buffer.free, count, flavour, classes, left, pending.classes, pods)
         for place in range(pods.shape[0]):
             left[pending.classes[place]] -= pods[place]
             if place < pending.own:
                 pending.domain_pods[pool.domain[group]] += pods[place]
         availability.unavailable[row] = True
         _charge(availability, row)
+        _note_placed(candidates, left, pending, pods)
         buffer.rows[count], buffer.group[count] = row, group
         count += 1
     return count
@@ -311,7 +442,7 @@ def _relocate(
     free, pods = buffer.free.copy(), buffer.pods.copy()
     for place in range(pending.shape[0]):
         pod_class = pending[place]
-        size, rest = classes.sizes[pod_class], pods[one, place]
+        rest = pods[one, place]
         for other in range(buffer.rows.shape[0]):
             if rest == 0:
                 break
@@ -319,10 +450,10 @@ def _relocate(
             accepted = classes.accepted[classes.flavour_fit[pod_class], flavour]
             if other != one and not dropped[other] and accepted:
                 room = pods_allowed(classes, pending, pods[other], pod_class)
-                some = min(rest, room, fitting(free[other], size))
+                some = min(rest, room, fitting(free, other, classes.sizes, pod_class))
                 rest -= some
                 pods[other, place] += some
-                take(free[other], size, some)
+                take(free, other, classes.sizes, pod_class, some)
         if rest > 0:
             return False
         pods[one, place] = 0

@@ -134,7 +134,7 @@ class _Preemption:
         )
         further = [(each, SOURCE_SURPLUS) for each in in_ranks(state, index, non_disruptive, keys)]
         further += [(each, SOURCE_PREEMPTIBLE) for each in in_ranks(state, index, others, keys)]
-        found = gang_candidates(state, free_pools, index, further)
+        found = gang_candidates(state, free_pools, index, further=further)
         choice = choose_domain(found, *pods_of(state, index), reserved_domain(state, index))
         if not choice.whole or not self._fill(index, choice, candidates):
             # It cannot be completed: release its reservation.

@@ -18,6 +18,7 @@ from bigfleet.engine.kernels.selection import (
     FleetAvailability,
     PendingPods,
     SelectionBuffer,
+    group_rows,
     redundant,
     select_machines,
     selection_buffer,
@@ -62,11 +63,10 @@ class FreePools:
 
     def _free_rows(self, machines: MachineState) -> Rows:
         fleet = self._state.fleet
-        rows = np.flatnonzero((fleet.state == machines) & self._among)
+        rows = fleet.by_tie_break(np.flatnonzero((fleet.state == machines) & self._among))
         # A machine with a high reclamation penalty (a warm cache, say) is used first: the need that
         # it served has most use for it.
-        penalty = -fleet.reclamation_bucket[rows].astype(np.int64)
-        return rows[np.lexsort((fleet.tie_break[rows], penalty))]
+        return rows[np.argsort(~fleet.reclamation_bucket[rows], kind="stable")]
 
 
 def pool_of(
@@ -82,22 +82,16 @@ def pool_of(
     number of machines.
     """
     flavour = state.fleet.flavour
-    rows = rows[flavour_fit.accepted[flavour[rows]]]
     labels = [state.columns.label(key).codes for key in keys]
     # Infinite costs cannot be compared; within their tier, the price decides.
     costs = np.where(np.isinf(flavour_fit.costs), state.columns.price, flavour_fit.costs)
     group_of, domain_of = _groups_of(state, flavour_fit, capacity_number, costs, keys)
-    groups = group_of[flavour[rows]]
-    present = np.bincount(groups)
-    # Groups keep their order, those without machines are left out.
-    number = (np.cumsum(present > 0) - 1)[groups]
-    order = np.argsort(number, kind="stable")
-    starts = np.append(0, np.cumsum(present[present > 0]))
-    like = flavour[rows[order[starts[:-1]]]]
+    rows, starts = group_rows(rows, flavour, flavour_fit.accepted, group_of)
+    like = flavour[rows[starts[:-1]]]
     codes = np.stack(labels, axis=1) if keys else np.zeros((len(state.columns), 1), np.int32)
     _, first, domain = np.unique(domain_of[like], return_index=True, return_inverse=True)
     return CandidatePool(
-        rows=rows[order].astype(np.int64),
+        rows=rows,
         starts=starts,
         first=starts[:-1].copy(),
         capacity=state.capacities.matrix(capacity_number)[like],

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from bigfleet.engine.kernels.gangs import GANG_SHARE_STEPS
 from bigfleet.engine.kernels.scoring import fitting, take
 from bigfleet.engine.snapshot import NONE, Bytes, Floats, Ints, Longs
 from bigfleet.jit import kernel
@@ -36,6 +37,17 @@ class GangCandidates(NamedTuple):
     number: Longs
 
 
+class GangPods(NamedTuple):
+    """C sizes of a gang's unplaced pods, the largest first."""
+
+    #: [C, R] int64
+    sizes: Longs
+    #: [C] int64, how many pods
+    counts: Longs
+    #: how many pods a machine takes
+    most: int
+
+
 class DomainChoice(NamedTuple):
     """The domain chosen for a gang."""
 
@@ -43,6 +55,8 @@ class DomainChoice(NamedTuple):
     domain: int
     #: the whole gang fits
     whole: bool
+    #: it does so on machines of its cluster
+    here: bool = False
 
 
 @kernel
@@ -70,12 +84,12 @@ def _try_domains(
             for at in range(starts[domain], starts[domain + 1]):
                 if rest == 0:
                     break
-                pods = min(rest, most - got[at], fitting(free[at], sizes[pod_class]))
+                pods = min(rest, most - got[at], fitting(free, at, sizes, pod_class))
                 if pods > 0:
                     rest -= pods
                     got[at] += pods
                     served[domain, source[at]] += pods * weights[pod_class]
-                    take(free[at], sizes[pod_class], pods)
+                    take(free, at, sizes, pod_class, pods)
             unplaced[domain] += rest
 
 
@@ -115,9 +129,28 @@ def choose_domain(
     else:
         keys = tuple(-_steps(each) for each in (clusters, served.sum(axis=1), own))
     best = np.lexsort((codes, -machines, *keys, ~whole))[0]
-    return DomainChoice(int(codes[best]), bool(whole[best]))
+    here = bool(whole[best]) and not served[best, SOURCE_ACQUIRABLE:].any()
+    return DomainChoice(int(codes[best]), bool(whole[best]), here)
+
+
+def domains_with_room(gang_candidates: GangCandidates, sizes: Longs, count: Longs) -> Ints:
+    """The codes of all domains in which these candidates have as much capacity in total as the gang
+    requests; none if a pod is so small that it may not count when domains are compared.
+    """
+    want = (sizes * count[:, None]).astype(np.float64).sum(axis=0)
+    asked = want > 0
+    if (sizes[:, asked] / want[asked]).sum(axis=1).min(initial=np.inf) * GANG_SHARE_STEPS < 2:
+        return np.empty(0, np.int32)
+    order = np.argsort(gang_candidates.domain, kind="stable")
+    domain = gang_candidates.domain[order]
+    borders = np.flatnonzero(np.diff(domain, prepend=NONE))
+    if not len(borders):
+        return np.empty(0, np.int32)
+    room = np.add.reduceat(gang_candidates.free[order], borders)
+    enough: Ints = domain[borders][(room >= want).all(axis=1)]
+    return enough
 
 
 def _steps(parts: Floats) -> Floats:
     """Shares of a gang in integral steps, so that floating-point noise never breaks a tie."""
-    return np.rint(parts * 2**20)
+    return np.rint(parts * GANG_SHARE_STEPS)

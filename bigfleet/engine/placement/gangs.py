@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Sequence
 
@@ -22,9 +23,11 @@ from bigfleet.engine.placement.gang_domains import (
     SOURCE_OWN,
     DomainChoice,
     GangCandidates,
+    GangPods,
     choose_domain,
+    domains_with_room,
 )
-from bigfleet.engine.snapshot import NONE, Flags, Ints, Longs, Rows
+from bigfleet.engine.snapshot import NONE, Flags, Ints, Longs, Rows, flags_of
 from bigfleet.engine.state.cycle_state import CycleState
 from bigfleet.model.machine import MachineState
 
@@ -35,11 +38,7 @@ def begin_gang(state: CycleState, free_pools: FreePools, index: int) -> bool:
     Machines that the domain lacks are acquired when it is the gang's turn. A gang that no domain
     can hold stays on its machines that are in service, because its pods run there.
     """
-    choice = choose_domain(
-        gang_candidates(state, free_pools, index),
-        *pods_of(state, index),
-        reserved_domain(state, index),
-    )
+    choice = _best_domain(state, free_pools, index)
     if choice.whole or choice.domain == NONE:
         place_gang(state, index, choice)
         state.drop_idle_reservation(index)
@@ -60,7 +59,7 @@ def serve_gang(state: CycleState, free_pools: FreePools, index: int) -> None:
     if index not in state.not_acquiring:
         state.at_ceiling.discard(index)
     kept = reserved_domain(state, index)
-    choice = choose_domain(gang_candidates(state, free_pools, index), *pods_of(state, index), kept)
+    choice = _best_domain(state, free_pools, index)
     place_gang(state, index, choice if choice.whole or kept == NONE else DomainChoice(kept, False))
     if state.lacks(index) and index not in state.not_acquiring:
         key = same_key(state, index)
@@ -71,6 +70,21 @@ def serve_gang(state: CycleState, free_pools: FreePools, index: int) -> None:
             state.not_acquiring.add(index)
             serve_gang(state, free_pools, index)
     state.drop_idle_reservation(index)
+
+
+def _best_domain(state: CycleState, free_pools: FreePools, index: int) -> DomainChoice:
+    """The best domain for the gang's unplaced pods."""
+    pods, kept = pods_of(state, index), reserved_domain(state, index)
+    # A domain in which its cluster's machines hold all of it is better than any in which they do
+    # not, unless that one is reserved for it.
+    mine = _machines_of_cluster(state, index)
+    rooms = domains_with_room(mine, pods.sizes, pods.counts)
+    if len(rooms):
+        among = np.append(rooms, np.int32(kept))
+        choice = choose_domain(gang_candidates(state, free_pools, index, mine, among), *pods, kept)
+        if choice.here or (choice.whole and choice.domain == kept):
+            return choice
+    return choose_domain(gang_candidates(state, free_pools, index, mine), *pods, kept)
 
 
 def place_gang(state: CycleState, index: int, choice: DomainChoice) -> None:
@@ -105,7 +119,7 @@ def first_fit(state: CycleState, index: int, machines: Sequence[int]) -> None:
     for pod_class in range(its.start, its.stop):
         most = int(classes.most[pod_class])
         for machine in machines:
-            room = fitting(packing.free[machine], classes.sizes[pod_class])
+            room = fitting(packing.free, machine, classes.sizes, pod_class)
             pods = min(room, int(state.left[pod_class]), most - got[machine])
             if pods > 0:
                 got[machine] += pods
@@ -150,52 +164,68 @@ def in_gang_domain(state: CycleState, index: int, flavour: Ints) -> Flags:
 
 
 def _domain_code(state: CycleState, index: int) -> int:
-    label = state.columns.label(same_key(state, index))
-    return label.values.index(state.gang_domains[index])
+    values = state.columns.label(same_key(state, index)).values
+    return bisect_left(values, state.gang_domains[index])
 
 
 def reserved_domain(state: CycleState, index: int) -> int:
     """The code of the domain that is reserved for a gang, or NONE."""
     reservation = state.reserved.get(index)
     names = state.columns.label(same_key(state, index)).values
-    if reservation is None or reservation.domain not in names:
+    if reservation is None:
         return NONE
-    return names.index(reservation.domain)
+    at = bisect_left(names, reservation.domain)
+    return at if names[at : at + 1] == (reservation.domain,) else NONE
+
+
+def _machines_of_cluster(state: CycleState, index: int) -> GangCandidates:
+    """The machines of its cluster that a gang might use, those that it had first."""
+    packing = state.packing_of(index)
+    codes = state.columns.label(same_key(state, index)).codes
+    at = np.flatnonzero(_usable_machines(state, index))
+    own = state.fleet.last_claimed_by[packing.rows[at]] == index
+    at = np.concatenate((at[own], at[~own]))
+    source = np.full(len(at), SOURCE_CLUSTER, np.uint8)
+    source[: int(own.sum())] = SOURCE_OWN
+    return GangCandidates(codes[packing.flavour[at]], source, packing.free[at], np.ones_like(at))
 
 
 def gang_candidates(
     state: CycleState,
     free_pools: FreePools,
     index: int,
+    mine: GangCandidates | None = None,
+    among: Ints | None = None,
     further: Sequence[tuple[EligiblePool, int]] = (),
 ) -> GangCandidates:
-    """The machines that a gang might use: its cluster's, those that it may acquire, and the
-    `further` pools with their source.
+    """The machines that a gang might use: `mine`, which are its cluster's, those that it may
+    acquire, and the `further` pools with their source; only those in the domains `among`, if given.
     """
-    packing = state.packing_of(index)
-    codes = state.columns.label(same_key(state, index)).codes
-    mine = np.flatnonzero(_usable_machines(state, index))
-    own = state.fleet.last_claimed_by[packing.rows[mine]] == index
-    mine = np.concatenate((mine[own], mine[~own]))
-    first = int(own.sum())
-    parts = [
-        GangCandidates(
-            codes[packing.flavour[at]],
-            np.full(len(at), source, np.uint8),
-            packing.free[at],
-            at * 0 + 1,
-        )
-        for at, source in ((mine[:first], SOURCE_OWN), (mine[first:], SOURCE_CLUSTER))
-    ]
+    parts = [_machines_of_cluster(state, index) if mine is None else mine]
+    inside = None
+    if among is not None:
+        names = state.columns.label(same_key(state, index)).values
+        inside = flags_of([code for code in among.tolist() if code != NONE], len(names))
+        parts = [_only(parts[0], inside[parts[0].domain])]
     pools = list(further)
     if index not in state.not_acquiring:
         found = in_tiers(free_pools.pools(index, (same_key(state, index),)))
         pools = [*((each, SOURCE_ACQUIRABLE) for each in found), *pools]
-    pods = int(state.left[state.classes.of(index)].sum())
+    pods, availability = int(state.left[state.classes.of(index)].sum()), state.availability(index)
     for (pool, eligible), source in pools:
-        free = count_free(pool, eligible, state.availability(index), index)
+        its = eligible if inside is None else eligible & inside[pool.codes[pool.domain, 0]]
+        free = count_free(pool, its, availability, index)
         parts.append(_as_equivalence_classes(pool, source, free, pods))
     return GangCandidates(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+
+
+def _only(candidates: GangCandidates, which: Flags) -> GangCandidates:
+    return GangCandidates(
+        candidates.domain[which],
+        candidates.source[which],
+        candidates.free[which],
+        candidates.number[which],
+    )
 
 
 def _as_equivalence_classes(
@@ -204,11 +234,11 @@ def _as_equivalence_classes(
     """The `free` [G] machines of each group as entries, at most one for each of the gang's `pods`;
     the first entry of a group stands for the rest.
     """
-    number = np.minimum(free, pods)
-    group = np.repeat(np.arange(len(free)), number)
+    some = np.flatnonzero(free)
+    number = np.minimum(free[some], pods)
+    group = np.repeat(some, number)
     stands_for = np.ones(len(group), np.int64)
-    some = number > 0
-    stands_for[(np.cumsum(number) - number)[some]] += (free - number)[some]
+    stands_for[np.cumsum(number) - number] += free[some] - number
     return GangCandidates(
         pool.codes[pool.domain[group], 0],
         np.full(len(group), source, np.uint8),
@@ -224,8 +254,9 @@ def _usable_machines(state: CycleState, index: int) -> Flags:
     return accepted & packing.present(int(state.priorities[index]))
 
 
-def pods_of(state: CycleState, index: int) -> tuple[Longs, Longs, int]:
-    """The sizes and counts of the gang's unplaced pods, and how many of them a machine takes."""
+def pods_of(state: CycleState, index: int) -> GangPods:
+    """The gang's unplaced pods."""
     its = state.classes.of(index)
     left = state.left[its]
-    return state.classes.sizes[its][left > 0], left[left > 0], int(state.classes.most[its.start])
+    most = int(state.classes.most[its.start])
+    return GangPods(state.classes.sizes[its][left > 0], left[left > 0], most)

@@ -1,4 +1,4 @@
-"""Gangs that stay on the machines that they had, placed many at a time."""
+"""Gangs that stay in the domain in which they have machines, placed many at a time."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ from bigfleet.engine.state.cycle_state import CycleState
 
 
 def settle_gangs(state: CycleState, gangs: Rows) -> Iterator[int]:
-    """Place all `gangs` of one priority that fit on the machines that they had in one domain, and
-    yield the others when it is their turn.
+    """Place all `gangs` of one priority that fit on their cluster's machines in the only domain in
+    which they had some, and yield the others when it is their turn.
 
-    A gang that has pods on all of its own machines in one domain is best served there: no other
-    domain has as much of it. Clusters do not affect each other here, so only gangs of one cluster
-    are placed in their order. A gang with a reservation is yielded: it may have to release it.
+    Such a gang is best served there: no other domain has more of it on its cluster's machines, and
+    none has any on the gang's own. Clusters do not affect each other here, so only gangs of one
+    cluster are placed in their order. A gang with a reservation is yielded: it may have to release
+    it.
     """
     if not len(gangs):
         return
@@ -58,6 +59,9 @@ class _Queue:
             need=needs.astype(np.int64),
             key=np.array([distinct.index(key) for key in self._keys], np.int64),
             codes=np.stack([label.codes for label in labels]),
+            by_domain=np.stack(
+                [np.argsort(label.codes[self._packing.flavour], kind="stable") for label in labels]
+            ),
             start=start,
             machine=order[np.repeat(begin, sizes) + within].astype(np.int64),
         )

@@ -293,20 +293,20 @@ def _rooms(
         state.packing_of(index),
         state.flavour_fit(index),
     )
-    possible = [k for k in range(its.start, its.stop) if not state.classes.impossible[k]]
-    size = state.classes.sizes[possible[0]]
+    sizes = state.classes.sizes
+    largest = next(k for k in range(its.start, its.stop) if not state.classes.impossible[k])
     apart = HOSTNAME_LABEL in flavour_fit.profile.anti_affinity
     rooms: dict[int, int] = {}
     present = packing.present(int(state.priorities[index]))
     for machine in np.flatnonzero(flavour_fit.accepted[packing.flavour] & present).tolist():
         code = int(terms.domain[0, machine])
-        room = min(fitting(packing.free[machine], size), 1 if apart else NO_LIMIT)
+        room = min(fitting(packing.free, machine, sizes, largest), 1 if apart else NO_LIMIT)
         rooms[code] = rooms.get(code, int(terms.pods[0, code])) + room
     for pool, eligible in pools:
         free = count_free(pool, eligible, state.availability(index), index)
         for group in np.flatnonzero(eligible).tolist():
             code = int(pool.codes[pool.domain[group], 0])
-            room = min(fitting(pool.capacity[group], size), 1 if apart else NO_LIMIT)
+            room = min(fitting(pool.capacity, group, sizes, largest), 1 if apart else NO_LIMIT)
             rooms[code] = rooms.get(code, 0) + room * int(free[group])
     return rooms
 

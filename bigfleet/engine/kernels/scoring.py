@@ -19,6 +19,8 @@ from bigfleet.jit import kernel
 _STEPS = 256
 # Outweighs any imbalance: a GPU machine for a pod that requests no GPU.
 _SCARCE_STEPS = 1 << 12
+# Above all ranks: imbalance and the penalty for empty machines are at most 2.
+RANKS = 4 * _SCARCE_STEPS
 NO_LIMIT = int(np.iinfo(np.int64).max)
 
 

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bigfleet.engine.kernels.scoring import (
+    RANKS,
     ClassColumns,
     Machines,
     PlacementLog,
@@ -70,38 +71,37 @@ class _Cells(NamedTuple):
     length: Longs
     #: [C] int64, a machine of the cell
     example: Longs
-    #: [C] int64, heap of the cells by `there`, then `top`
+    #: [C] int64, heap of the cells: the need's pods in their domains when last looked at, times
+    #: `span`, plus the front of the cell's heap
     queue: Longs
-    #: [C] int64, pods of the need in the cell's domains, when last looked at
-    there: Longs
-    #: [C] int64, front of the cell's heap, when last looked at
-    top: Longs
-    #: [C] int64, cells at the limit of a term
+    #: above all keys of machines
+    span: int
+    #: [C] int64, keys of the cells at the limit of a term
     blocked: Longs
+
+
+@kernel
+def _fewest(terms: TopologyTerms, term: int) -> tuple[int, int]:
+    """The fewest pods in any domain that counts, and how many domains have that few; 0 and 0 for
+    lack of domains.
+    """
+    fewest, counting, lowest = 0, 0, 0
+    for at in range(terms.pods.shape[1]):
+        if terms.counts[term, at]:
+            pods = terms.pods[term, at]
+            if counting == 0 or pods < fewest:
+                fewest, lowest = pods, 0
+            counting += 1
+            lowest += pods == fewest
+    if counting < terms.min_domains[term]:
+        fewest, lowest = 0, 0
+    return fewest, lowest
 
 
 @kernel
 def least(terms: TopologyTerms, term: int) -> int:
     """The term's global minimum: the fewest pods in any domain that counts."""
-    fewest, domains = -1, 0
-    for at in range(terms.pods.shape[1]):
-        if terms.counts[term, at]:
-            domains += 1
-            if fewest < 0 or terms.pods[term, at] < fewest:
-                fewest = terms.pods[term, at]
-    return max(fewest, 0) if domains >= terms.min_domains[term] else 0
-
-
-@kernel
-def _find_minimum(terms: TopologyTerms, minimum: _Minimum, term: int) -> None:
-    fewest = least(terms, term)
-    domains, at_minimum = 0, 0
-    for at in range(terms.pods.shape[1]):
-        if terms.counts[term, at]:
-            domains += 1
-            at_minimum += terms.pods[term, at] == fewest
-    minimum.pods[term] = fewest
-    minimum.domains[term] = at_minimum if domains >= terms.min_domains[term] else 0
+    return int(_fewest(terms, term)[0])
 
 
 @kernel
@@ -127,49 +127,9 @@ def _note_pod(terms: TopologyTerms, minimum: _Minimum, at: int) -> bool:
         if lowest and terms.pods[term, domain] == minimum.pods[term] + 1:
             minimum.domains[term] -= 1
             if minimum.domains[term] == 0:
-                _find_minimum(terms, minimum, term)
+                minimum.pods[term], minimum.domains[term] = _fewest(terms, term)
                 risen = True
     return risen
-
-
-@kernel
-def _before(cells: _Cells, one: int, other: int) -> bool:
-    if cells.there[one] != cells.there[other]:
-        return bool(cells.there[one] < cells.there[other])
-    return bool(cells.top[one] < cells.top[other])
-
-
-@kernel
-def _enqueue(cells: _Cells, length: int, cell: int) -> int:
-    at = length
-    while at > 0:
-        parent = (at - 1) >> 1
-        if not _before(cells, cell, cells.queue[parent]):
-            break
-        cells.queue[at] = cells.queue[parent]
-        at = parent
-    cells.queue[at] = cell
-    return length + 1
-
-
-@kernel
-def _dequeue(cells: _Cells, length: int) -> int:
-    """Remove the front of the queue; returns the new length."""
-    length -= 1
-    cell = cells.queue[length]
-    at = 0
-    while True:
-        child = 2 * at + 1
-        if child >= length:
-            break
-        if child + 1 < length and _before(cells, cells.queue[child + 1], cells.queue[child]):
-            child += 1
-        if not _before(cells, cells.queue[child], cell):
-            break
-        cells.queue[at] = cells.queue[child]
-        at = child
-    cells.queue[at] = cell
-    return length
 
 
 @kernel
@@ -185,8 +145,7 @@ def _new_cells(terms: TopologyTerms) -> _Cells:
         np.zeros(number, np.int64),
         example,
         np.empty(number, np.int64),
-        np.zeros(number, np.int64),
-        np.zeros(number, np.int64),
+        max(machines, 1) * RANKS,
         np.empty(number, np.int64),
     )
 
@@ -216,9 +175,7 @@ def _fill_cells(
     for cell in range(terms.cells):
         if cells.length[cell] > 0:
             # The lowest possible key: it is corrected at the front.
-            cells.there[cell] = -1
-            cells.top[cell] = cells.heap[cells.start[cell]]
-            queued = _enqueue(cells, queued, cell)
+            queued = push(cells.queue, queued, cells.heap[cells.start[cell]] - cells.span)
     return queued
 
 
@@ -239,34 +196,34 @@ def _place_class(
     number, blocked = machines.flavour.shape[0], 0
     queued = _fill_cells(cells, machines, classes, terms, pod_class, priority, strategy)
     while left[pod_class] > 0 and queued > 0:
-        cell = cells.queue[0]
-        queued = _dequeue(cells, queued)
+        key = cells.queue[0]
+        queued = pop(cells.queue, queued)
+        top = key % cells.span
+        at = top % number
+        cell = terms.cell[at]
         there = _pods_there(terms, minimum, cells.example[cell])
         if there < 0:
-            cells.blocked[blocked] = cell
+            cells.blocked[blocked] = key
             blocked += 1
             continue
-        if there != cells.there[cell]:
-            cells.there[cell] = there
-            queued = _enqueue(cells, queued, cell)
+        if there != key // cells.span:
+            queued = push(cells.queue, queued, there * cells.span + top)
             continue
         heap = cells.heap[cells.start[cell] : cells.start[cell + 1]]
-        at = heap[0] % number
         cells.length[cell] = pop(heap, cells.length[cell])
         machines.free[at] -= classes.sizes[pod_class]
         machines.has_pods[at] = True
         left[pod_class] -= 1
         got[at] += 1
         if has_room(machines, classes, at, pod_class, priority):
-            key = rank(machines, classes, at, pod_class, strategy) * number + at
-            cells.length[cell] = push(heap, cells.length[cell], key)
+            own = rank(machines, classes, at, pod_class, strategy) * number + at
+            cells.length[cell] = push(heap, cells.length[cell], own)
         risen = _note_pod(terms, minimum, at)
         if cells.length[cell] > 0:
-            cells.top[cell] = heap[0]
-            queued = _enqueue(cells, queued, cell)
+            queued = push(cells.queue, queued, there * cells.span + heap[0])
         if risen:
             for place in range(blocked):
-                queued = _enqueue(cells, queued, cells.blocked[place])
+                queued = push(cells.queue, queued, cells.blocked[place])
             blocked = 0
 
 
@@ -288,7 +245,7 @@ def pack_constrained(
     number = terms.domain.shape[0]
     minimum = _Minimum(np.zeros(number, np.int64), np.zeros(number, np.int64))
     for term in range(number):
-        _find_minimum(terms, minimum, term)
+        minimum.pods[term], minimum.domains[term] = _fewest(terms, term)
     for pod_class in order:
         if left[pod_class] > 0:
             _place_class(

@@ -98,6 +98,7 @@ class FlavourColumns(Sequence[Flavour]):
         for at, flavour in enumerate(self):
             for name, amount in flavour.allocatable.items():
                 amounts[at, self.column_of[name]] = amount
+        amounts.flags.writeable = False  # as what is remembered
         return amounts
 
     @cached_property

@@ -8,10 +8,10 @@ needs that are new are read.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields
 
 import numpy as np
 
+from bigfleet.engine.folded_needs import FoldedNeeds
 from bigfleet.engine.snapshot import Bytes, Flags, Ints, Longs
 from bigfleet.model.errors import InvalidInput
 from bigfleet.model.group import Additional
@@ -21,29 +21,27 @@ from bigfleet.model.need import HOSTNAME_LABEL, Need, Profile
 _MAX_GARBAGE = 2
 
 
-@dataclass(frozen=True)
-class _NeedRows:
-    """N needs, by row."""
-
-    #: [N] int64, effective priority
-    priority: Longs
-    #: [N] int32, index of `profiles`
-    profile: Ints
-    #: [N] uint8, penalty buckets
-    interruption_bucket: Bytes
-    reclamation_bucket: Bytes
-    #: [N] bool, requested beyond what exists
-    additional: Flags
-    #: [N] bool, all pods share a domain of one topology key
-    gang: Flags
-    #: [N] bool, at most one pod per host
-    apart: Flags
-    #: [N] bool, no machine could ever hold all of it
-    contradictory: Flags
-    #: [N] int64, the need's first row among the sizes
-    first_size: Longs
-    #: [N] int64, how many sizes
-    sizes: Longs
+# One need.
+_ROW = np.dtype([
+    # effective priority
+    ("priority", np.int64),
+    # index of `profiles`
+    ("profile", np.int32),
+    # penalty buckets
+    ("interruption_bucket", np.uint8),
+    ("reclamation_bucket", np.uint8),
+    # requested beyond what exists
+    ("additional", np.bool_),
+    # all pods share a domain of one topology key
+    ("gang", np.bool_),
+    # at most one pod per host
+    ("apart", np.bool_),
+    # no machine could ever hold all of it
+    ("contradictory", np.bool_),
+    # the need's first row among the sizes, and how many there are
+    ("first_size", np.int64),
+    ("sizes", np.int64),
+])  # fmt: skip
 
 
 class _Reader:
@@ -51,6 +49,7 @@ class _Reader:
 
     def __init__(self) -> None:
         self.needs: list[Need] = []
+        self.folded = FoldedNeeds()
         self.row_of: dict[int, int] = {}
         self.profiles: list[Profile] = []
         self.names: list[str] = []
@@ -61,25 +60,26 @@ class _Reader:
         self._new_sizes: list[tuple[int, int, int]] = []
         self._pods: list[int] = []
         self._number_of_sizes = 0
-        self.rows = _NeedRows(*(np.empty(0, _TYPES[f.name]) for f in fields(_NeedRows)))
+        self.rows = np.empty(0, _ROW)
         self.amounts: Longs = np.empty((0, 0), np.int64)
         self.pods: Longs = np.empty(0, np.int64)
 
     def read(self, needs: Sequence[Need]) -> Longs:
         """The row of each need."""
-        row_of = self.row_of
-        rows = [row_of.get(id(need), -1) for need in needs]
-        if -1 in rows:
-            for at, row in enumerate(rows):
-                if row < 0:
-                    rows[at] = row_of.get(id(needs[at]), -1)
-                    if rows[at] < 0:
-                        rows[at] = self._add(needs[at])
+        try:
+            return self._rows_of(needs)
+        except KeyError:
+            for need in needs:
+                if id(need) not in self.row_of:
+                    self._add(need)
             self._append()
-        return np.array(rows, np.int64)
+            return self._rows_of(needs)
 
-    def _add(self, need: Need) -> int:
-        row = self.row_of[id(need)] = len(self.needs)
+    def _rows_of(self, needs: Sequence[Need]) -> Longs:
+        return np.fromiter(map(self.row_of.__getitem__, map(id, needs)), np.int64, len(needs))
+
+    def _add(self, need: Need) -> None:
+        self.row_of[id(need)] = len(self.needs)
         self.needs.append(need)  # keeps its id from being used again
         profile = need.profile
         number = self._profile_numbers.setdefault(profile.fingerprint, len(self.profiles))
@@ -105,14 +105,9 @@ class _Reader:
                 self._new_sizes.append((self._number_of_sizes, column, amount))
             self._pods.append(size.pods)
             self._number_of_sizes += 1
-        return row
 
     def _append(self) -> None:
-        columns = zip(*self._new, strict=True)
-        self.rows = _NeedRows(*(
-            np.concatenate((getattr(self.rows, f.name), np.array(column, _TYPES[f.name])))
-            for f, column in zip(fields(_NeedRows), columns, strict=True)
-        ))  # fmt: skip
+        self.rows = np.concatenate((self.rows, np.array(self._new, _ROW)))
         amounts = np.zeros((self._number_of_sizes, len(self.names)), np.int64)
         known, resources = self.amounts.shape
         amounts[:known, :resources] = self.amounts
@@ -122,20 +117,6 @@ class _Reader:
         self.amounts = amounts
         self.pods = np.concatenate((self.pods, np.array(self._pods, np.int64)))
         self._new, self._new_sizes, self._pods = [], [], []
-
-
-_TYPES: dict[str, type] = {
-    "priority": np.int64,
-    "profile": np.int32,
-    "interruption_bucket": np.uint8,
-    "reclamation_bucket": np.uint8,
-    "additional": np.bool_,
-    "gang": np.bool_,
-    "apart": np.bool_,
-    "contradictory": np.bool_,
-    "first_size": np.int64,
-    "sizes": np.int64,
-}
 
 
 class NeedColumns(Sequence[Need]):
@@ -153,26 +134,28 @@ class NeedColumns(Sequence[Need]):
             reader = _Reader()
         row = reader.read(self._needs)
         self._reader = reader
-        columns = reader.rows
+        columns = reader.rows[row]
+        #: what gangs among the needs fold into
+        self.folded: FoldedNeeds = reader.folded
         #: distinct profiles, among them those of all needs
         self.profiles: Sequence[Profile] = reader.profiles
         #: names of the columns of `amounts`
         self.resources = tuple(reader.names)
-        self.priority: Longs = columns.priority[row]
-        self.profile: Ints = columns.profile[row]
-        self.interruption_bucket: Bytes = columns.interruption_bucket[row]
-        self.reclamation_bucket: Bytes = columns.reclamation_bucket[row]
-        self.additional: Flags = columns.additional[row]
-        self.gang: Flags = columns.gang[row]
-        self.apart: Flags = columns.apart[row]
-        self.contradictory: Flags = columns.contradictory[row]
-        sizes = columns.sizes[row]
+        self.priority: Longs = columns["priority"].copy()
+        self.profile: Ints = columns["profile"].copy()
+        self.interruption_bucket: Bytes = columns["interruption_bucket"].copy()
+        self.reclamation_bucket: Bytes = columns["reclamation_bucket"].copy()
+        self.additional: Flags = columns["additional"].copy()
+        self.gang: Flags = columns["gang"].copy()
+        self.apart: Flags = columns["apart"].copy()
+        self.contradictory: Flags = columns["contradictory"].copy()
+        sizes = columns["sizes"]
         #: [N + 1] int64, delimits each need's sizes
         self.start: Longs = np.zeros(len(row) + 1, np.int64)
         np.cumsum(sizes, out=self.start[1:])
         #: [S] int32, the need of each size
         self.need: Ints = np.repeat(np.arange(len(row), dtype=np.int32), sizes)
-        at = np.arange(self.start[-1]) + np.repeat(columns.first_size[row] - self.start[:-1], sizes)
+        at = np.arange(self.start[-1]) + np.repeat(columns["first_size"] - self.start[:-1], sizes)
         #: [S, Q] int64, requests of one pod
         self.amounts: Longs = reader.amounts[at]
         #: [S] int64, number of pods

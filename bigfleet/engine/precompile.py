@@ -9,6 +9,7 @@ import numpy as np
 
 from bigfleet.engine.cycle_memory import CycleMemory
 from bigfleet.engine.decide import decide
+from bigfleet.engine.fit.normalise import fold
 from bigfleet.engine.snapshot import NONE, Demand, EngineConfig, Flavour, Fleet
 from bigfleet.model import penalty
 from bigfleet.model.machine import CapacityType, MachineState
@@ -31,7 +32,7 @@ def precompile() -> None:
     profiles = [_profile(), _profile(same_key=_RACK), _profile(anti_affinity=HOSTNAME_LABEL)]
     needs = [Need(each, sizes_of([(_POD, 4)])) for each in profiles]
     demand = Demand(needs, np.zeros(len(needs), np.int32), frozenset({0}))
-    decide(_fleet(), demand, CycleMemory(), EngineConfig(), 0.0)
+    decide(_fleet(), fold(_fleet(), demand).demand, CycleMemory(), EngineConfig(), 0.0)
 
 
 def _profile(*, same_key: str = "", anti_affinity: str = "") -> Profile:

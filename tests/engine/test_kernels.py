@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from bigfleet.engine.kernels.folding import number_rows
 from bigfleet.engine.kernels.placed import claim, least_utilized, order_by_row
 from bigfleet.engine.kernels.scoring import Machines, PlacementLog
 from bigfleet.engine.snapshot import NONE
@@ -34,6 +35,17 @@ def test_the_least_utilized_machines_are_the_first_of_a_stable_sort(seed: int) -
     used = ((capacity - free) / np.maximum(capacity, 1)).max(axis=1)
     expected = [at for at in np.argsort(used, kind="stable").tolist() if among[at]]
     assert least_utilized(machines, among, 8).tolist() == expected[:8]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_equal_rows_and_no_others_share_a_number(seed: int) -> None:
+    """Numbers follow the order in which rows first appear."""
+    rows = np.random.default_rng(seed).integers(-2, 2, (50, 3)) << 40
+    numbers, first = number_rows(rows)
+    seen: dict[bytes, int] = {}
+    expected = [seen.setdefault(row.tobytes(), len(seen)) for row in rows]
+    assert numbers.tolist() == expected
+    assert first.tolist() == [expected.index(number) for number in range(len(seen))]
 
 
 def test_an_additional_need_claims_a_machine_before_the_first_in_the_demands_order() -> None:

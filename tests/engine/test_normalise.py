@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bigfleet.engine.fit.normalise import fold, normalise
+from bigfleet.engine.need_columns import NeedColumns, need_columns_of
 from bigfleet.model.group import FoldedGangs
 from bigfleet.model.machine import MachineState
 from bigfleet.model.need import (
@@ -79,6 +80,18 @@ def test_gangs_of_different_sizes_are_sizes_of_one_need() -> None:
     assert [(dict(size.amounts), size.pods) for size in folded.sizes] == [
         ({"cpu": 2}, 2), ({"cpu": 3}, 3),
     ]  # fmt: skip
+
+
+def test_a_folded_need_stays_the_same_object_until_its_gangs_change() -> None:
+    """So nothing is read again for it, however many gangs it stands for."""
+    fleet = fleet_of([idle("m", labels=IN_RACK)])
+    before = demand_of(fleet, gangs(5, 2))
+    columns = need_columns_of(before.needs)
+    once = fold(fleet, replace(before, needs=columns)).demand.needs[0]
+    assert fold(fleet, replace(before, needs=NeedColumns(columns, columns))).demand.needs[0] is once
+    fewer = NeedColumns(columns[1:], columns)
+    (changed,) = fold(fleet, replace(before, needs=fewer, cluster=before.cluster[1:])).demand.needs
+    assert changed.aggregate == {"cpu": 8}
 
 
 def test_machines_without_the_domain_label_are_no_room() -> None:

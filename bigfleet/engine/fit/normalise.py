@@ -9,28 +9,23 @@ Whether a gang folds depends on the current machines, and is decided in each cyc
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
 from bigfleet.engine.columns import columns_of
 from bigfleet.engine.fit.capacity import Capacities
 from bigfleet.engine.fit.matching import Matcher
+from bigfleet.engine.fit.pod_classes import requests_of
+from bigfleet.engine.kernels.folding import GangTotals, Hosts, fit_on_one, number_rows
 from bigfleet.engine.need_columns import NeedColumns, need_columns_of
-from bigfleet.engine.snapshot import Demand, Flags, Fleet, Longs, in_states
-from bigfleet.model.group import FoldedGangs
+from bigfleet.engine.snapshot import IN_SERVICE, Demand, Flags, Fleet, Ints, Longs, Rows, in_states
+from bigfleet.model.group import Group
 from bigfleet.model.machine import MachineState
-from bigfleet.model.need import (
-    HOSTNAME_LABEL,
-    Need,
-    Operator,
-    Profile,
-    Requirement,
-    profile,
-    sizes_of,
-    total_of,
-)
+from bigfleet.model.need import Need
+from bigfleet.model.resources import MAX_MACHINE_UNITS
 
 # Machines that are created or drained were chosen or will be free: gangs must not unfold meanwhile.
 _UNCLAIMED_STATES = (
@@ -39,6 +34,9 @@ _UNCLAIMED_STATES = (
     MachineState.CREATING,
     MachineState.DRAINING,
 )
+
+# Twice what a machine can have.
+_MOST_UNITS = 2 * MAX_MACHINE_UNITS
 
 
 @dataclass(frozen=True)
@@ -63,130 +61,134 @@ def fold(fleet: Fleet, demand: Demand) -> FoldedDemand:
     asked = need_columns_of(demand.needs)
     if not asked.gang.any():
         return FoldedDemand(replace(demand, needs=asked), range(len(asked)))
-    gang_folder = _GangFolder(fleet, demand)
-    needs: list[Need] = []
-    clusters: list[int] = []
-    served_by: list[int] = []
-    position: dict[tuple[int, tuple[str, str]], int] = {}
-    clusters_of_needs, gangs = demand.cluster.tolist(), asked.gang.tolist()
-    for need, cluster, gang in zip(asked, clusters_of_needs, gangs, strict=True):
-        folds = gang and gang_folder.fits(need, cluster)
-        served = gang_folder.folded(need) if folds else need
-        at = position.setdefault((cluster, served.key), len(needs))
-        served_by.append(at)
-        if at < len(needs):
-            needs[at] = replace(needs[at], sizes=(*needs[at].sizes, *served.sizes))
-        else:
-            needs.append(served)
-            clusters.append(cluster)
-    joined = NeedColumns(
-        (
-            _with_canonical_sizes(need) if isinstance(need.group, FoldedGangs) else need
-            for need in needs
-        ),
-        asked,
+    sizes = _gang_sizes(asked, demand.cluster)
+    folds = _fit_on_one_machine(fleet, demand, asked, sizes)[sizes.number]
+    number, gangs = sizes.number[folds], sizes.gangs[folds]
+    of_need, first = number_rows(sizes.folded[number][:, None])
+    # The first of the needs that become one stands for all of them.
+    leader = np.arange(len(asked))
+    leader[gangs] = gangs[first][of_need]
+    kept = np.flatnonzero(leader == np.arange(len(asked)))
+    needs = {index: asked[index] for index in kept.tolist()}
+    needs |= _folded_needs(asked, sizes, number, gangs[first])
+    served_demand = replace(
+        demand, needs=NeedColumns(needs.values(), asked), cluster=demand.cluster[kept]
     )
-    served_demand = replace(demand, needs=joined, cluster=np.array(clusters, np.int32))
-    return FoldedDemand(served_demand, served_by)
+    return FoldedDemand(served_demand, np.searchsorted(kept, leader).tolist())
 
 
-def _with_canonical_sizes(need: Need) -> Need:
-    return replace(need, sizes=sizes_of((dict(size.amounts), size.pods) for size in need.sizes))
+class _GangSizes(NamedTuple):
+    """G gangs, in the demand's order, which have U distinct sizes, clusters and profiles."""
+
+    #: [G] indices of the needs
+    gangs: Rows
+    #: [G] the number of its distinct kind
+    number: Longs
+    #: [U] one of the gangs of each kind
+    example: Rows
+    #: [U, Q] what all pods of a gang request, by resource of the needs
+    total: Longs
+    #: [U] equal for those that fold into one need
+    folded: Longs
 
 
-class _GangFolder:
-    """Decides which gangs fold."""
+def _gang_sizes(asked: NeedColumns, cluster: Ints) -> _GangSizes:
+    """The gangs of `asked` that a machine might hold, and what they request."""
+    pods = _sums(asked.pods, asked.start)
+    # As floating-point numbers, which cannot overflow; more than this fits on no machine.
+    most = (asked.amounts * asked.pods[:, None].astype(np.float64)).max(axis=1, initial=0.0)
+    too_large = _sums((most > _MOST_UNITS).astype(np.int64), asked.start) > 0
+    gangs = np.flatnonzero(asked.gang & ~(asked.apart & (pods > 1)) & ~too_large)
+    total = _sums(asked.amounts * asked.pods[:, None], asked.start)[gangs]
+    profile = asked.profile[gangs].astype(np.int64)
+    number, first = number_rows(
+        np.ascontiguousarray(np.column_stack((cluster[gangs], profile, total)))
+    )
+    folded = np.zeros(len(asked.profiles), np.int64)
+    keys: dict[tuple[str, Group], int] = {}
+    for each in np.unique(profile).tolist():
+        constraints, group = asked.folded.profile(each, asked.profiles[each])
+        folded[each] = keys.setdefault((constraints.fingerprint, group), len(keys))
+    example = gangs[first]
+    return _GangSizes(
+        gangs, number, example, total[first],
+        cluster[example].astype(np.int64) * len(keys) + folded[profile[first]],
+    )  # fmt: skip
 
-    def __init__(self, fleet: Fleet, demand: Demand) -> None:
-        self._fleet = fleet
-        self._columns = columns_of(fleet.flavours)
-        self._matcher = Matcher(self._columns)
-        self._capacities = Capacities(self._columns, self._matcher, demand)
-        self._unclaimed_flavours = self._flavours_of(in_states(fleet.state, _UNCLAIMED_STATES))
-        self._lowest_priority = self._lowest_priorities()
-        self._serving: dict[int, Flags] = {}
-        self._folded: dict[str, tuple[Profile, FoldedGangs]] = {}
-        self._known: dict[tuple[int, str, tuple[tuple[str, int], ...]], bool] = {}
-        self._accepting: dict[str, Flags] = {}
 
-    def folded(self, gang: Need) -> Need:
-        """A gang as a plain need with one pod; its machine must still have the topology label."""
-        gang_profile = gang.profile
-        if gang_profile.fingerprint not in self._folded:
-            group = FoldedGangs(str(gang_profile.same_key))
-            self._folded[gang_profile.fingerprint] = _without_same(gang_profile), group
-        folded_profile, group = self._folded[gang_profile.fingerprint]
-        sizes = sizes_of([(total_of(gang.sizes), 1)])
-        return Need(folded_profile, sizes, group, gang.priority_ceiling)
+def _sums(rows: Longs, start: Longs) -> Longs:
+    """The sums of `rows` [S, ...] from each `start` [N + 1] to the next."""
+    total = np.zeros((len(rows) + 1, *rows.shape[1:]), np.int64)
+    np.cumsum(rows, axis=0, out=total[1:])
+    sums: Longs = total[start[1:]] - total[start[:-1]]
+    return sums
 
-    def fits(self, need: Need, cluster: int) -> bool:
-        """Whether the need is a gang that a single machine which may serve it could hold."""
-        anti_affine = HOSTNAME_LABEL in need.profile.anti_affinity and need.pods > 1
-        if need.profile.same_key is None or anti_affine:
-            return False
-        amounts = total_of(need.sizes)
-        key = cluster, need.profile.fingerprint, tuple(sorted(amounts.items()))
-        if key not in self._known:
-            self._known[key] = self._holds(need, amounts, cluster)
-        return self._known[key]
 
-    def _holds(self, need: Need, amounts: Mapping[str, int], cluster: int) -> bool:
-        gang_profile = need.profile
-        if gang_profile.fingerprint not in self._accepting:
-            self._accepting[gang_profile.fingerprint] = self._matcher.accepting(
-                _without_same(gang_profile)
-            )
-        candidates = self._accepting[gang_profile.fingerprint] & (
-            self._serving_flavours(cluster) | (self._lowest_priority < need.priority)
+def _fit_on_one_machine(
+    fleet: Fleet, demand: Demand, asked: NeedColumns, sizes: _GangSizes
+) -> Flags:
+    """Which kinds of gangs [U] a single machine that may serve them could hold."""
+    if not len(sizes.example):
+        return np.zeros(0, np.bool_)
+    columns = columns_of(fleet.flavours)
+    matcher = Matcher(columns)
+    capacities = Capacities(columns, matcher, demand)
+    profiles, row = np.unique(asked.profile[sizes.example], return_inverse=True)
+    conditions = [asked.folded.profile(n, asked.profiles[n])[0] for n in profiles.tolist()]
+    accepted = columns.remember_last(
+        ("folding", tuple(each.fingerprint for each in conditions)),
+        lambda: np.stack([matcher.accepting(each) for each in conditions]),
+    )
+    total, unknown = requests_of(asked.resources, sizes.total, columns)
+    hosts, fits = _hosts(fleet, len(columns)), np.zeros(len(row), np.bool_)
+    cluster = demand.cluster[sizes.example]
+    number = capacities.numbers(cluster)
+    for matrix in np.unique(number).tolist():
+        its = np.flatnonzero((number == matrix) & ~unknown)
+        its = its[np.argsort(cluster[its], kind="stable")]
+        gangs = GangTotals(
+            cluster[its].astype(np.int64), row[its], asked.priority[sizes.example[its]], total[its]
         )
-        capacity = self._capacities.of(cluster)
-        for resource, amount in amounts.items():
-            if resource not in self._columns.column_of:
-                return False
-            candidates = candidates & (capacity[:, self._columns.column_of[resource]] >= amount)
-        return bool(candidates.any())
-
-    def _serving_flavours(self, cluster: int) -> Flags:
-        """Flavours [F] of the cluster's own machines and of unclaimed ones."""
-        if cluster not in self._serving:
-            fleet = self._fleet
-            bound = in_states(fleet.state, (MachineState.CONFIGURED, MachineState.CONFIGURING))
-            own = self._flavours_of(bound & (fleet.cluster == cluster))
-            self._serving[cluster] = own | self._unclaimed_flavours
-        return self._serving[cluster]
-
-    def _lowest_priorities(self) -> Longs:
-        """By flavour [F], the lowest priority that a CONFIGURED machine serves: a higher one may
-        preempt it.
-        """
-        # Without these machines, a hundred small gangs would stay unfolded, and each preempt one.
-        fleet = self._fleet
-        lowest = np.full(len(self._columns), np.iinfo(np.int64).max)
-        working = fleet.state == MachineState.CONFIGURED
-        np.minimum.at(lowest, fleet.flavour[working], fleet.priority[working])
-        return lowest
-
-    def _flavours_of(self, rows: Flags) -> Flags:
-        present = np.zeros(len(self._columns), np.bool_)
-        present[self._fleet.flavour[rows]] = True
-        return present
+        fits[its] = fit_on_one(
+            gangs, hosts, accepted, capacities.matrix(matrix), capacities.shapes(matrix).rows
+        )
+    return fits
 
 
-def _without_same(gang_profile: Profile) -> Profile:
-    """The profile of a folded gang: Same becomes Exists."""
-    # Every machine has a hostname, so that key needs no requirement.
-    requirements = [
-        Requirement(r.key, Operator.EXISTS) if r.operator is Operator.SAME else r
-        for r in gang_profile.requirements
-        if not (r.operator is Operator.SAME and r.key == HOSTNAME_LABEL)
-    ]
-    return profile(
-        requirements,
-        (),  # Same disables spread, and still does
-        gang_profile.priority,
-        gang_profile.interruption_bucket,
-        gang_profile.reclamation_bucket,
-        alternatives=gang_profile.alternatives,
-        tolerations=gang_profile.tolerations,
-        never_preempts=gang_profile.never_preempts,
-    )
+def _hosts(fleet: Fleet, flavours: int) -> Hosts:
+    bound = np.flatnonzero(in_states(fleet.state, IN_SERVICE))
+    bound = bound[np.argsort(fleet.cluster[bound], kind="stable")]
+    start = np.searchsorted(fleet.cluster[bound], np.arange(len(fleet.clusters) + 1))
+    unclaimed = np.zeros(flavours, np.bool_)
+    unclaimed[fleet.flavour[in_states(fleet.state, _UNCLAIMED_STATES)]] = True
+    # A higher priority may preempt a machine. Without these, a hundred small gangs would stay
+    # unfolded, and each preempt one.
+    lowest = np.full(flavours, np.iinfo(np.int64).max)
+    working = fleet.state == MachineState.CONFIGURED
+    np.minimum.at(lowest, fleet.flavour[working], fleet.priority[working])
+    return Hosts(fleet.flavour[bound], start, unclaimed, lowest)
+
+
+def _folded_needs(
+    asked: NeedColumns, sizes: _GangSizes, number: Longs, leaders: Rows
+) -> dict[int, Need]:
+    """By first need, the plain needs that the gangs of these `number`s become; each of their pods
+    is a whole gang.
+    """
+    counts = np.bincount(number, minlength=len(sizes.example))
+    leader_of = np.zeros(int(sizes.folded.max(initial=0)) + 1, np.int64)
+    leader_of[sizes.folded[sizes.number[np.searchsorted(sizes.gangs, leaders)]]] = leaders
+    kinds = np.flatnonzero(counts)
+    kinds = kinds[np.argsort(sizes.folded[kinds], kind="stable")]
+    borders = np.flatnonzero(np.diff(sizes.folded[kinds])) + 1
+    found = {}
+    for its in np.split(kinds, borders) if len(kinds) else ():
+        index = int(leader_of[sizes.folded[its[0]]])
+        first = asked[index]
+        constraints, group = asked.folded.profile(int(asked.profile[index]), first.profile)
+        found[index] = asked.folded.need(
+            constraints, group, first.priority_ceiling, sizes.total[its], counts[its],
+            asked.resources,
+        )  # fmt: skip
+    asked.folded.forget_unused()
+    return found

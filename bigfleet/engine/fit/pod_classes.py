@@ -77,7 +77,7 @@ class PodClasses:
         self.start: Longs = needs.start
         #: [C] int32, index of the need
         self.need: Ints = needs.need
-        sizes, unknown = _requests(needs, columns)
+        sizes, unknown = requests_of(needs.resources, needs.amounts, columns)
         largest = np.max(columns.allocatable[present], axis=0, initial=0)
         share = (sizes / np.maximum(largest, 1).astype(np.float64)).max(axis=1, initial=0.0)
         #: [C] intp, position of the class in the order of the needs' sizes
@@ -191,18 +191,19 @@ class PodClasses:
         return held
 
 
-def _requests(needs: NeedColumns, columns: FlavourColumns) -> tuple[Longs, Flags]:
-    """The requests of each size [S, R], and which sizes [S] request a resource that no flavour
-    has.
+def requests_of(
+    resources: Sequence[str], amounts: Longs, columns: FlavourColumns
+) -> tuple[Longs, Flags]:
+    """`amounts` [S, Q] of these `resources` by the fleet's resources [S, R], and which rows [S]
+    request a resource that no flavour has.
     """
-    sizes = np.zeros((len(needs.need), len(columns.resources)), np.int64)
-    unknown = np.zeros(len(needs.need), np.bool_)
-    for at, name in enumerate(needs.resources):
-        amounts = needs.amounts[:, at]
+    sizes = np.zeros((len(amounts), len(columns.resources)), np.int64)
+    unknown = np.zeros(len(amounts), np.bool_)
+    for at, name in enumerate(resources):
         if name in columns.column_of:
-            sizes[:, columns.column_of[name]] = amounts
+            sizes[:, columns.column_of[name]] = amounts[:, at]
         else:
-            unknown |= amounts > 0
+            unknown |= amounts[:, at] > 0
     return sizes, unknown
 
 

@@ -29,6 +29,7 @@ CURRENT = [path for path in DOCUMENTS if path.name != "CHANGELOG.md"]
 ELSEWHERE = {
     "demand.json",
     "comparison.json",
+    "comparison.md",
     "comparison.schema.json",
     "manifest.json",
     "my-limits.yaml",

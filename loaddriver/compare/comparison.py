@@ -11,11 +11,11 @@ Verdict = Literal["regression", "improvement", "same", "not enough data", "not m
 Overall = Literal["regression", "not worse", "not enough data", "too many voids"]
 
 
-class Part(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A base of the records of this file: keys are camelCase and keep their order."""
+class Record(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """The base of the records of this package: keys are camelCase and keep their order."""
 
 
-class Side(Part, frozen=True, kw_only=True):
+class Side(Record, frozen=True, kw_only=True):
     """One of the two systems under test, and how it differs from the harness's own checkout."""
 
     label: str
@@ -25,7 +25,7 @@ class Side(Part, frozen=True, kw_only=True):
     versions: dict[str, str]
 
 
-class EndpointResult(Part, frozen=True, kw_only=True):
+class EndpointResult(Record, frozen=True, kw_only=True):
     """A primary endpoint. Percentages are of BASE, positive if HEAD is slower or dearer.
 
     `base_mean` and `head_mean` are geometric means over runs, `base_runs` and `head_runs` the
@@ -52,7 +52,7 @@ class EndpointResult(Part, frozen=True, kw_only=True):
     head_runs: list[float]
 
 
-class EventResult(Part, frozen=True, kw_only=True):
+class EventResult(Record, frozen=True, kw_only=True):
     """Something that must not happen, counted, and the runs that had it, with Fisher's test."""
 
     key: str
@@ -65,7 +65,7 @@ class EventResult(Part, frozen=True, kw_only=True):
     tail: float
 
 
-class Voids(Part, frozen=True, kw_only=True):
+class Voids(Record, frozen=True, kw_only=True):
     """Runs without a valid measurement, each of which discarded its pair.
 
     `tail` is that of a fair coin for as many on HEAD's side; at `limit` of both sides a session
@@ -79,7 +79,7 @@ class Voids(Part, frozen=True, kw_only=True):
     reasons: list[str]
 
 
-class PartChange(Part, frozen=True, kw_only=True):
+class PartChange(Record, frozen=True, kw_only=True):
     """A hop (seconds per pod) or a component's CPU (ms per pod): means over valid pairs."""
 
     name: str
@@ -88,7 +88,7 @@ class PartChange(Part, frozen=True, kw_only=True):
     head: float
 
 
-class Described(Part, frozen=True, kw_only=True):
+class Described(Record, frozen=True, kw_only=True):
     """A number that describes, and decides nothing: medians over runs."""
 
     name: str
@@ -96,7 +96,7 @@ class Described(Part, frozen=True, kw_only=True):
     head: float | None
 
 
-class Fact(Part, frozen=True, kw_only=True):
+class Fact(Record, frozen=True, kw_only=True):
     """Something that needs no statistics: the same seeds, snapshots or counts of both sides.
 
     `changed` is null if it could not be established; `lines` show the difference.
@@ -108,7 +108,7 @@ class Fact(Part, frozen=True, kw_only=True):
     lines: list[str]
 
 
-class Errors(Part, frozen=True, kw_only=True):
+class Errors(Record, frozen=True, kw_only=True):
     """The stated errors: how often equal systems may be called a regression, and how it is spent.
 
     `difference` and `equivalence` are one-sided, for one endpoint at one look.
@@ -122,7 +122,7 @@ class Errors(Part, frozen=True, kw_only=True):
     least_effect_percent: float
 
 
-class Comparison(Part, frozen=True, kw_only=True):
+class Comparison(Record, frozen=True, kw_only=True):
     """A comparison of HEAD with BASE. `attributed` is that of the clearest regression.
 
     `warnings` come first on every page: what was forced, and what makes the pairs weaker.

@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from loaddriver.compare.comparison import Part
+from loaddriver.compare.comparison import Record
 from loaddriver.compare.measures import ENDPOINTS, EVENTS, PairMeasures
 from loaddriver.compare.sequential import (
     FAMILY_ERROR,
@@ -44,7 +44,7 @@ Judge: TypeAlias = Callable[[Floats, Flags, Flags, Spending], Codes]
 """Codes by session of all endpoints and events, given log ratios and events by session and pair."""
 
 
-class PoolPair(Part, frozen=True, kw_only=True):
+class PoolPair(Record, frozen=True, kw_only=True):
     """One recorded pair: log ratios by endpoint, and the counts of each side's events."""
 
     ratios: dict[str, float]
@@ -52,7 +52,7 @@ class PoolPair(Part, frozen=True, kw_only=True):
     head_events: dict[str, int]
 
 
-class Pool(Part, frozen=True, kw_only=True):
+class Pool(Record, frozen=True, kw_only=True):
     """Pairs of one machine and profile. `injected` is "" for A/A, else what was done to HEAD, as in
     `scheduled=+10%`; `endpoint` is where that must be found.
     """

@@ -11,7 +11,7 @@ from typing import Literal
 
 import msgspec
 
-from loaddriver.compare.comparison import Fact, Part
+from loaddriver.compare.comparison import Fact, Record
 from loaddriver.compare.evaluate import VOID_LIMIT
 from loaddriver.compare.sequential import Spending, spending
 from loaddriver.errors import ProfileError
@@ -23,7 +23,7 @@ SIDES: tuple[SideName, SideName] = ("base", "head")
 _WARM_UP = 0
 
 
-class SideSpec(Part, frozen=True, kw_only=True):
+class SideSpec(Record, frozen=True, kw_only=True):
     """What one side runs, where it differs from the harness's own checkout and pinned binaries.
 
     `sut` is a checkout with its environment, `binaries` a folder of components, `overrides` are
@@ -48,7 +48,7 @@ class SideSpec(Part, frozen=True, kw_only=True):
         return [f"{what} {value}" for what, value in named if value] + self.overrides
 
 
-class SessionSpec(Part, frozen=True, kw_only=True):
+class SessionSpec(Record, frozen=True, kw_only=True):
     """What a session was asked to do; `order_seed` decides which side of a pair is first."""
 
     profile: str
@@ -73,7 +73,7 @@ class SessionSpec(Part, frozen=True, kw_only=True):
         return ["profile's settings"] if self.base.overrides != self.head.overrides else []
 
 
-class RunRecord(Part, frozen=True, kw_only=True):
+class RunRecord(Record, frozen=True, kw_only=True):
     """A finished run of pair `pair` (0: the warm-up); `folder` is below the session's.
 
     `void` is the reason why it does not count, "" if it does.
@@ -85,7 +85,7 @@ class RunRecord(Part, frozen=True, kw_only=True):
     void: str
 
 
-class SessionState(Part, frozen=True, kw_only=True):
+class SessionState(Record, frozen=True, kw_only=True):
     """The whole of session.json, written after each run; `facts` are null until established."""
 
     schema: str = SCHEMA

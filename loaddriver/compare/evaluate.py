@@ -204,7 +204,7 @@ def _voids(voids: Sequence[Void]) -> Voids:
 def _verdict(
     endpoints: Sequence[EndpointResult], events: Sequence[EventResult], voids: Voids
 ) -> tuple[Overall, ExitCode]:
-    verdicts = {each.verdict for each in (*endpoints, *events)}
+    verdicts = {each.verdict for each in endpoints} | {each.verdict for each in events}
     if "regression" in verdicts or (too_many(voids) and voids.tail <= OF_VOIDS):
         return "regression", ExitCode.REGRESSION
     if too_many(voids):

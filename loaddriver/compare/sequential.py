@@ -149,7 +149,8 @@ def sessions(ratios: Floats, head: Flags, base: Flags, plan: Spending) -> tuple[
 def decided(codes: Codes) -> Flags:
     """Whether sessions may stop: with a regression, or with nothing left to know."""
     found: Flags = (codes == Code.REGRESSION).any(axis=-1)
-    return found | (codes != Code.NOT_ENOUGH_DATA).all(axis=-1)
+    known: Flags = (codes != Code.NOT_ENOUGH_DATA).all(axis=-1)
+    return found | known
 
 
 def pairs_to_settle(mean: float, deviation: float, plan: Spending) -> int | None:
@@ -178,8 +179,7 @@ def sign_flip_tail(ratios: Floats) -> float:
 @lru_cache(maxsize=4)
 def _signs(pairs: int) -> Floats:
     numbers = np.arange(2**pairs)[:, None] >> np.arange(pairs)
-    found: Floats = 1.0 - 2.0 * (numbers & 1)
-    return found
+    return np.where(numbers & 1, -1.0, 1.0)
 
 
 @lru_cache(maxsize=64)

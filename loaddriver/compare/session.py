@@ -138,7 +138,8 @@ def is_settled(found: Comparison) -> bool:
     """Whether more pairs would change nothing: a regression, or nothing left to know."""
     if too_many(found.voids):
         return True
-    verdicts = [each.verdict for each in (*found.endpoints, *found.events)]
+    verdicts = [each.verdict for each in found.endpoints]
+    verdicts += [each.verdict for each in found.events]
     codes = [Code.REGRESSION if v == "regression" else int(v in _SETTLED) for v in verdicts]
     return bool(decided(np.array([codes], dtype=np.int8))[0])
 

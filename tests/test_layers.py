@@ -84,7 +84,7 @@ ORDER_INSIDE: dict[str, list[set[str]]] = {
         {"state"},
         {"fit"},
         {"kernels"},
-        {"snapshot", "columns", "need_columns", "decision", "cycle_memory"},
+        {"snapshot", "columns", "need_columns", "folded_needs", "decision", "cycle_memory"},
     ],
     "bigfleet.services.shard": [
         {"role"},

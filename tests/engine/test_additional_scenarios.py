@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from bigfleet.engine.explain.explain import Explainer, Reason
+from bigfleet.engine.explain.explain import Explainer
+from bigfleet.engine.explain.explanation import Reason
 from bigfleet.model.machine import MachineState
 from bigfleet.model.need import Need, Operator, Requirement
 from tests.engine.engine_rig import NOW, RACK, configured, idle, need_of, speculative

@@ -8,7 +8,8 @@ from dataclasses import replace
 import pytest
 
 from bigfleet.engine.decision import ClusterUsage, Decision
-from bigfleet.engine.explain.explain import Explainer, Reason
+from bigfleet.engine.explain.explain import Explainer
+from bigfleet.engine.explain.explanation import Reason
 from bigfleet.engine.fit.normalise import normalise
 from bigfleet.engine.snapshot import Demand, Fleet
 from bigfleet.model.ceiling import Ceiling

@@ -71,7 +71,7 @@ MUTANTS = [
     ("state/cycle_state",
      "            np.where(releasable, -cost, 0.0),\n            releasable,\n",
      ""),
-    ("state/cycle_state", "            self._keep_incoming(packing, claimed)\n", ""),
+    ("state/cycle_state", "        self._keep_incoming(chosen, claimed)\n", ""),
     ("state/cycle_state",
      "its = its[self.priorities[claimed[rows[its]]] == self.priorities[need[its]]]", "pass"),
     ("kernels/selection",

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from bigfleet.engine.explain.explain import Explainer, Reason
+from bigfleet.engine.explain.explain import Explainer
+from bigfleet.engine.explain.explanation import Reason
 from bigfleet.engine.explain.shortfall_report import MAX_ROWS, report
 from bigfleet.engine.snapshot import EngineConfig
 from bigfleet.model import penalty

@@ -10,7 +10,8 @@ from dataclasses import replace
 import numpy as np
 
 from bigfleet.engine.decision import Decision
-from bigfleet.engine.explain.explain import Explainer, Reason
+from bigfleet.engine.explain.explain import Explainer
+from bigfleet.engine.explain.explanation import Reason
 from bigfleet.engine.snapshot import Demand, Fleet
 from bigfleet.model.machine import CapacityType
 from bigfleet.model.need import Need

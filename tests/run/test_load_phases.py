@@ -16,7 +16,7 @@ from loaddriver.run import load_phases
 from loaddriver.run.conclusion import unplayed_reasons
 from loaddriver.run.load_phases import LoadPhases
 from loaddriver.run.recorders import ClusterRecorders
-from tests.record.test_losses import result
+from tests.record.record_rig import result
 from tests.run.run_rig import smoke
 
 

@@ -14,7 +14,7 @@ from bigfleet.engine.decision import ActionType
 from bigfleet.engine.fit.normalise import normalise
 from bigfleet.model.group import ADDITIONAL
 from bigfleet.model.machine import Machine, MachineState
-from bigfleet.services.shard.demand.needs import NeedsTable
+from bigfleet.services.shard.demand.needs import NeedsTable, RollUpOutcome
 from bigfleet.services.shard.fleet.inventory import Inventory
 from bigfleet.services.shard.records.interning import Interned
 from bigfleet.simulation.cluster.cluster import SimulatedCluster
@@ -122,7 +122,7 @@ def _asked(fleet: list[Machine], cluster: SimulatedCluster) -> tuple[int, int]:
         needs=cluster.requests.request_cache.aggregate.content(0.0).needs,
         timestamp_unix_nanos=1,
     )
-    assert needs.replace(rollup, 0.0) == ("", {}, {})
+    assert needs.replace(rollup, 0.0) == RollUpOutcome("")
     asked = needs.demand()
     seen, _ = inventory.snapshot([])
     return len(asked.needs), len(normalise(seen, asked).needs)

@@ -112,8 +112,8 @@ class RollUpSender:
         reasons = {each.why for each in answer.rejected_items}
         if answer.left_out:
             reasons.add(answer.left_out_why)
-        for why in sorted(reasons - self._logged_reasons):
-            _LOG.error("the shard rejected a part of the roll-up: %s", why)
+        for reason in sorted(reasons - self._logged_reasons):
+            _LOG.error("the shard rejected a part of the roll-up: %s", reason)
         self._logged_reasons = reasons
         known = [each for each in answer.rejected_items if not each.is_overhead]
         why = {each.index: each.why for each in known} | dict.fromkeys(

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from bigfleet.engine.decision import Decision, Shortfall
-from bigfleet.engine.explain.explain import Explainer, Reason
+from bigfleet.engine.explain.explain import Explainer
+from bigfleet.engine.explain.explanation import Reason
 from bigfleet.engine.snapshot import Demand, Fleet
 from bigfleet.model import resources
 from bigfleet.model.group import Additional

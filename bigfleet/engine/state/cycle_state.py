@@ -86,9 +86,7 @@ class CycleState:
         self.not_acquiring: set[int] = set(
             np.flatnonzero(flags_of(demand.suspended, len(fleet.clusters))[demand.cluster]).tolist()
         )
-        self._memory = {memory.cluster: memory for memory in cycle_memory.clusters}
-        self._short_since = {age.need: age.since_seconds for age in cycle_memory.shortfall_ages}
-        self._restore_reservations(cycle_memory)
+        self._restore(cycle_memory)
         #: [n] int32, the need that the machine drains for or is reserved for, or NONE
         self.reserved_for = self._reserved_for()
         #: [n] int32, `reserved_for` at the start of the decision
@@ -364,6 +362,11 @@ class CycleState:
             key[releasable] = _RELEASABLE | np.arange(len(releasable))
         key |= self.supply_clusters[rows].astype(np.int64) << _CLUSTER_SHIFT
         return rows[np.argsort(key, kind="stable")]
+
+    def _restore(self, cycle_memory: CycleMemory) -> None:
+        self._memory = {memory.cluster: memory for memory in cycle_memory.clusters}
+        self._short_since = {age.need: age.since_seconds for age in cycle_memory.shortfall_ages}
+        self._restore_reservations(cycle_memory)
 
     def _restore_reservations(self, cycle_memory: CycleMemory) -> None:
         """Take over the last decision's reservations; a need whose reservation has expired passes

@@ -7,7 +7,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from bigfleet.api.need_codec import sizes_to_wire
 from bigfleet.api.v1alpha1 import shard_pb2
 from bigfleet.engine.decision import Decision, Shortfall
-from bigfleet.engine.explain.explain import Explainer, Reason
+from bigfleet.engine.explain.explain import Explainer
+from bigfleet.engine.explain.explanation import Reason
 from bigfleet.engine.snapshot import Demand, Fleet
 from bigfleet.model.need import Need, Size, sizes_of, total_of
 from bigfleet.services.shard.decide.quarantine import QUARANTINE_MESSAGE, Quarantine

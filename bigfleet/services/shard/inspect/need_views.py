@@ -10,7 +10,8 @@ from bigfleet.api import need_codec
 from bigfleet.api.v1alpha1 import provider_pb2
 from bigfleet.api.v1alpha1 import shardread_pb2 as wire
 from bigfleet.engine.decision import ActionType
-from bigfleet.engine.explain.explain import Explainer, Explanation, PlacedMachine
+from bigfleet.engine.explain.explain import Explainer
+from bigfleet.engine.explain.explanation import Explanation, PlacedMachine
 from bigfleet.engine.fit.normalise import fold
 from bigfleet.engine.snapshot import Flags
 from bigfleet.model import resources

@@ -57,12 +57,11 @@ def _priced(inputs: CycleInputs, instance_type: str, factor: float) -> CycleInpu
 def _extended(inputs: CycleInputs, instance_type: str, machines: int) -> CycleInputs:
     """With SPECULATIVE machines like those of this type that are elastic, evenly by flavour."""
     fleet = inputs.fleet
-    ids: Any = np.asarray(inputs.machine_ids)
     of_type = _having(fleet, INSTANCE_TYPE_LABEL, instance_type, "--more-machines")
     known = np.unique(fleet.flavour[of_type])
     elastic = [n for n in known.tolist() if fleet.flavours[n].capacity_type in _ELASTIC]
     models = np.resize(np.array(elastic or known.tolist(), np.int32), machines)
-    names = [f"added-{len(ids) + number}".encode() for number in range(machines)]
+    names = [f"added-{len(fleet) + number}".encode() for number in range(machines)]
     first = int(fleet.tie_break.max(initial=-1)) + 1
     added = {
         "flavour": models,
@@ -77,7 +76,7 @@ def _extended(inputs: CycleInputs, instance_type: str, machines: int) -> CycleIn
     return replace(
         inputs,
         fleet=replace(fleet, **columns),
-        machine_ids=np.concatenate([ids, np.array(names, ids.dtype)]),
+        machine_ids=[*inputs.machine_ids, *names],
         wants=Wants(np.concatenate([inputs.wants.numbers, unwanted]), inputs.wants.keys),
     )
 
@@ -116,7 +115,7 @@ def _having(fleet: Fleet, label: str, value: str, option: str) -> Flags:
     if not rows.any():
         known = ", ".join(sorted({flavours[number] for number in np.unique(fleet.flavour)}))
         raise InvalidInput(option, value, f"is no value of {label} of a machine: {known}")
-    return rows  # type: ignore[no-any-return]  # numpy's stubs lose the type
+    return rows
 
 
 def _columns(fleet: Fleet) -> Mapping[str, np.ndarray[Any, Any]]:

@@ -62,7 +62,8 @@ class ShardReadClient:
                 cluster_id=cluster, profile_fingerprint=profile, group=group
             )
             stream = self._stub.InspectNeeds(request, timeout=CALL_TIMEOUT_SECONDS)
-            views, left_out = [], dict[str, int]()
+            views: list[wire.NeedView] = []
+            left_out: dict[str, int] = {}
             async for each in stream:
                 if each.HasField("need"):
                     views.append(each.need)
@@ -165,8 +166,9 @@ def need_query(name: str) -> Query:
             text = f"the shard at {shard.address} has no need {name}"
             raise UnknownObject(". ".join((text, *more)))
         lines = [line for view in views for line in (*shard_text.need(view), "")]
-        data = {"needs": [to_json_dict(view) for view in views]}
-        return Answer([*lines[:-1], *more], data | {"left_out": left_out.get(cluster, 0)})
+        shown = [to_json_dict(view) for view in views]
+        data = {"needs": shown, "left_out": left_out.get(cluster, 0)}
+        return Answer([*lines[:-1], *more], data)
 
     return run
 

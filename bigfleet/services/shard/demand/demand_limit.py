@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from bigfleet.api import need_codec
 from bigfleet.api.v1alpha1 import capacity_pb2 as wire
 from bigfleet.model.group import ADDITIONAL, group_text
-from bigfleet.services.shard.demand.rollup_rows import Key, NeedRow
+from bigfleet.services.shard.demand.rollup_rows import MAX_NEED_BYTES, Key, NeedRow
 
 # Bytes of one cluster's needs as they are encoded: a hundred needs of 1,024 sizes.
 MAX_DEMAND_BYTES = 2**22
@@ -53,7 +53,8 @@ def beyond_limit(
 
 
 def _weight(encoded: bytes) -> int:
-    return max(len(encoded), MIN_BYTES_OF_A_NEED)
+    """What a need counts; nothing if it is rejected anyway because it alone is too large."""
+    return 0 if len(encoded) > MAX_NEED_BYTES else max(len(encoded), MIN_BYTES_OF_A_NEED)
 
 
 def _first(ranked: Iterable[int], encoded: Sequence[bytes], most: int) -> Iterator[int]:

@@ -63,6 +63,16 @@ def test_a_need_of_many_bytes_counts_for_several() -> None:
     assert len(needs) == 2
 
 
+def test_a_need_that_is_too_large_by_itself_leaves_out_no_other() -> None:
+    """It is rejected by name, whatever its priority."""
+    needs = table()
+    endless = need(group="x" * 2**18, priority=9)
+    every = [endless, *(need(group=f"g{n}") for n in range(AT_MOST))]
+    outcome = needs.replace(rollup("east", *every), 1)
+    assert (list(outcome.needs), list(outcome.left_out)) == ([0], [])
+    assert len(needs) == AT_MOST
+
+
 def test_a_new_need_displaces_none_of_its_own_priority() -> None:
     """Also where its name would come first, and where those that are served ask for more."""
     needs = table()

@@ -24,6 +24,7 @@ from bigfleet.model.errors import InvalidInput
 from bigfleet.model.machine import MachineState
 from bigfleet.observe.metrics import REGISTRY
 from bigfleet.ports.provider import Fence, Listing, Operation
+from bigfleet.services.shard.demand import demand_limit
 from bigfleet.services.shard.demand.rollup_rows import MAX_NEED_BYTES
 from tests.support import malformed
 from tests.support.shard_rig import FakeOperator, Rig, cycles, machine, need, rollup, shard, states
@@ -277,8 +278,12 @@ async def test_the_largest_need_that_can_be_written_is_only_short(tmp_path: Path
     assert failures() == before
 
 
-async def test_a_hundred_thousand_profiles_end_at_most_their_session(tmp_path: Path) -> None:
-    """All but the first ten thousand are left out, or the message is: the shard goes on."""
+async def test_a_hundred_thousand_profiles_end_at_most_their_session(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All but those within the limit are left out, or the message is: the shard goes on."""
+    limit = 100 * demand_limit.MIN_BYTES_OF_A_NEED
+    monkeypatch.setattr(demand_limit, "MAX_DEMAND_BYTES", limit)
     provider = MemoryProvider([machine("m-1")], auto_finish=True)
     async with shard(provider, tmp_path) as rig:
         flood = rollup("east")
@@ -290,8 +295,8 @@ async def test_a_hundred_thousand_profiles_end_at_most_their_session(tmp_path: P
         ended = asyncio.create_task(operator.ends())
         await asyncio.wait((refused, ended), return_when=asyncio.FIRST_COMPLETED)
         if refused.done():
-            assert len(refused.result().ack.left_out) > 80_000
-            assert len(rig.shard.needs) > 10_000
+            assert len(refused.result().ack.left_out) == 100_000 - 100
+            assert len(rig.shard.needs) == 100
         else:
             assert ended.result()[0] is grpc.StatusCode.RESOURCE_EXHAUSTED
         for waiting in (refused, ended):

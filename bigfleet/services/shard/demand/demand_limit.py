@@ -36,8 +36,8 @@ def beyond_limit(
     if sum(map(_weight, encoded)) <= MAX_DEMAND_BYTES:
         return frozenset()
 
-    def roughly(index: int) -> tuple[int, bool, int]:
-        return -needs[index].priority, encoded[index] not in known, index
+    def roughly(index: int) -> tuple[int, bool, bytes]:
+        return -needs[index].priority, encoded[index] not in known, encoded[index]
 
     def exactly(index: int) -> tuple[int, float, bool, Key]:
         need, row = needs[index], known.get(encoded[index])

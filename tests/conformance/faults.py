@@ -116,7 +116,9 @@ class HidesOperationsInProgress(example.Provider):  # type: ignore[misc]
     def select(self, ask: wire.ListFilter) -> wire.MachineList:
         answer: wire.MachineList = super().select(ask)
         stable = [machine for machine in answer.machines if machine.state not in example.ENDS]
-        return wire.MachineList(machines=stable, revision=answer.revision)
+        answer.ClearField("machines")
+        answer.machines.extend(stable)
+        return answer
 
 
 class SkipsChanges(example.Provider):  # type: ignore[misc]

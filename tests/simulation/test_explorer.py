@@ -52,8 +52,9 @@ def test_a_violated_invariant_fails_the_command() -> None:
     """With an injected bug the explorer reports the seed and the violation."""
     planted = (
         "import sys\n"
-        "from bigfleet.services.shard.execute.evictions import Evictions\n"
-        "Evictions.unattended = lambda *_: iter(())\n"
+        "import numpy as np\n"
+        "from bigfleet.engine import decide\n"
+        "decide.machines_to_delete = lambda *_: np.empty(0, np.intp)\n"
         "from bigfleet.simulation.__main__ import main\n"
         "sys.exit(main(['replay', '11']))\n"
     )
@@ -61,4 +62,4 @@ def test_a_violated_invariant_fails_the_command() -> None:
         [sys.executable, "-c", planted], capture_output=True, text=True, check=False
     )
     assert run.returncode == 1
-    assert "CONFIGURED without a usable Node" in run.stdout
+    assert "and no need counts it" in run.stdout

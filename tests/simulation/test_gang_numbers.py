@@ -122,7 +122,7 @@ def _asked(fleet: list[Machine], cluster: SimulatedCluster) -> tuple[int, int]:
         needs=cluster.requests.request_cache.aggregate.content(0.0).needs,
         timestamp_unix_nanos=1,
     )
-    assert needs.replace(rollup, 0.0) == RollUpOutcome("")
+    assert needs.replace(rollup, 0.0) == RollUpOutcome("", left_out=frozenset())
     asked = needs.demand()
     seen, _ = inventory.snapshot([])
     return len(asked.needs), len(normalise(seen, asked).needs)

@@ -39,9 +39,10 @@ async def cluster_with_a_node(binaries: Binaries, scope: RunScope) -> AsyncItera
 
 
 @contextmanager
-def kwok_paused() -> Iterator[None]:
+def kwok_paused(scope: RunScope) -> Iterator[None]:
     """It sees everything afterwards, in order, and begins to play before it has seen all."""
-    [kwok] = [child for child in psutil.Process().children() if child.name() == "kwok"]
+    children = [child for child in psutil.Process().children() if child.name() == "kwok"]
+    [kwok] = [child for child in children if scope.run_id in " ".join(child.cmdline())]
     kwok.suspend()
     try:
         yield
@@ -77,7 +78,7 @@ async def test_a_pod_is_not_removed_in_place_of_an_earlier_one_of_its_name(
     async with cluster_with_a_node(binaries, scope) as client:
         await create_all(client)
         await eventually(lambda: all_run(client), seconds=PATIENCE_SECONDS)
-        with kwok_paused():
+        with kwok_paused(scope):
             await delete_all(client)
             await delete_all(client, gracePeriodSeconds=0)
             await create_all(client)

@@ -26,6 +26,8 @@ DIGESTS = {
     "preemption-50": ("5949d5c4b01e29aa", "c413d91413a8d64a"),
     "fedhpa-3": ("fc8298afe6503e1f", "40e0353096ba70e7"),
     "scarcity-50": ("6cccc1d6cb8f639c", "0d43b48b6cbd6d4a"),
+    "compare-50": ("83c1fa643002d902", "593a9f19cd8d31b3"),
+    "drain-50": ("07433dd88c90cb27", "593a9f19cd8d31b3"),
     "shards-8": ("664e27ae383c482d", "7f4d7fd622947350"),
 }
 

@@ -115,7 +115,8 @@ class Reconciler:
                 named |= dict.fromkeys(filter(is_valid_id, page.rejected))
         if is_full:
             self._retain(list(named), now_seconds)
-            await asyncio.sleep(0)
+            if len(named) > _RECORDS_AT_ONCE:
+                await asyncio.sleep(0)
         if complete:
             self._revision = page.revision
         self._orders.listing_applied(number)

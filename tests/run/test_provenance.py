@@ -115,7 +115,5 @@ def test_a_machine_keeps_its_id_and_another_has_its_own(
 
 
 def test_calibration_is_the_cpu_time_of_a_fixed_task() -> None:
-    """The shortest of several: what disturbs one of them does not show."""
-    first, second = calibrate(), calibrate()
-    assert 0.002 < first < 2
-    assert second == pytest.approx(first, rel=0.5)
+    """Hundredths of a second; how far it repeats depends on what else runs."""
+    assert 0.002 < calibrate() < 2

@@ -267,14 +267,9 @@ async def test_a_refused_reclaim_leaves_the_node_and_its_pods_as_they_were(
         why = "m-dear: a pod of namespace refused does not fit on any other node"
         await eventually(lambda: refused(why, 100.0), "a reclaim to be refused for want of room")
         await client.delete(f"{deployments}/web")
+        await _until_bound(client, where, 0)
         await client.create(deployments, _deployment("roams", 3, both, "1"))
         await _until_bound(client, where, 3)
-
-        async def settled() -> bool:
-            pods = (await get(client, f"/api/v1/namespaces/{where}/pods"))["items"]
-            return len(pods) == 3
-
-        await eventually(settled, "the first pods to have gone")
         found = (await get(client, f"/api/v1/namespaces/{where}/pods"))["items"]
         here = [each for each in found if each["spec"]["nodeName"] == "m-dear"]
         cost = f"evicting {len(here)} pods would cost {len(here)}, more than 0.5"

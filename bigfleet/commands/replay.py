@@ -106,7 +106,9 @@ async def _replay(flags: argparse.Namespace, stop: asyncio.Event) -> None:
     now = decisions.decisions_on(inputs, saved.settings)
     if flags.decisions:
         flags.decisions.write_bytes(decisions.written(now))
-    fit = decisions.copies_that_fit(inputs, saved.settings, flags.fit) if flags.fit else None
+    fit = None
+    if flags.fit:
+        fit = decisions.copies_that_fit(inputs, saved.settings, flags.fit, now)
     shown = replay_text.as_json if flags.json else replay_text.as_text
     print(shown(now, before, flags.fit or "", fit))
 

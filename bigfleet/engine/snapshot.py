@@ -126,12 +126,12 @@ class Fleet:
 
     def of_rows(self, kept: Flags) -> Fleet:
         """The fleet reduced to the `kept` [n] rows."""
-        columns: dict[str, Any] = {
-            name: column[kept]
-            for name, column in vars(self).items()
-            if isinstance(column, np.ndarray)
-        }
+        columns: dict[str, Any] = {name: column[kept] for name, column in self.columns().items()}
         return replace(self, **columns)
+
+    def columns(self) -> Mapping[str, NDArray[Any]]:
+        """All values that machines have, by name, each [n]."""
+        return {name: each for name, each in vars(self).items() if isinstance(each, np.ndarray)}
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import lru_cache
 
 _TINY = 1e-300
@@ -25,15 +26,7 @@ def t_quantile(tail: float, degrees: int) -> float:
     low, high = 0.0, 1.0
     while t_tail(high, degrees) > tail:
         low, high = high, 2 * high
-    for _ in range(_BISECTIONS):
-        middle = (low + high) / 2
-        if middle in (low, high):
-            break
-        if t_tail(middle, degrees) > tail:
-            low = middle
-        else:
-            high = middle
-    return high
+    return _bisected(low, high, lambda value: t_tail(value, degrees) > tail)
 
 
 @lru_cache(maxsize=65536)
@@ -65,12 +58,16 @@ def proportion_interval(successes: int, trials: int, level: float = 0.95) -> tup
 
 
 def _beta_quantile(probability: float, a: float, b: float) -> float:
-    low, high = 0.0, 1.0
+    return _bisected(0.0, 1.0, lambda value: _incomplete_beta(a, b, value) < probability)
+
+
+def _bisected(low: float, high: float, is_too_low: Callable[[float], bool]) -> float:
+    """The lowest value that is not too low, as precisely as numbers are."""
     for _ in range(_BISECTIONS):
         middle = (low + high) / 2
         if middle in (low, high):
             break
-        if _incomplete_beta(a, b, middle) < probability:
+        if is_too_low(middle):
             low = middle
         else:
             high = middle

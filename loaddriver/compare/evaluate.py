@@ -43,12 +43,13 @@ from loaddriver.errors import ExitCode
 
 VOID_LIMIT = 8
 """The voids of both sides that end a session: the fewest of which eight of one side prove it."""
-_WORDS: Mapping[int, Verdict] = {
+WORDS: Mapping[int, Verdict] = {
     Code.NOT_ENOUGH_DATA: "not enough data",
     Code.SAME: "same",
     Code.IMPROVEMENT: "improvement",
     Code.REGRESSION: "regression",
 }
+"""How each code is called."""
 _MOST_FLIPPED = 16
 
 
@@ -160,7 +161,7 @@ def _judged(
     open_ = code == Code.NOT_ENOUGH_DATA
     return msgspec.structs.replace(
         blank,
-        verdict=_WORDS[code],
+        verdict=WORDS[code],
         effect_percent=_percent(mean),
         interval_percent=(_percent(mean - half), _percent(mean + half)),
         pair_deviation=deviation,
@@ -181,7 +182,7 @@ def _event(key: str, name: str, pairs: Sequence[PairMeasures], plan: Spending) -
     return EventResult(
         key=key,
         name=name,
-        verdict=_WORDS[code],
+        verdict=WORDS[code],
         base_count=sum(base),
         head_count=sum(head),
         base_runs=affected_base,

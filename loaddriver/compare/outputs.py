@@ -11,6 +11,7 @@ from loaddriver.compare.comparison import Comparison, json_schema
 from loaddriver.compare.junit import render_compare_junit
 from loaddriver.compare.markdown import render_markdown
 from loaddriver.compare.page import render_compare_page
+from loaddriver.report.replacing import replace_file
 
 JSON, JSON_SCHEMA = "comparison.json", "comparison.schema.json"
 MARKDOWN, JUNIT, PAGE = "comparison.md", "comparison.junit.xml", "comparison.html"
@@ -20,9 +21,7 @@ def write_comparison(folder: Path, found: Comparison) -> None:
     """Write all files into `folder`, each atomically."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, content in _files(found).items():
-        part = folder / f".{name}.part"
-        part.write_bytes(content)
-        part.replace(folder / name)
+        replace_file(folder / name, content)
 
 
 def _files(found: Comparison) -> Mapping[str, bytes]:

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
-
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup
 
 from loaddriver.compare import wording
 from loaddriver.compare.comparison import Comparison, EndpointResult, PartChange
 from loaddriver.report import formatting
+from loaddriver.report.page import render
 
-_TEMPLATES = Path(formatting.__file__).parent / "templates"
 _WIDTH, _MARGIN, _ROW_HEIGHT, _RADIUS = 720.0, 16.0, 26.0, 4.5
 _LABEL_WIDTH = 64.0
 _CLASSES = {
@@ -52,21 +48,14 @@ class Dots:
 
 def render_compare_page(found: Comparison) -> str:
     """The page."""
-    environment = Environment(
-        loader=FileSystemLoader(_TEMPLATES),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    return environment.get_template("comparison.html.j2").render(
+    return render(
+        "comparison.html.j2",
         found=found,
         dots={each.key: dots(each) for each in found.endpoints},
         bars=_bars(found.parts),
         kind=lambda verdict: _CLASSES[verdict],
         number=_number,
         wording=wording,
-        style=Markup((_TEMPLATES / "style.css").read_text()),
     )
 
 

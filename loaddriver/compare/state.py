@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from loaddriver.compare.comparison import Fact, Record
 from loaddriver.compare.evaluate import VOID_LIMIT
 from loaddriver.compare.sequential import Spending, spending
 from loaddriver.errors import ProfileError
+from loaddriver.report.replacing import replace_file
 
 SESSION = "session.json"
 SCHEMA = "bigfleet.compare-session/v1"
@@ -143,9 +143,7 @@ def voids(state: SessionState) -> list[RunRecord]:
 
 def write_state(folder: Path, state: SessionState) -> None:
     """Write session.json, atomically: an interruption never leaves half of it."""
-    part = folder / f".{SESSION}.part"
-    part.write_bytes(msgspec.json.format(msgspec.json.encode(state)) + b"\n")
-    os.replace(part, folder / SESSION)
+    replace_file(folder / SESSION, msgspec.json.format(msgspec.json.encode(state)) + b"\n")
 
 
 def read_state(folder: Path) -> SessionState:

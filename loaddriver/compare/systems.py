@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from loaddriver.errors import InfrastructureError, ProfileError
+from loaddriver.run.provenance import git
 
 WORKING_TREE = "."
 """Names the harness's own checkout as it is, with what is not committed."""
@@ -84,10 +85,4 @@ def _require_unchanged(folder: Path, commit: str) -> None:
 
 
 def _git(at: Path, *arguments: str) -> str:
-    return subprocess.run(
-        ["git", "-C", str(at), *arguments],
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=_GIT_TIMEOUT_SECONDS,
-    ).stdout
+    return git(at, *arguments, timeout_seconds=_GIT_TIMEOUT_SECONDS)

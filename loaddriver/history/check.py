@@ -16,6 +16,7 @@ from statistics import fmean, stdev
 import numpy as np
 
 from loaddriver.compare.distributions import fisher_tail
+from loaddriver.compare.evaluate import WORDS
 from loaddriver.compare.measures import ENDPOINTS, EVENTS
 from loaddriver.compare.sequential import LOOKS, Code, Spending, half_widths, judge
 from loaddriver.errors import ExitCode
@@ -26,12 +27,6 @@ FEWEST, MOST = LOOKS[0], 20
 # Gates are not among them: they do not change what is measured.
 _SAME_LOAD = ("plan", "profile", "catalog")
 _OWN_VERSION = "bigfleet"
-_WORDS = {
-    Code.REGRESSION: "regression",
-    Code.IMPROVEMENT: "improvement",
-    Code.SAME: "same",
-    Code.NOT_ENOUGH_DATA: "not enough data",
-}
 
 
 @dataclass(frozen=True)
@@ -130,7 +125,7 @@ def _judged(name: str, shown: str, now: float, stored: Sequence[float], plan: Sp
     width = float(half_widths(deviation, runs, plan)[0][0])
     return Finding(
         code,
-        f"{name}: {_WORDS[code]}, {shown}, {_percent(change)} ({_percent(change - width)} to "
+        f"{name}: {WORDS[code]}, {shown}, {_percent(change)} ({_percent(change - width)} to "
         f"{_percent(change + width)}) against {runs} stored runs",
     )
 

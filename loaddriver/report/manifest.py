@@ -9,6 +9,8 @@ from pathlib import Path
 
 import msgspec
 
+from loaddriver.report.replacing import replace_file
+
 MANIFEST = "manifest.json"
 PIN = "pinned"
 """Marks a run that is never pruned; not a result, and so not in the manifest."""
@@ -96,9 +98,7 @@ def _read(folder: Path) -> dict[str, str] | None:
 
 def _write(folder: Path, files: dict[str, str]) -> None:
     text = msgspec.json.format(msgspec.json.encode(_Manifest(files=dict(sorted(files.items())))))
-    part = folder / f".{MANIFEST}.part"
-    part.write_bytes(text + b"\n")
-    part.replace(folder / MANIFEST)
+    replace_file(folder / MANIFEST, text + b"\n")
 
 
 def _some(names: tuple[str, ...]) -> str:

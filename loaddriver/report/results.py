@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,6 +19,7 @@ from loaddriver.report.manifest import (
     write_manifest,
 )
 from loaddriver.report.page import render_page
+from loaddriver.report.replacing import replace_file
 from loaddriver.report.table import read_rows, write_rows
 
 SUMMARY, REPORT, JUNIT, PODS = "summary.json", "report.html", "junit.xml", "pods.csv.gz"
@@ -51,12 +51,12 @@ def write_results(folder: Path, summary: Summary, rows: Sequence[PodRow]) -> Non
 
 def write_verdict(folder: Path, summary: Summary) -> None:
     """Write the files that contain the verdict: the summary, the report and the JUnit file."""
-    _replace(folder / JUNIT, render_junit(summary))
-    _replace(folder / SUMMARY, encode_summary(summary))
+    replace_file(folder / JUNIT, render_junit(summary))
+    replace_file(folder / SUMMARY, encode_summary(summary))
     update_manifest(folder, _WITH_VERDICT[:2])
     check = check_manifest(folder)
     page = render_page(summary, _files(folder), check.sentence if check else "")
-    _replace(folder / REPORT, page.encode())
+    replace_file(folder / REPORT, page.encode())
     update_manifest(folder, _WITH_VERDICT)
 
 
@@ -151,9 +151,3 @@ def _on_one_line(found: re.Match[str]) -> str:
 def _files(folder: Path) -> list[tuple[str, str]]:
     names = [name for name in _KNOWN if (folder / name).exists()]
     return [(f"{name}/" if (folder / name).is_dir() else name, _KNOWN[name]) for name in names]
-
-
-def _replace(path: Path, content: bytes) -> None:
-    part = path.with_name(f".{path.name}.part")
-    part.write_bytes(content)
-    os.replace(part, path)

@@ -62,8 +62,8 @@ def revision_of(root: Path) -> tuple[str, bool | None]:
     if not (root / ".git").exists():
         return "", None
     try:
-        commit = _git(root, "rev-parse", "HEAD").strip()
-        return commit, bool(_git(root, "status", "--porcelain"))
+        commit = git(root, "rev-parse", "HEAD").strip()
+        return commit, bool(git(root, "status", "--porcelain"))
     except (OSError, subprocess.SubprocessError):
         return "", None
 
@@ -98,13 +98,14 @@ def calibration_task() -> float:
     return round(time.thread_time() - began, 6)
 
 
-def _git(root: Path, *arguments: str) -> str:
+def git(root: Path, *arguments: str, timeout_seconds: float = _GIT_TIMEOUT_SECONDS) -> str:
+    """What git prints in `root`. Raises OSError or SubprocessError."""
     return subprocess.run(
         ["git", "-C", str(root), *arguments],
         capture_output=True,
         text=True,
         check=True,
-        timeout=_GIT_TIMEOUT_SECONDS,
+        timeout=timeout_seconds,
     ).stdout
 
 

@@ -20,6 +20,7 @@ from loaddriver.history.record import Line, line_of
 from tests.ci.test_workflows import ROOT
 from tests.history.history_rig import results
 from tests.report.report_rig import Run, judged, make_run
+from tests.support.git import git
 
 PREFIX = Path(sys.prefix)
 COMMENT = "<!-- loaddriver compare -->\n## Not worse\n"
@@ -34,9 +35,7 @@ class Checkout:
 
     def git(self, *arguments: str) -> str:
         """Run git in it."""
-        who = ["-c", "user.name=x", "-c", "user.email=x@example.com"]
-        command = ["git", "-C", str(self.folder), *who, *arguments]
-        return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+        return git(self.folder, *arguments).strip()
 
     def script(self, *words: str) -> subprocess.CompletedProcess[str]:
         """Run one of the scripts as a pipeline does, from elsewhere."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from loaddriver.history.record import MOST_BYTES, encode, line_of
 from loaddriver.history.terminal import drawing
 from tests.history.history_rig import MACHINE, line, results, stored, with_decisions
 from tests.report.report_rig import Run, judged, make_run
+from tests.support.git import git
 
 FILE = Path("smoke") / f"{MACHINE.id}.jsonl"
 
@@ -103,12 +103,6 @@ def test_writers_at_the_same_time_lose_no_line(tmp_path: Path) -> None:
     found = read_history(tmp_path, "smoke")
     assert found.lines == tuple(map(line, numbers))
     assert found.bad == ()
-
-
-def git(folder: Path, *arguments: str) -> str:
-    who = ["-c", "user.name=x", "-c", "user.email=x@example.com", "-c", "init.defaultBranch=main"]
-    command = ["git", "-C", str(folder), *who, *arguments]
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
 def test_git_merges_the_runs_of_two_branches(tmp_path: Path) -> None:

@@ -103,10 +103,8 @@ class Explainer:
             unmet = [text for text, count in self._by_requirement(index).items() if not count]
             wanted = f": none has {' and '.join(unmet)}" if unmet else ""
             return f"no machine of the fleet matches its constraints{wanted}"
-        column_of, capacity = (
-            self._capacities.columns.column_of,
-            self._capacity_for(index)[accepted],
-        )
+        column_of = self._capacities.columns.column_of
+        capacity = self._capacity_for(index)[accepted]
         for name, amount in size.amounts:
             most = int(capacity[:, column_of[name]].max()) if name in column_of else 0
             if amount > most:
@@ -208,10 +206,8 @@ class Explainer:
 
     def _per_mille(self, index: int, flavours: Ints) -> int:
         # In Python integers, because the products do not fit into 64 bits.
-        column_of, capacity = (
-            self._capacities.columns.column_of,
-            self._capacity_for(index)[flavours],
-        )
+        column_of = self._capacities.columns.column_of
+        capacity = self._capacity_for(index)[flavours]
         want = self._demand.needs[index].aggregate
         have = {n: sum(capacity[:, column_of[n]].tolist()) if n in column_of else 0 for n in want}
         return min(min(1000 * have[name] // want[name], 1000) for name in want)

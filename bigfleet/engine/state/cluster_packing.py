@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bigfleet.engine.fit.pod_classes import NeedType, PodClasses
+from bigfleet.engine.fit.pod_classes import PodClasses
 from bigfleet.engine.kernels.packing import pack
 from bigfleet.engine.kernels.placed import claim, collect
 from bigfleet.engine.kernels.scoring import (
@@ -273,9 +273,10 @@ class ClusterPacking:
         flags: Flags = self.max_priority >= priority
         return flags
 
-    def claim(self, claimed: Ints) -> None:
-        """Write to `claimed` [n] the needs that claim the cluster's machines with pods."""
-        additional = self._classes.need_type == NeedType.ADDITIONAL
+    def claim(self, claimed: Ints, additional: Flags) -> None:
+        """Write to `claimed` [n] the needs that claim the cluster's machines with pods; which are
+        `additional` [N].
+        """
         claim(self._log, self._length, self._classes.need, additional, self.rows, claimed)
 
     @property

@@ -232,9 +232,7 @@ class CycleState:
 
     def clusters_with_incoming(self) -> set[int]:
         """The clusters with machines on their way, those for additional needs left out."""
-        additional = np.append(
-            self.classes.need_type == NeedType.ADDITIONAL, np.False_
-        )  # the last is NONE
+        additional = np.append(self.needs.additional, np.False_)  # the last is NONE
         incoming = (self.supply_clusters != NONE) & (self.fleet.state != MachineState.CONFIGURED)
         incoming &= ~additional[self.fleet.last_claimed_by]
         ordered = (i for i, rows in self.acquired.items() if len(rows) and not additional[i])
@@ -261,7 +259,7 @@ class CycleState:
         claimed = np.full(len(self.fleet), NONE, np.int32)
         chosen = set(self.packings if clusters is None else clusters)
         for cluster in chosen:
-            self.packings[cluster].claim(claimed)
+            self.packings[cluster].claim(claimed, self.needs.additional)
         self._keep_incoming(chosen, claimed)
         ordered = self.ordered_by != NONE
         claimed[ordered] = self.ordered_by[ordered]

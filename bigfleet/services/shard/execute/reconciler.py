@@ -114,9 +114,13 @@ class Reconciler:
                 named |= dict.fromkeys(machine.id for machine in machines)
                 named |= dict.fromkeys(filter(is_valid_id, page.rejected))
         if is_full:
-            self._retain(list(named), now_seconds)
+            accepted = self._retain(list(named), now_seconds)
+            pause_seconds = FULL_LISTING_SECONDS if accepted else RELIST_INTERVAL_SECONDS
+            self._full_listing_due_seconds = now_seconds + pause_seconds
             if len(named) > _RECORDS_AT_ONCE:
                 await asyncio.sleep(0)
+            if accepted:
+                self._inventory.compact()
         if complete:
             self._revision = page.revision
         self._orders.listing_applied(number)
@@ -172,18 +176,16 @@ class Reconciler:
             await asyncio.sleep(0)
         return taken == len(machines)
 
-    def _retain(self, named: Sequence[str], now_seconds: float) -> None:
-        """Drop machines that a full listing does not name, unless the listing is held."""
+    def _retain(self, named: Sequence[str], now_seconds: float) -> bool:
+        """Drop machines that a full listing does not name; False when it is held."""
         known, kept = len(self._inventory), self._inventory.count_known(named)
         if why := self._guard.reason_to_hold(known, kept, now_seconds):
             metrics.shard_listings_suspect.inc()
             _log.warning("suspect full listing held", extra={"why": why})
             self._journal.note(JournalEvent.LISTING_SUSPECT, note=why)
-            self._full_listing_due_seconds = now_seconds + RELIST_INTERVAL_SECONDS
-            return
-        self._full_listing_due_seconds = now_seconds + FULL_LISTING_SECONDS
+            return False
         self._observe(self._inventory.retain(named))
-        self._inventory.compact()
+        return True
 
     def _observe(self, transitions: Sequence[Transition]) -> None:
         for transition in transitions:

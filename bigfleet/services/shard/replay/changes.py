@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from itertools import compress
 from typing import Any
 
 import numpy as np
 
 from bigfleet.engine.snapshot import NONE, Flags, Fleet
 from bigfleet.model.errors import InvalidInput
-from bigfleet.model.machine import CapacityType, MachineState
+from bigfleet.model.machine import MachineState
 from bigfleet.services.shard.decide.compute import CycleInputs
 from bigfleet.services.shard.records.machine_class import INSTANCE_TYPE_LABEL, ZONE_LABEL
 from bigfleet.services.shard.records.wants import Wants
-
-_ELASTIC = (CapacityType.ON_DEMAND, CapacityType.SPOT)
 
 
 @dataclass(frozen=True)
@@ -59,7 +58,7 @@ def _extended(inputs: CycleInputs, instance_type: str, machines: int) -> CycleIn
     fleet = inputs.fleet
     of_type = _having(fleet, INSTANCE_TYPE_LABEL, instance_type, "--more-machines")
     known = np.unique(fleet.flavour[of_type])
-    elastic = [n for n in known.tolist() if fleet.flavours[n].capacity_type in _ELASTIC]
+    elastic = [n for n in known.tolist() if fleet.flavours[n].capacity_type.elastic]
     models = np.resize(np.array(elastic or known.tolist(), np.int32), machines)
     names = [f"added-{len(fleet) + number}".encode() for number in range(machines)]
     first = int(fleet.tie_break.max(initial=-1)) + 1
@@ -70,7 +69,7 @@ def _extended(inputs: CycleInputs, instance_type: str, machines: int) -> CycleIn
     }
     columns: dict[str, Any] = {
         name: np.concatenate([column, _of_new(name, column, machines, added)])
-        for name, column in _columns(fleet).items()
+        for name, column in fleet.columns().items()
     }
     unwanted = np.full(machines, NONE, inputs.wants.numbers.dtype)
     return replace(
@@ -99,12 +98,12 @@ def _of_new(
 
 
 def _without(inputs: CycleInputs, gone: Flags) -> CycleInputs:
-    ids: Any = np.asarray(inputs.machine_ids)
+    kept: Flags = ~gone
     return replace(
         inputs,
-        fleet=inputs.fleet.of_rows(~gone),
-        machine_ids=ids[~gone],
-        wants=Wants(inputs.wants.numbers[~gone], inputs.wants.keys),
+        fleet=inputs.fleet.of_rows(kept),
+        machine_ids=list(compress(inputs.machine_ids, kept.tolist())),
+        wants=Wants(inputs.wants.numbers[kept], inputs.wants.keys),
     )
 
 
@@ -116,7 +115,3 @@ def _having(fleet: Fleet, label: str, value: str, option: str) -> Flags:
         known = ", ".join(sorted({flavours[number] for number in np.unique(fleet.flavour)}))
         raise InvalidInput(option, value, f"is no value of {label} of a machine: {known}")
     return rows
-
-
-def _columns(fleet: Fleet) -> Mapping[str, np.ndarray[Any, Any]]:
-    return {name: column for name, column in vars(fleet).items() if isinstance(column, np.ndarray)}

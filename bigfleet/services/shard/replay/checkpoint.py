@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import gzip
 import zlib
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -77,7 +76,6 @@ class Checkpoint:
 def encode(checkpoint: Checkpoint) -> bytes:
     """The checkpoint as bytes; `decode` is the inverse."""
     inputs, fleet, asked = checkpoint.inputs, checkpoint.inputs.fleet, checkpoint.inputs.asked
-    columns = {n: v for n, v in vars(fleet).items() if isinstance(v, np.ndarray)}
     needs = zip(asked.needs, asked.cluster.tolist(), strict=True)
     content = _Content(
         format=FORMAT,
@@ -85,7 +83,7 @@ def encode(checkpoint: Checkpoint) -> bytes:
         now_seconds=inputs.now_seconds,
         flavours=list(fleet.flavours),
         clusters=list(fleet.clusters),
-        columns={name: _column(values) for name, values in columns.items()},
+        columns={name: _column(values) for name, values in fleet.columns().items()},
         machine_ids=_column(np.array(inputs.machine_ids)),
         wanted=_column(inputs.wants.numbers),
         wanted_by=list(inputs.wants.keys),
@@ -136,7 +134,7 @@ def _inputs(read: _Content) -> CycleInputs:
     )
     return CycleInputs(
         fleet=Fleet(flavours=read.flavours, clusters=tuple(read.clusters), **columns),
-        machine_ids=_ids(read.machine_ids),
+        machine_ids=_values(read.machine_ids).tolist(),
         wants=Wants(_values(read.wanted), tuple(read.wanted_by)),
         asked=asked,
         now_seconds=read.now_seconds,
@@ -150,10 +148,6 @@ def _column(values: np.ndarray[Any, Any]) -> _Column:
 
 def _values(column: _Column) -> np.ndarray[Any, Any]:
     return np.frombuffer(column.data, column.dtype).copy()
-
-
-def _ids(column: _Column) -> Sequence[bytes]:
-    return _values(column)  # type: ignore[return-value]  # an array is a sequence of its entries
 
 
 def _need_row(need: Need, cluster: int) -> _NeedRow:

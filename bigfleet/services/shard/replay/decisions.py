@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -107,13 +108,13 @@ def written(decisions: Decisions) -> bytes:
     return msgspec.json.format(msgspec.json.encode(decisions)) + b"\n"
 
 
-def copies_that_fit(inputs: CycleInputs, settings: EngineConfig, name: str) -> int:
+def copies_that_fit(inputs: CycleInputs, settings: EngineConfig, name: str, now: Decisions) -> int:
     """How many more needs like `name` are placed completely, as the last ones of their priority,
-    while no need has more unplaced pods than it has now; at most MAX_COPIES. InvalidInput for an
-    unknown need.
+    while no need has more unplaced pods than in `now`, the decision on the inputs; at most
+    MAX_COPIES. InvalidInput for an unknown need.
     """
     index = _index_of(inputs, name)
-    short_now = {each.need: each.pods for each in decisions_on(inputs, settings).short}
+    short_now = {each.need: each.pods for each in now.short}
 
     def fit(copies: int) -> bool:
         decided = decisions_on(_with_copies(inputs, index, copies), settings)
@@ -215,9 +216,5 @@ def _name(key: NeedKey) -> str:
 
 
 def by_type(orders: Sequence[Order]) -> Mapping[tuple[str, str], int]:
-    """Orders counted by action and instance type, in that order."""
-    found: dict[tuple[str, str], int] = {}
-    for order in sorted(orders):
-        kind = order.action, order.instance_type
-        found[kind] = found.get(kind, 0) + 1
-    return found
+    """Orders counted by action and instance type."""
+    return Counter((order.action, order.instance_type) for order in orders)

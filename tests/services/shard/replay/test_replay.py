@@ -140,15 +140,23 @@ def test_as_many_gangs_fit_as_there_are_racks_for_them() -> None:
     """Five racks of two machines: one is the gang's own, and one has lost a machine."""
     gang = anywhere(2, "ring", same="topology.bigfleet/rack")
     inputs = inputs_of(offers("m", 9, 1.0), gang)
-    assert copies_that_fit(inputs, SETTINGS, f"east/{gang.profile.fingerprint}/ring") == 3
+    assert (
+        copies_that_fit(
+            inputs,
+            SETTINGS,
+            f"east/{gang.profile.fingerprint}/ring",
+            decisions_on(inputs, SETTINGS),
+        )
+        == 3
+    )
     more = changed(inputs, Changes(more_machines={"m": 1}))
-    assert copies_that_fit(more, SETTINGS, "east") >= 3
+    assert copies_that_fit(more, SETTINGS, "east", decisions_on(more, SETTINGS)) >= 3
 
 
 def test_none_fits_where_the_need_itself_is_short() -> None:
     """A need that lacks machines does not hide that its copies lack them, too."""
     inputs = inputs_of(offers("m", 1, 1.0), anywhere(3))
-    assert copies_that_fit(inputs, SETTINGS, "east") == 0
+    assert copies_that_fit(inputs, SETTINGS, "east", decisions_on(inputs, SETTINGS)) == 0
 
 
 @pytest.mark.parametrize(
@@ -169,4 +177,4 @@ def test_an_ambiguous_need_is_an_error() -> None:
     """It says how many are meant, and how to name one."""
     inputs = inputs_of(offers("m", 2, 1.0), need(group="a"), need(group="b"))
     with pytest.raises(InvalidInput, match="names 2 needs; write CLUSTER/PROFILE"):
-        copies_that_fit(inputs, SETTINGS, "east")
+        copies_that_fit(inputs, SETTINGS, "east", decisions_on(inputs, SETTINGS))

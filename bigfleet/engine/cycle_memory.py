@@ -7,9 +7,13 @@ Losing them is safe: ages and timers restart.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 from bigfleet.model.need import NeedKey
+
+_PERIODS = 4
+_NOISE = 0.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +75,11 @@ class ClusterMemory:
     reacquired: tuple[Reacquired, ...] = ()
     #: when a machine was last on its way to the cluster
     incoming_seconds: float | None = None
+    #: its highest demand in periods of equal length, in largest machines: the current period first,
+    #: then up to three before it
+    peaks: tuple[float, ...] = ()
+    #: when the current period began
+    period_seconds: float | None = None
 
     @property
     def surplus_now(self) -> int:
@@ -81,6 +90,30 @@ class ClusterMemory:
         """How many machines have been surplus for at least `seconds`."""
         held = (s.machines for s in self.surplus if now_seconds - s.since_seconds >= seconds)
         return max(held, default=0)
+
+    def grows(self, demand: float) -> bool:
+        """Whether demand is higher than in all of the earlier periods, by more than noise.
+
+        The current period and the one before it are too recent to show growth. Highest values do
+        not show it when pods are replaced: for a moment there are fewer of them.
+        """
+        earlier = self.peaks[2:]
+        return bool(earlier) and demand > max(earlier) * (1 + _NOISE)
+
+    def with_demand(
+        self, demand: float, length_seconds: float, now_seconds: float
+    ) -> ClusterMemory:
+        """A copy that has seen this demand, in periods of `length_seconds`."""
+        if not self.peaks and not demand:
+            return self
+        began = self.period_seconds
+        ended = 1 if began is None else math.floor((now_seconds - began) / length_seconds)
+        if ended > 0:
+            peaks = (*[demand] * min(ended, _PERIODS), *self.peaks)[:_PERIODS]
+            return replace(self, peaks=peaks, period_seconds=now_seconds)
+        if demand <= self.peaks[0]:
+            return self
+        return replace(self, peaks=(demand, *self.peaks[1:]))
 
     def with_surplus(self, machines: int, reclaimed: int, now_seconds: float) -> ClusterMemory:
         """A copy with this many surplus machines, after `reclaimed` others are reclaimed."""

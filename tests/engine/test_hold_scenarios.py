@@ -117,6 +117,37 @@ def test_demand_that_fell_before_the_last_acquisition_moves_no_pods() -> None:
     assert story.cycle() == ["Reclaim used"]
 
 
+def test_a_cluster_that_grows_moves_no_pods_although_some_of_them_end() -> None:
+    """Where Jobs run, demand has always just fallen, also while more and more pods come."""
+    specs = [
+        configured("used", disruption_cost=1.0),
+        configured("other", cpu=1000, disruption_cost=math.inf),
+    ]
+    story = Story(specs, settings=replace(UNLIMITED, reclaim_hold_seconds=20.0))
+    for second in range(60):
+        needs(story, pods((100 + second, 1)), fell=story.now)
+        assert story.cycle() == []
+    seconds = 0
+    while story.cycle() == []:
+        needs(story, pods((159, 1)), fell=story.now)
+        seconds += 1
+    assert 6 <= seconds <= 14  # when all that is compared is a third of a hold old
+
+
+def test_pods_that_are_replaced_are_no_growth() -> None:
+    """For a moment there are fewer of them."""
+    specs = [
+        configured("used", disruption_cost=1.0),
+        configured("other", cpu=1000, disruption_cost=math.inf),
+    ]
+    story = Story(specs, settings=replace(UNLIMITED, reclaim_hold_seconds=20.0))
+    orders = []
+    for second in range(22):
+        needs(story, pods((100 - 10 * (second % 3), 1)), fell=story.now)
+        orders += story.cycle()
+    assert orders == ["Reclaim used"]
+
+
 def test_acquiring_beside_surplus_machines_holds_those_with_pods_for_one_more_hold() -> None:
     """It is for a pod that they cannot hold, and no sign of growth; but that pod may still wait."""
     specs = [configured("used", disruption_cost=1.0), configured("other", disruption_cost=math.inf)]

@@ -6,8 +6,9 @@ A CONFIGURED machine is reclaimed only if
 - the cluster's pods, plus a margin, fit on its other machines;
 - the cluster has had as many surplus machines for the reclaim hold (`reclaim_holds.py`);
 - demand is not growing: a machine with pods stays until demand has fallen since the cluster last
-  acquired a machine, an empty one until demand has been stable for the hold. An empty machine that
-  can hold no pods is surplus in any case.
+  acquired a machine, and while the cluster's demand as a whole grows; an empty one stays until
+  demand has been stable for the hold. An empty machine that can hold no pods is surplus in any
+  case.
 """
 
 from __future__ import annotations
@@ -164,13 +165,15 @@ class ReclaimPhase:
         return fell is not None and not grows and (grown is None or fell >= grown)
 
     def _is_stable(self, cluster: int) -> bool:
-        """Whether the cluster acquires nothing, and demand fell since it last did or its hold is
-        over.
+        """Whether the cluster acquires nothing and does not grow, and demand fell since it last
+        acquired or its hold is over.
         """
-        # Pods of a machine that drains would compete with those that wait for a new one.
+        # Pods of a machine that drains would compete with those that wait for a new one. Where some
+        # pods end all the time, demand has always just fallen, also while more begin: then what a
+        # large machine makes surplus is needed again soon.
         state = self._state
         acquired = state.memory_of(cluster).acquired_seconds
-        if cluster in self._acquiring:
+        if cluster in self._acquiring or self._holds.grows(cluster):
             return False
         if acquired is None or state.demand.fell_seconds.get(cluster, -math.inf) >= acquired:
             return True

@@ -43,6 +43,10 @@ class ReclaimHolds:
         #: by cluster, before this decision acquires anything
         self._demand: Floats = state.demand_of_clusters()
 
+    def grows(self, cluster: int) -> bool:
+        """Whether the cluster's demand as a whole has grown within the reclaim hold."""
+        return self._state.memory_of(cluster).grows(float(self._demand[cluster]))
+
     def due(self, cluster: int, rows: Rows, most: int) -> Rows:
         """The machines among the surplus ones `rows` whose hold is over, at most `most`."""
         most = min(most, self._held(cluster, 1, len(rows)))
@@ -74,6 +78,8 @@ class ReclaimHolds:
             memory = before.with_surplus(surplus.get(cluster, 0) - gone, gone, now)
             its, demand = acquired.get(cluster, Counter()), float(self._demand[cluster])
             memory = replace(memory, reacquired=tuple(self._reacquired(before, its, demand)))
+            if hold_seconds := state.settings.reclaim_hold_seconds:
+                memory = memory.with_demand(demand, hold_seconds / 3, now)
             if cluster in incoming:
                 memory = replace(memory, incoming_seconds=now)
             if its:

@@ -162,6 +162,12 @@ class Cycle:
         known = {memory.cluster: memory for memory in self.cycle_memory.clusters}
         return known.get(name, ClusterMemory(name))
 
+    def demand_of(self, cluster: int) -> float:
+        """The total dominant share of the cluster's pods; impossible ones left out."""
+        own = (need for need in self.needs if need.cluster == cluster)
+        sizes = (size for need in own for size in need.sizes if not size.impossible)
+        return sum((size.pods * size.share for size in sizes), 0.0)
+
     def short_seconds(self, need: NeedView) -> float:
         """For how long the need has been short."""
         ages = [age for age in self.cycle_memory.shortfall_ages if age.need == need.key]

@@ -31,18 +31,12 @@ class Memories:
         memory = self._with_surplus(number, memory, reclaimed)
         if self._is_coming(number):
             memory = replace(memory, incoming_seconds=now)
-        demand = sum(
-            (
-                size.pods * size.share
-                for need in cycle.needs
-                for size in need.sizes
-                if need.cluster == number and not size.impossible
-            ),
-            0.0,
-        )
+        demand = cycle.demand_of(number)
         machines = {cycle.needs[i]: len(m) for i, m in cycle.acquired.items() if m}
         acquired = {need: count for need, count in machines.items() if need.cluster == number}
         memory = replace(memory, reacquired=self._reacquired(memory, acquired, demand))
+        if cycle.settings.reclaim_hold_seconds:
+            memory = self._with_peak(memory, demand)
         if acquired:
             if not self._cycle.memory_of(number).surplus:
                 memory = replace(memory, grown_seconds=now)
@@ -81,6 +75,20 @@ class Memories:
                 each = replace(each, hold_factor=min(32, 2 * each.hold_factor), since_seconds=now)
             after[name] = each
         return tuple(sorted(after.values()))
+
+    def _with_peak(self, memory: ClusterMemory, demand: float) -> ClusterMemory:
+        """The highest demand of four periods of a third of a hold each."""
+        now, peaks = self._cycle.now, list(memory.peaks)
+        length = self._cycle.settings.reclaim_hold_seconds / 3
+        if demand == 0 and not peaks:
+            return memory
+        if memory.period_seconds is not None and (now - memory.period_seconds) / length < 1:
+            peaks[0] = max(peaks[0], demand)
+            return replace(memory, peaks=tuple(peaks))
+        # Of periods without a decision nothing is known but what came after them.
+        ended = 1 if memory.period_seconds is None else (now - memory.period_seconds) / length
+        peaks = [demand] * min(4, int(ended)) + peaks
+        return replace(memory, peaks=tuple(peaks[:4]), period_seconds=now)
 
     def _with_surplus(self, number: int, memory: ClusterMemory, reclaimed: int) -> ClusterMemory:
         """Since when each number of machines has been surplus; of numbers with the same time, the

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from loaddriver.errors import ProfileError
@@ -86,10 +86,17 @@ def test_runs_that_agree_still_leave_room_for_chance() -> None:
 
 
 @given(VALUES, st.sampled_from(["<=", ">="]))
+@example([0.21, 0.21, 0.28], "<=")  # 1.25 times the last is 0.35000000000000003
 def test_every_run_that_set_a_limit_holds_it(values: list[float], op: str) -> None:
-    """With at least a quarter to spare, and two digits at most."""
-    limit = limit_of(values, op)
-    assert all(limit >= 1.25 * v if op == "<=" else limit <= 0.75 * v for v in values)
+    """With at least a quarter to spare, but for the error of binary fractions, and two digits at
+    most.
+    """
+    limit, error = limit_of(values, op), 1e-12
+    for value in values:
+        if op == "<=":
+            assert limit >= 1.25 * value * (1 - error)
+        else:
+            assert limit <= 0.75 * value * (1 + error)
     assert len(f"{limit:g}".replace(".", "").strip("0")) <= 2
 
 

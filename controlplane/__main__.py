@@ -97,7 +97,7 @@ def _parser() -> argparse.ArgumentParser:
         action="append",
         default=[],
         choices=tuple(OPTIONAL_MODULES),
-        help="an optional component, for profiles with resource metrics",
+        help="an optional component, for profiles that need it",
     )
     parser.add_argument(
         "--build", action="store_true", help="build from source; download no release"

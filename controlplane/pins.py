@@ -164,6 +164,21 @@ _METRICS_SERVER = Module(
     version_package="k8s.io/client-go/pkg/version",
 )
 
+_NEVER_RELEASED = Release(base_url="", file_path="", checksum_path=None, archive_member=None)
+
+# Another autoscaler, for runs that compare it with BigFleet. Its build with the kwok provider is
+# not released; ours also prints its version and its CustomResourceDefinitions.
+KARPENTER = "karpenter"
+_KARPENTER = Module(
+    name=KARPENTER,
+    version="1.14.1",  # later ones need a newer compiler than the control plane does
+    packages=MappingProxyType({KARPENTER: "."}),
+    release=_NEVER_RELEASED,
+    space=_space(module_cache=400, build_cache=700, scratch=300, output=70),
+    usual_build_time="2 to 3 min",
+    version_package="main",
+)
+
 _NODE = replace(
     _KUBERNETES,
     packages=MappingProxyType(
@@ -191,7 +206,6 @@ _COREDNS = Module(
     space=_space(module_cache=1000, build_cache=900, scratch=400, output=80),
     usual_build_time="1 to 3 min",
 )
-_NEVER_RELEASED = Release(base_url="", file_path="", checksum_path=None, archive_member=None)
 _PAUSE = Module(
     name="pause",
     version="3.10.2",
@@ -219,7 +233,9 @@ PINNED_MODULES = (_KUBERNETES, _ETCD, _KWOK)
 # Additional components of a kind node image.
 NODE_MODULES = (_NODE, _COREDNS, _PAUSE)
 # Provided on request only, keyed by component.
-OPTIONAL_MODULES: Mapping[str, Module] = MappingProxyType({METRICS_SERVER: _METRICS_SERVER})
+OPTIONAL_MODULES: Mapping[str, Module] = MappingProxyType(
+    {METRICS_SERVER: _METRICS_SERVER, KARPENTER: _KARPENTER}
+)
 ALL_MODULES = (*PINNED_MODULES, *OPTIONAL_MODULES.values(), *NODE_MODULES, KIND_MODULE)
 COMPONENTS = tuple(name for module in PINNED_MODULES for name in module.components)
 RELEASE_BASE_URLS: Mapping[str, str] = MappingProxyType(

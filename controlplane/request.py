@@ -11,6 +11,7 @@ from controlplane.checksums import pinned_checksums
 from controlplane.errors import BinaryUsageError
 from controlplane.pins import (
     COMPONENTS,
+    KARPENTER,
     METRICS_SERVER,
     RELEASE_BASE_URLS,
     Platform,
@@ -63,6 +64,7 @@ class Binaries:
     versions: dict[str, str]
     origin: dict[str, str]
     metrics_server: Path | None = None
+    karpenter: Path | None = None
 
     @property
     def paths(self) -> dict[str, Path]:
@@ -74,8 +76,9 @@ class Binaries:
             self.etcd,
             self.kwok,
         )
-        optional = {METRICS_SERVER: self.metrics_server} if self.metrics_server else {}
-        return {**dict(zip(COMPONENTS, paths, strict=True)), **optional}
+        optional = {METRICS_SERVER: self.metrics_server, KARPENTER: self.karpenter}
+        found = {name: path for name, path in optional.items() if path is not None}
+        return {**dict(zip(COMPONENTS, paths, strict=True)), **found}
 
 
 def default_cache_directory(environment: Mapping[str, str]) -> Path:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from controlplane.build import build
@@ -15,7 +15,13 @@ from controlplane.cache import (
 )
 from controlplane.errors import BinaryError
 from controlplane.locate import LocatedBinary, cached, locate, query_version, require_compatible
-from controlplane.pins import METRICS_SERVER, OPTIONAL_MODULES, Module, wanted_modules
+from controlplane.pins import (
+    KARPENTER,
+    METRICS_SERVER,
+    OPTIONAL_MODULES,
+    Module,
+    wanted_modules,
+)
 from controlplane.releases import Releases
 from controlplane.request import Binaries, BinaryRequest
 
@@ -120,5 +126,11 @@ def _binaries(found: dict[str, LocatedBinary]) -> Binaries:
         kwok=found["kwok"].path,
         versions={name: here.version for name, here in found.items()},
         origin={name: here.origin for name, here in found.items()},
-        metrics_server=found[METRICS_SERVER].path if METRICS_SERVER in found else None,
+        metrics_server=_optional(found, METRICS_SERVER),
+        karpenter=_optional(found, KARPENTER),
     )
+
+
+def _optional(found: Mapping[str, LocatedBinary], component: str) -> Path | None:
+    here = found.get(component)
+    return here.path if here is not None else None

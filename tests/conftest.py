@@ -16,7 +16,13 @@ from xdist.remote import Producer
 from bigfleet.api.install import install
 from bigfleet.kube.client import KubeClient
 from controlplane.locate import locate
-from controlplane.pins import COMPONENTS, METRICS_SERVER, OPTIONAL_MODULES, PINNED_MODULES
+from controlplane.pins import (
+    COMPONENTS,
+    KARPENTER,
+    METRICS_SERVER,
+    OPTIONAL_MODULES,
+    PINNED_MODULES,
+)
 from controlplane.request import Binaries, request_from
 from loaddriver.substrates.base import Cluster
 from loaddriver.substrates.local import LocalSubstrate
@@ -83,6 +89,7 @@ def binaries() -> Binaries:
         versions={name: found[name].version for name in COMPONENTS},
         origin={},
         metrics_server=found[METRICS_SERVER].path if METRICS_SERVER in found else None,
+        karpenter=found[KARPENTER].path if KARPENTER in found else None,
     )
 
 

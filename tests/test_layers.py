@@ -41,7 +41,7 @@ ORDER_INSIDE: dict[str, list[set[str]]] = {
         {"run"},
         {"report"},
         {"judge"},
-        {"anchors", "fedhpa"},
+        {"anchors", "fedhpa", "karpenter"},
         {"record"},
         {"load", "sizing"},
         {"plan"},

@@ -158,6 +158,7 @@ def get_prerequisites(
         request,
         say,
         resource_metrics=settings is not None and settings.resource_metrics,
+        karpenter=settings is not None and settings.on_karpenter,
         coordinators=settings.bigfleet.coordinators if settings else 0,
     )
 

@@ -128,11 +128,11 @@ class RunFacts:
     `budget_floors` has the number of pods that a disruption budget protects, by cluster and
     workload.
 
-    `bare` marks a run without BigFleet; `bare_of` is the id of the run whose nodes it has. `knee`
-    is where binding fell behind the ramp (camelCase keys with units), if the profile searches it.
-    `harness_health`, `provenance` and `shortfalls` are None if unknown. `clock_offset_seconds` is
-    the largest offset between the clocks of the load, the API servers and the shards that the
-    recording proves, None if nothing was compared.
+    `system` is the autoscaler under test, "" if there is none: then `bare` is set, and `bare_of` is
+    the id of the run whose nodes it has. `knee` is where binding fell behind the ramp (camelCase
+    keys with units), if the profile searches it. `harness_health`, `provenance` and `shortfalls`
+    are None if unknown. `clock_offset_seconds` is the largest offset between the clocks of the
+    load, the API servers and the shards that the recording proves, None if nothing was compared.
     """
 
     id: str
@@ -158,6 +158,7 @@ class RunFacts:
     anchors: str = ""
     bare: bool = False
     bare_of: str = ""
+    system: str = "bigfleet"
     knee: Mapping[str, Any] | None = None
     harness_health: HarnessHealth | None = None
     provenance: Provenance | None = None

@@ -8,7 +8,7 @@ import msgspec
 
 from loaddriver.errors import ExitCode
 from loaddriver.judge.bare import bare_section
-from loaddriver.judge.gates import GateSpec, judge_gates
+from loaddriver.judge.gates import GateSpec, applicable, judge_gates
 from loaddriver.judge.schema import Summary
 from loaddriver.judge.self_checks import disclosures
 from loaddriver.judge.verdict import pass_sentence
@@ -19,7 +19,8 @@ def rejudge(summary: Summary, limits: Sequence[GateSpec], bare: Summary | None =
 
     An aborted or invalid run keeps its verdict.
     """
-    gates = judge_gates(msgspec.to_builtins(summary), limits, bare and msgspec.to_builtins(bare))
+    own = applicable(limits, "" if summary.run.bare else summary.run.system)
+    gates = judge_gates(msgspec.to_builtins(summary), own, bare and msgspec.to_builtins(bare))
     section = summary.bare
     if bare is not None:
         section = bare_section(summary, bare)

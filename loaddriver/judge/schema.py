@@ -41,8 +41,8 @@ class Section(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 class Run(Section, frozen=True, kw_only=True):
     """The identity of the run; times are seconds since 1970.
 
-    `anchors` is on, off, or "" if it does not apply. A `bare` run has no BigFleet, but all nodes of
-    the run `bareOf` from the start.
+    `anchors` is on, off, or "" if it does not apply. `system` is the autoscaler under test. A
+    `bare` run has none (""), but all nodes of the run `bareOf` from the start.
     """
 
     id: str
@@ -52,6 +52,7 @@ class Run(Section, frozen=True, kw_only=True):
     anchors: str
     bare: bool
     bare_of: str
+    system: str = "bigfleet"
     started_unix_seconds: float
     soak_started_unix_seconds: float | None
     duration_seconds: float

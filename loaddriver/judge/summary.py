@@ -16,7 +16,7 @@ from loaddriver.judge.disruptions import disruptions_section
 from loaddriver.judge.facts import RunFacts
 from loaddriver.judge.federation.section import FederationSection
 from loaddriver.judge.gangs import judge_gangs
-from loaddriver.judge.gates import GateSpec, judge_gates
+from loaddriver.judge.gates import GateSpec, applicable, judge_gates
 from loaddriver.judge.latency import create_to_bind, due_to_bind
 from loaddriver.judge.milestones import milestones_section
 from loaddriver.judge.requests import requests_section
@@ -95,7 +95,8 @@ def make_summary(
         },
         diagnosis=diagnose(facts, observed, rows, measured.audit.failed_requests, journal),
     )
-    gates = judge_gates(msgspec.to_builtins(measured), limits, bare and msgspec.to_builtins(bare))
+    own = applicable(limits, "" if facts.bare else facts.system)
+    gates = judge_gates(msgspec.to_builtins(measured), own, bare and msgspec.to_builtins(bare))
     attribution = attribution_of(
         facts, rows, measured.pods, measured.requests, measured.self_checks, measured.gangs
     )
@@ -180,6 +181,7 @@ def _run(facts: RunFacts) -> Run:
         anchors=facts.anchors,
         bare=facts.bare,
         bare_of=facts.bare_of,
+        system=facts.system,
         started_unix_seconds=facts.started_micros / 1e6,
         soak_started_unix_seconds=None if soak_started is None else soak_started / 1e6,
         duration_seconds=(facts.ended_micros - facts.started_micros) / 1e6,

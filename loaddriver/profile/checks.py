@@ -26,7 +26,7 @@ def settings_errors(settings: ProfileSettings, catalog: Catalog | None) -> list[
     if catalog is not None and not problems:
         checks = (fleet_errors, _rack_errors, shape_errors, federation_errors)
         problems += (problem for find in checks for problem in find(settings, catalog))
-    more = (_latency_errors, _ramp_errors, _shard_errors)
+    more = (_latency_errors, _ramp_errors, _shard_errors, _system_errors)
     return [*problems, *(problem for find in more for problem in find(settings))]
 
 
@@ -42,6 +42,21 @@ def _shard_errors(settings: ProfileSettings) -> Iterator[FieldError]:
             "bigfleet.shards",
             f"= {shards}: there {_are(settings.clusters)}, and the machines of a shard without "
             "clusters stay unused; write at most one shard per cluster",
+        )
+
+
+def _system_errors(settings: ProfileSettings) -> Iterator[FieldError]:
+    if not settings.on_karpenter:
+        return
+    if settings.load.mode != "pods":
+        yield FieldError("load.mode", "= cr: Karpenter reads pods, not CapacityRequests")
+    if settings.federation is not None:
+        yield FieldError("federation", "is BigFleet's own; remove it, or `system: karpenter`")
+    if settings.anchors != "off":
+        yield FieldError(
+            "anchors",
+            f"= {settings.anchors}: anchors bind pods on the machines that BigFleet chose for "
+            "them; write off",
         )
 
 

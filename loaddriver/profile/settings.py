@@ -36,6 +36,17 @@ class BigfleetSettings(ConfigStruct, frozen=True, kw_only=True):
     coordinators: Literal[0, 1, 3] = 0
 
 
+class KarpenterSettings(ConfigStruct, frozen=True, kw_only=True):
+    """The settings of Karpenter, where it is the system under test.
+
+    With `preferences: ignore` it does not buy for preferred affinity and spread. Nodes that would
+    not be missed are released after `consolidateAfterSeconds`; null keeps all.
+    """
+
+    preferences: Literal["respect", "ignore"] = "respect"
+    consolidate_after_seconds: NotNegative | None = None
+
+
 class Load(ConfigStruct, frozen=True, kw_only=True):
     """What the load driver creates: workload objects whose controllers create pods, or, in `cr`
     mode, one CapacityRequest per planned pod. In `cr` mode there are no pods, so nothing binds.
@@ -135,9 +146,10 @@ class ProfileSettings(ConfigStruct, frozen=True, kw_only=True):
     """profile.yaml.
 
     `clusterWeights` replace `weights` in single clusters (`c1` is the first). With
-    `metrics: resource`, clusters serve the resource metrics API for HPAs. A `federation` plays its
-    phases in the soak, which continues for `soak.seconds` after them. `catalog` names the file of
-    archetypes and machines, `profiles/<catalog>.yaml`.
+    `metrics: resource`, clusters serve the resource metrics API for HPAs. `system` is the
+    autoscaler under test, whose settings are under its own name. A `federation` plays its phases in
+    the soak, which continues for `soak.seconds` after them. `catalog` names the file of archetypes
+    and machines, `profiles/<catalog>.yaml`.
     """
 
     description: Sentence
@@ -150,6 +162,8 @@ class ProfileSettings(ConfigStruct, frozen=True, kw_only=True):
     soak: Soak
     anchors: Literal["on", "off", "both"]
     bigfleet: BigfleetSettings
+    system: Literal["bigfleet", "karpenter"] = "bigfleet"
+    karpenter: KarpenterSettings = msgspec.field(default_factory=KarpenterSettings)
     load: Load = msgspec.field(default_factory=Load)
     bursts: tuple[Burst, ...] = ()
     demand_steps: tuple[DemandStep, ...] = ()
@@ -166,6 +180,11 @@ class ProfileSettings(ConfigStruct, frozen=True, kw_only=True):
     def weights_in(self, cluster: int) -> str | dict[str, float]:
         """The weights in the cluster of that number."""
         return self.cluster_weights.get(f"c{cluster + 1}", self.weights)
+
+    @property
+    def on_karpenter(self) -> bool:
+        """Whether Karpenter is the system under test."""
+        return self.system == "karpenter"
 
     @property
     def resource_metrics(self) -> bool:

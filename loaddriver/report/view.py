@@ -50,7 +50,11 @@ def verdict_word(summary: Summary) -> str:
 
 def subject(summary: Summary) -> str:
     """The type of run."""
-    return "Bare run, without BigFleet, of profile" if summary.run.bare else "Scale test of profile"
+    if summary.run.bare:
+        return "Bare run, without BigFleet, of profile"
+    if summary.run.system == "karpenter":
+        return "Scale test of Karpenter with profile"
+    return "Scale test of profile"
 
 
 def identity(summary: Summary) -> list[str]:

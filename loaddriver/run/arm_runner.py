@@ -12,9 +12,11 @@ from typing import Any
 
 from bigfleet.api.install import install
 from bigfleet.kube.client import KubeClient
+from controlplane.request import Binaries
 from loaddriver.errors import ExitCode, InfrastructureError
 from loaddriver.judge.facts import RunFailure
 from loaddriver.judge.schema import Summary
+from loaddriver.karpenter.node_source import KarpenterNodeSource
 from loaddriver.record.provenance import Provenance
 from loaddriver.record.watching import now_micros
 from loaddriver.report.results import seal_results
@@ -87,14 +89,21 @@ async def _arm_runner(context: RunContext, arm: Arm) -> AsyncIterator[ArmRunner]
         )
         root = options.system.root if options.system else ROOT
         provenance = partial(read_provenance, arm.inputs, context.prerequisites, root)
-        yield ArmRunner(options, arm, substrate, _node_source(arm, scope), scope, view, provenance)
+        source = _node_source(arm, scope, context.prerequisites)
+        yield ArmRunner(options, arm, substrate, source, scope, view, provenance)
     finally:
         view.say(await scope.close())
 
 
-def _node_source(arm: Arm, scope: RunScope) -> NodeSource:
+def _node_source(arm: Arm, scope: RunScope, prerequisites: Prerequisites) -> NodeSource:
     if arm.bare_of:
         return StaticNodeSource(arm.nodes)
+    settings, machines = arm.inputs.profile.settings, arm.inputs.machines
+    if settings.on_karpenter:
+        assert isinstance(prerequisites, Binaries)  # checked when they were obtained
+        assert prerequisites.karpenter is not None
+        binary = prerequisites.karpenter
+        return KarpenterNodeSource(settings, machines, binary, scope.data_directory)
     return FleetNodeSource(arm.inputs, scope.data_directory)
 
 

@@ -22,6 +22,7 @@ from loaddriver.judge.facts import (
 from loaddriver.judge.federation.section import FederationSection, Sources, federation_section
 from loaddriver.judge.schema import Summary
 from loaddriver.judge.summary import make_summary
+from loaddriver.karpenter.objects import machine_of
 from loaddriver.load.files import EventResult, LoadStarted, ResultReader, StepReleased
 from loaddriver.load.process import LoadProgress
 from loaddriver.profile.archetypes import Archetype
@@ -72,6 +73,7 @@ class Evidence:
 def conclude(evidence: Evidence) -> Summary:
     """Judge the run and write all its files, also if it ended early."""
     arm, measured = evidence.arm, evidence.measured
+    machines = [*arm.inputs.machines, *_own_machines(evidence)]
     journal = read_journals(evidence.journals) if evidence.journals else None
     load_lines = _load_lines(evidence)
     due = DueTimes(arm.inputs.plan, load_lines, arm.inputs.cluster_names)
@@ -79,7 +81,7 @@ def conclude(evidence: Evidence) -> Summary:
     if not measured.observed:
         results = []  # nothing to compare them with
     facts = replace(
-        _run_facts(evidence),
+        _run_facts(evidence, machines),
         clock_offset_seconds=largest_clock_offset_seconds(
             arm.inputs.plan.events, results, measured.observed, journal
         ),
@@ -92,14 +94,14 @@ def conclude(evidence: Evidence) -> Summary:
         facts,
         measured.observed,
         rows,
-        arm.gates,
+        arm.inputs.profile.gates,
         journal,
         requests=requests,
         losses=_losses(evidence, results, rows, requests),
         missing=missing if facts.planned_pods else (),
         federation=_federation(evidence.federated),
     )
-    save_nodes(measured.observed, arm.inputs.machines, arm.folder)
+    save_nodes(measured.observed, machines, arm.folder)
     for name in _LOAD_FILES:
         if (evidence.load_folder / name).exists():
             shutil.copy(evidence.load_folder / name, arm.folder / name)
@@ -145,7 +147,18 @@ def _losses(
     return load_losses(events, results, evidence.measured.observed, rows, requests)
 
 
-def _run_facts(evidence: Evidence) -> RunFacts:
+def _own_machines(evidence: Evidence) -> Iterator[InventoryMachine]:
+    """The machines that another autoscaler created, under their Nodes' names."""
+    if not evidence.arm.inputs.profile.settings.on_karpenter:
+        return
+    for each in evidence.measured.observed:
+        for node in each.watch.nodes.values():
+            found = machine_of(node.name, node.labels, evidence.arm.inputs.machines)
+            if found is not None:
+                yield found
+
+
+def _run_facts(evidence: Evidence, machines: Sequence[InventoryMachine]) -> RunFacts:
     arm, inputs, run_progress = evidence.arm, evidence.arm.inputs, evidence.run_progress
     settings = inputs.profile.settings
     # A knee run ends when binding falls behind, before all planned pods are released.
@@ -178,13 +191,14 @@ def _run_facts(evidence: Evidence) -> RunFacts:
         anchors=settings.anchors,
         bare=bool(arm.bare_of),
         bare_of=arm.bare_of,
+        system="" if arm.bare_of else settings.system,
         knee=None if run_progress.knee is None else msgspec.to_builtins(run_progress.knee),
         harness_health=evidence.measured.harness_health,
         provenance=evidence.provenance,
         archetypes=archetype_facts(inputs.profile, inputs.machines),
         shortfalls=evidence.shortfalls,
         budget_floors=inputs.budget_floors() if pods_mode else {},
-        fleet=inputs.fleet_facts(run_progress.soak_started_micros) if pods_mode else None,
+        fleet=inputs.fleet_facts(machines, run_progress.soak_started_micros) if pods_mode else None,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -13,7 +14,6 @@ from loaddriver.judge.facts import FleetFacts
 from loaddriver.judge.gangs import GroupKey
 from loaddriver.plan.make import make_plan
 from loaddriver.plan.records import Plan
-from loaddriver.profile.gates import Gate
 from loaddriver.profile.loading import Profile, load_profile
 from loaddriver.run.context import RunOptions
 from loaddriver.run.host import read_host
@@ -24,21 +24,6 @@ from loaddriver.sizing.fit import pod_requirements
 from loaddriver.sizing.inventory import InventoryMachine, fleet_inventory
 from loaddriver.sizing.preflight import Preflight, preflight
 from loaddriver.sizing.shared_demand import SharedMachineDemand, compute_demand
-
-# Sections of the summary that a run without BigFleet does not have.
-_BIGFLEET_SECTIONS = (
-    "machines",
-    "components",
-    "hopsSeconds",
-    "nodes",
-    "placement",
-    "bare",
-    "requests",
-    "federation",
-    "stability",
-    "cost",
-    "resources",
-)
 
 
 @dataclass(frozen=True)
@@ -53,21 +38,6 @@ class Arm:
     run_id: str
     nodes: tuple[ServedNode, ...] = ()
     bare_of: str = ""
-
-    @property
-    def gates(self) -> tuple[Gate, ...]:
-        """The gates that apply: in a bare arm, those that do not depend on BigFleet."""
-        gates = self.inputs.profile.gates
-        return (
-            tuple(gate for gate in gates if applies_without_bigfleet(gate))
-            if self.bare_of
-            else gates
-        )
-
-
-def applies_without_bigfleet(gate: Gate) -> bool:
-    """Whether a gate applies to a run without BigFleet."""
-    return gate.ratio_to is None and gate.metric.partition(".")[0] not in _BIGFLEET_SECTIONS
 
 
 def with_anchors(inputs: RunInputs, anchors: str) -> RunInputs:
@@ -112,13 +82,15 @@ class RunInputs:
             and (budget := budgets[w.archetype]) is not None
         }
 
-    def fleet_facts(self, soak_started_micros: int | None) -> FleetFacts:
-        """The fleet's machines, and the requirements of the plan's pods."""
+    def fleet_facts(
+        self, machines: Iterable[InventoryMachine], soak_started_micros: int | None
+    ) -> FleetFacts:
+        """The `machines` that can be Nodes, and the requirements of the plan's pods."""
         catalog, names = self.profile.catalog, self.cluster_names
         archetypes = {each.name: each for each in catalog.archetypes}
         begins = self._shrinks_at_seconds()
         return FleetFacts(
-            machines={machine.id: machine for machine in self.machines},
+            machines={machine.id: machine for machine in machines},
             daemon_sets=catalog.daemon_sets,
             needs={
                 (names[w.cluster], w.name): pod_requirements(archetypes[w.archetype], w.size)

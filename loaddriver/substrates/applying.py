@@ -19,8 +19,10 @@ async def apply(client: KubeClient, manifests: Iterable[Manifest]) -> None:
 
 
 def path_of(manifest: Manifest) -> str:
-    """The API path of the object, for kinds with a plural in -s."""
+    """The API path of the object, for kinds with a regular plural."""
     version, metadata = manifest["apiVersion"], manifest["metadata"]
     root = f"/api/{version}" if "/" not in version else f"/apis/{version}"
     within = f"/namespaces/{metadata['namespace']}" if "namespace" in metadata else ""
-    return f"{root}{within}/{manifest['kind'].lower()}s/{metadata['name']}"
+    kind = manifest["kind"].lower()
+    plural = kind + ("es" if kind.endswith("s") else "s")
+    return f"{root}{within}/{plural}/{metadata['name']}"

@@ -61,13 +61,15 @@ class Capabilities:
 
 @dataclass(frozen=True)
 class RoleSpec:
-    """One BigFleet role to run as `bigfleet <arguments>`, wherever that is.
+    """One role to run as `bigfleet <arguments>`, wherever that is, or as `<program> <arguments>` on
+    this machine.
 
     `cluster` is the one it serves, None if it serves all. In `arguments`, `{name}` is replaced
     by a value as the role sees it:
 
     - of `ports`: the `<host>:<port>` to listen on; `{role/port}` is the address of another role's
-      port, which must have been started before, unless it is in `preallocated_ports`;
+      port, which must have been started before, unless it is in `preallocated_ports`; and
+      `{name-number}` is its number alone, for programs that take nothing else;
     - of `inputs`: that file or folder, read-only;
     - of `kubeconfigs`: a folder with `<cluster>.kubeconfig` of that identity for each cluster;
     - of `outputs`: a file to write, which appears under that name among the logs;
@@ -77,8 +79,8 @@ class RoleSpec:
     - `{api-server}`: the URL of its cluster's API server for any machine.
 
     With an `identity` it may use its cluster's API as that user; `--kubeconfig FILE` is added if
-    the substrate provides no credentials. With `observe_port` it counts as started once
-    `GET /readyz` returns 200 there.
+    the substrate provides no credentials; a `program` gets KUBECONFIG instead. With `observe_port`
+    it counts as started once `GET /readyz` returns 200 there.
     """
 
     name: str
@@ -92,6 +94,7 @@ class RoleSpec:
     outputs: Mapping[str, str] = field(default_factory=dict)
     peer_identity: Principal | None = None
     preallocated_ports: Sequence[str] = ()
+    program: Path | None = None
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TypeAlias
 
-from controlplane.pins import METRICS_SERVER
+from controlplane.pins import KARPENTER, METRICS_SERVER
 from controlplane.request import Binaries, BinaryRequest
 from controlplane.resolve import resolve
 from loaddriver.substrates.base import Substrate, SubstrateError
@@ -34,6 +34,7 @@ def obtain_prerequisites(
     progress: Callable[[str], None],
     *,
     resource_metrics: bool = False,
+    karpenter: bool = False,
     coordinators: int = 0,
 ) -> Prerequisites:
     """Locate, download or build what a run needs of its machine; may block for minutes.
@@ -42,10 +43,13 @@ def obtain_prerequisites(
     """
     match name:
         case SubstrateName.LOCAL:
-            return resolve(request, progress, [METRICS_SERVER] if resource_metrics else [])
+            wanted = {METRICS_SERVER: resource_metrics, KARPENTER: karpenter}
+            return resolve(request, progress, [name for name, asked in wanted.items() if asked])
         case SubstrateName.KIND:
             if resource_metrics:
                 raise _only_local("metrics: resource")
+            if karpenter:
+                raise _only_local("system: karpenter")
             if coordinators:
                 raise _only_local(f"bigfleet.coordinators: {coordinators}")
             return kind.obtain(request, progress)

@@ -54,6 +54,7 @@ IDENTITIES = (
             "load-driver",
             "recorder",
             "fake-host",
+            "karpenter",
         )
     ),
 )

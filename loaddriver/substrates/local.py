@@ -101,16 +101,14 @@ class LocalSubstrate:
     async def start_role(self, role: RoleSpec) -> Endpoint:
         """Start `bigfleet ...`, or restart it after an exit. Raises SubstrateError."""
         await self._supervisor.await_expected_exit(role.name, _ROLE_EXIT_SECONDS)
-        addresses = {
-            port: f"{LOOPBACK}:{self._ports.hold(f'{role.name}/{port}')}" for port in role.ports
-        }
+        addresses = {port: f"{LOOPBACK}:{self._port_of(role, port)}" for port in role.ports}
         self._addresses |= {peer(role.name, port): at for port, at in addresses.items()}
         self._addresses |= {
             name: f"{LOOPBACK}:{self._ports.hold(name)}" for name in role.preallocated_ports
         }
-        command = self._role_command(role, addresses)
+        command, environment = self._role_command(role, addresses)
         log_path = self._log_directory / f"{role.name}.log"
-        process = self._supervisor.start(role.name, command, log_path, self._environment)
+        process = self._supervisor.start(role.name, command, log_path, environment)
         self._roles.add(role.name)
         observe = addresses[role.observe_port] if role.observe_port else None
         if observe:
@@ -168,10 +166,20 @@ class LocalSubstrate:
             )
         return ClusterContext(name, self._binaries, layout, self._settings, self._supervisor)
 
-    def _role_command(self, role: RoleSpec, addresses: Mapping[str, str]) -> list[str]:
+    def _port_of(self, role: RoleSpec, port: str) -> int:
+        """Held for BigFleet's roles, which set SO_REUSEPORT, but not for other programs."""
+        if role.program is not None:
+            return free_port()
+        return self._ports.hold(f"{role.name}/{port}")
+
+    def _role_command(
+        self, role: RoleSpec, addresses: Mapping[str, str]
+    ) -> tuple[list[str], Mapping[str, str]]:
+        """The command line and the environment of a role."""
         values = {
             **self._addresses,
             **addresses,
+            **{f"{port}-number": at.rpartition(":")[2] for port, at in addresses.items()},
             **{name: str(path) for name, path in role.inputs.items()},
             **{name: str(self._log_directory / file) for name, file in role.outputs.items()},
             **{name: str(self._access(role, name)) for name in role.kubeconfigs},
@@ -181,13 +189,17 @@ class LocalSubstrate:
         if role.peer_identity:
             own = fleet_identities.issue(self._data_directory, role.peer_identity)
             values[IDENTITY] = str(own.directory)
-        access: list[str] = []
+        kubeconfig = ""
         if role.cluster:
             cluster = {**self._clusters, **self._alone}[role.cluster]
             values[API_SERVER] = cluster.api_server
             if role.identity:
-                access = ["--kubeconfig", str(cluster.kubeconfigs[role.identity])]
-        return [*self._bigfleet, *substituted(role, values), *access]
+                kubeconfig = str(cluster.kubeconfigs[role.identity])
+        arguments = substituted(role, values)
+        if role.program is not None:
+            return [str(role.program), *arguments], {**self._environment, "KUBECONFIG": kubeconfig}
+        access = ["--kubeconfig", kubeconfig] if kubeconfig else []
+        return [*self._bigfleet, *arguments, *access], self._environment
 
     def _access(self, role: RoleSpec, name: str) -> Path:
         folder = self._data_directory / f"{role.name}-{name}"

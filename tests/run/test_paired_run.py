@@ -12,11 +12,12 @@ from bigfleet.model import resources
 from bigfleet.ports.host import Boot
 from bigfleet.services.provider.inventory import read as read_inventory
 from loaddriver.errors import ProfileError
+from loaddriver.judge.gates import applicable
 from loaddriver.judge.schema import Summary
 from loaddriver.plan.make import make_plan
 from loaddriver.run.arms import bare_arm
 from loaddriver.run.context import RunOptions
-from loaddriver.run.inputs import Arm, applies_without_bigfleet, prepare_inputs, with_anchors
+from loaddriver.run.inputs import prepare_inputs, with_anchors
 from loaddriver.run.node_source import node_object
 from loaddriver.run.paired_run import NODES, ServedNode, read_paired_run, save_nodes
 from loaddriver.sizing.inventory import InventoryTaint, save_inventory
@@ -107,11 +108,9 @@ def test_a_bare_arm_has_only_gates_that_do_not_depend_on_bigfleet(tmp_path: Path
     arm = bare_arm(pair)
     assert arm.bare_of == "smoke-1"
     assert arm.folder == pair.folder / "bare"
-    assert {gate.name for gate in arm.gates} == {
-        gate.name for gate in profile.gates if applies_without_bigfleet(gate)
-    }
-    assert any(gate.metric.startswith("pods.") for gate in arm.gates)
-    assert not any(gate.metric.startswith(("machines.", "components.")) for gate in arm.gates)
+    gates = applicable(arm.inputs.profile.gates, "")
+    assert any(gate.metric.startswith("pods.") for gate in gates)
+    assert not any(gate.metric.startswith(("machines.", "components.")) for gate in gates)
 
 
 def test_the_arms_with_and_without_anchors_share_plan_and_gates(tmp_path: Path) -> None:
@@ -120,4 +119,4 @@ def test_the_arms_with_and_without_anchors_share_plan_and_gates(tmp_path: Path) 
     on, off = (with_anchors(inputs, word) for word in ("on", "off"))
     assert (on.profile.settings.anchors, off.profile.settings.anchors) == ("on", "off")
     assert on.plan == off.plan
-    assert Arm(on, tmp_path, "x").gates == inputs.profile.gates
+    assert on.profile.gates == off.profile.gates == inputs.profile.gates

@@ -1,0 +1,1 @@
+"""Karpenter with its kwok provider as the system under test, in place of BigFleet."""

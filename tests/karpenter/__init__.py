@@ -1,0 +1,1 @@
+"""Karpenter as the system under test."""

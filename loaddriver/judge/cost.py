@@ -14,7 +14,7 @@ from loaddriver.record.journal import Journal
 from loaddriver.record.nodes import node_lifetimes
 from loaddriver.record.recorder import Observations
 from loaddriver.record.rows import PodRow
-from loaddriver.sizing.fit import PodRequirements, group_offerings
+from loaddriver.sizing.fit import Offering, PodRequirements, group_offerings
 from loaddriver.sizing.inventory import InventoryMachine
 from loaddriver.sizing.lower_bound import least_dollars_per_hour, least_machines
 
@@ -77,13 +77,12 @@ class HeldSpan:
 
 def node_spans(observed: Sequence[Observations], fleet: FleetFacts) -> list[HeldSpan]:
     """The periods in which machines of the fleet were Nodes."""
+    machines = fleet.nodes
     return [
-        HeldSpan(
-            fleet.machines[name], lifetime.created_micros, lifetime.deleted_micros, each.cluster
-        )
+        HeldSpan(machines[name], lifetime.created_micros, lifetime.deleted_micros, each.cluster)
         for each in observed
         for name, lifetimes in node_lifetimes(each).items()
-        if name in fleet.machines
+        if name in machines
         for lifetime in lifetimes
     ]
 
@@ -163,7 +162,7 @@ def _held(
     everyone: Counter[PodRequirements] = Counter()
     for own in pods.values():
         everyone.update(own)
-    offerings = group_offerings(everyone, fleet.machines.values(), fleet.daemon_sets)
+    offerings = _offerings(fleet, everyone)
     least = sum(least_machines(own, offerings) for own in pods.values())
     of_held, dollars_of_held = 0, 0.0
     for cluster, own in pods.items():
@@ -186,6 +185,16 @@ def _held(
         dollars_ratio=_ratio(dollars, least_dollars),
         held_dollars_ratio=_ratio(dollars, dollars_of_held),
     )
+
+
+def _offerings(fleet: FleetFacts, pods: Counter[PodRequirements]) -> Counter[Offering]:
+    """How many machines of each kind may be held."""
+    offerings = group_offerings(pods, fleet.machines.values(), fleet.daemon_sets)
+    if fleet.own_nodes:
+        for kind in offerings:
+            if kind.dollars_per_hour:
+                offerings[kind] = max(offerings[kind], pods.total())
+    return offerings
 
 
 def _ratio(held: float, least: float) -> float | None:

@@ -89,7 +89,8 @@ class FleetFacts:
 
     `daemon_sets` are every cluster's DaemonSets; `needs` are keyed by cluster and workload;
     `run_seconds` is the run time of pods that complete, by archetype. `shrinks_at_micros` is when
-    the plan first reduces its demand, None if it never does.
+    the plan first reduces its demand, None if it never does. `own_nodes` are the machines that
+    another autoscaler created, by Node: it may create any number of those that have a price.
     """
 
     machines: Mapping[str, InventoryMachine]
@@ -98,6 +99,12 @@ class FleetFacts:
     run_seconds: Mapping[str, float] = field(default_factory=dict)
     shrinks_at_micros: int | None = None
     shares_machines: bool = False
+    own_nodes: Mapping[str, InventoryMachine] = field(default_factory=dict)
+
+    @property
+    def nodes(self) -> Mapping[str, InventoryMachine]:
+        """The machines that can be Nodes, by the Node's name."""
+        return {**self.machines, **self.own_nodes}
 
 
 @dataclass(frozen=True)

@@ -123,7 +123,7 @@ def _free(observed: Observations, rows: Sequence[PodRow], fleet: FleetFacts) -> 
     nodes = node_lifetimes(observed)
     return {
         name: offering_of(machine, ()).minus(used[name])
-        for name, machine in fleet.machines.items()
+        for name, machine in fleet.nodes.items()
         if name in nodes
     }
 

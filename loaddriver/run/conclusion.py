@@ -73,7 +73,7 @@ class Evidence:
 def conclude(evidence: Evidence) -> Summary:
     """Judge the run and write all its files, also if it ended early."""
     arm, measured = evidence.arm, evidence.measured
-    machines = [*arm.inputs.machines, *_own_machines(evidence)]
+    own_nodes = list(_own_nodes(evidence))
     journal = read_journals(evidence.journals) if evidence.journals else None
     load_lines = _load_lines(evidence)
     due = DueTimes(arm.inputs.plan, load_lines, arm.inputs.cluster_names)
@@ -81,7 +81,7 @@ def conclude(evidence: Evidence) -> Summary:
     if not measured.observed:
         results = []  # nothing to compare them with
     facts = replace(
-        _run_facts(evidence, machines),
+        _run_facts(evidence, own_nodes),
         clock_offset_seconds=largest_clock_offset_seconds(
             arm.inputs.plan.events, results, measured.observed, journal
         ),
@@ -101,7 +101,7 @@ def conclude(evidence: Evidence) -> Summary:
         missing=missing if facts.planned_pods else (),
         federation=_federation(evidence.federated),
     )
-    save_nodes(measured.observed, machines, arm.folder)
+    save_nodes(measured.observed, [*arm.inputs.machines, *own_nodes], arm.folder)
     for name in _LOAD_FILES:
         if (evidence.load_folder / name).exists():
             shutil.copy(evidence.load_folder / name, arm.folder / name)
@@ -147,7 +147,7 @@ def _losses(
     return load_losses(events, results, evidence.measured.observed, rows, requests)
 
 
-def _own_machines(evidence: Evidence) -> Iterator[InventoryMachine]:
+def _own_nodes(evidence: Evidence) -> Iterator[InventoryMachine]:
     """The machines that another autoscaler created, under their Nodes' names."""
     if not evidence.arm.inputs.profile.settings.on_karpenter:
         return
@@ -158,7 +158,7 @@ def _own_machines(evidence: Evidence) -> Iterator[InventoryMachine]:
                 yield found
 
 
-def _run_facts(evidence: Evidence, machines: Sequence[InventoryMachine]) -> RunFacts:
+def _run_facts(evidence: Evidence, own_nodes: Sequence[InventoryMachine]) -> RunFacts:
     arm, inputs, run_progress = evidence.arm, evidence.arm.inputs, evidence.run_progress
     settings = inputs.profile.settings
     # A knee run ends when binding falls behind, before all planned pods are released.
@@ -198,7 +198,9 @@ def _run_facts(evidence: Evidence, machines: Sequence[InventoryMachine]) -> RunF
         archetypes=archetype_facts(inputs.profile, inputs.machines),
         shortfalls=evidence.shortfalls,
         budget_floors=inputs.budget_floors() if pods_mode else {},
-        fleet=inputs.fleet_facts(machines, run_progress.soak_started_micros) if pods_mode else None,
+        fleet=inputs.fleet_facts(run_progress.soak_started_micros, own_nodes)
+        if pods_mode
+        else None,
     )
 
 

@@ -83,14 +83,17 @@ class RunInputs:
         }
 
     def fleet_facts(
-        self, machines: Iterable[InventoryMachine], soak_started_micros: int | None
+        self, soak_started_micros: int | None, own_nodes: Iterable[InventoryMachine] = ()
     ) -> FleetFacts:
-        """The `machines` that can be Nodes, and the requirements of the plan's pods."""
+        """The fleet's machines, and the requirements of the plan's pods. `own_nodes` are the
+        machines that another autoscaler created.
+        """
         catalog, names = self.profile.catalog, self.cluster_names
         archetypes = {each.name: each for each in catalog.archetypes}
         begins = self._shrinks_at_seconds()
         return FleetFacts(
-            machines={machine.id: machine for machine in machines},
+            machines={machine.id: machine for machine in self.machines},
+            own_nodes={machine.id: machine for machine in own_nodes},
             daemon_sets=catalog.daemon_sets,
             needs={
                 (names[w.cluster], w.name): pod_requirements(archetypes[w.archetype], w.size)

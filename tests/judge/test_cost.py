@@ -106,3 +106,19 @@ def test_without_a_fleet_there_is_no_section_and_every_gate_on_it_fails() -> Non
     assert summarised(facts(), [observed()], PODS, []).cost is None
     known = facts(fleet=fleet(machine("m1")))
     assert summarised(known, [observed({"m1": (0, None)})], PODS, []).cost is not None
+
+
+def test_an_autoscaler_that_creates_its_own_machines_is_not_bound_by_the_fleets_number() -> None:
+    """Eight pods need two small machines, of which the fleet has one; its nodes have prices."""
+    rows = [row(f"u{n}", 0, 1, workload="web") for n in range(8)]
+    bought = {name: machine(name) for name in ("kwok-1", "kwok-2", "kwok-3")}
+    nodes: dict[str, tuple[float, float | None]] = dict.fromkeys(bought, (0.0, None))
+    least = {}
+    for own in ({}, bought):
+        known = fleet(machine("small"), machine("dear", dollars=9.0), own_nodes=own)
+        section = cost_section(facts(fleet=known), [observed(nodes)], rows, None)
+        assert section is not None
+        assert section.end.dollars_per_hour == (3.0 if own else 0.0)
+        least[bool(own)] = section.end.least_dollars_per_hour
+    assert least[True] == pytest.approx(2.0, rel=0.01)
+    assert least[False] == pytest.approx(10.0, rel=0.01)

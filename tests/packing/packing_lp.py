@@ -293,7 +293,7 @@ def _report(results: Path) -> None:
     summary = read_summary(results)
     assert summary.cost is not None
     turn = summary.run.soak_started_unix_seconds
-    fleet = inputs.fleet_facts(inputs.machines, None)
+    fleet = inputs.fleet_facts(None)
     end = max(row.observed_until_micros for row in read_pods(results))
     moments = {"at the end of the ramp": (turn, summary.cost.ramp_end)}
     moments["at the end"] = (end / 1e6, summary.cost.end)

@@ -39,7 +39,8 @@ class Stability(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     Machines are bought when they are created; the rate is that of the steady time.
     `released_within10_minutes` counts machines deleted so soon after they were bought;
     `released_unexplained` those of them whose cluster's requests had decreased from their peak, by
-    the time the machine was taken, by less than half of the machine. `additional_requests` counts
+    the time the machine was taken, by less than half of the machine, and on which other pods had
+    run than those of completed Jobs. `additional_requests` counts
     CapacityRequests for an additional machine. `unschedulable_despite_supply` pods never had a node
     and had waited for half a minute, and a machine that fits was available in the end. Null without
     the shards' journals.
@@ -77,7 +78,9 @@ def stability_section(
     times = _Times.of(facts, rows, ends, facts.fleet)
     with_stories = journal if journal is not None and journal.stories else None
     machine_changes = (
-        None if with_stories is None else _MachineChanges(facts, facts.fleet, rows, with_stories)
+        None
+        if with_stories is None
+        else _MachineChanges(facts, facts.fleet, rows, ends, with_stories)
     )
     additional = sum(len(log.additional) for log in logs)
     steady = times.steady
@@ -138,9 +141,15 @@ class _MachineChanges:
     """Bought and released machines, from the shards' journals."""
 
     def __init__(
-        self, facts: RunFacts, fleet: FleetFacts, rows: Sequence[PodRow], journal: Journal
+        self,
+        facts: RunFacts,
+        fleet: FleetFacts,
+        rows: Sequence[PodRow],
+        ends: Sequence[PodRemoval],
+        journal: Journal,
     ) -> None:
         self._fleet, self._rows, self._journal = fleet, rows, journal
+        self._interrupted = {end.pod.uid for end in ends if _interrupted(end, fleet)}
         self._demand = DemandCurve(rows, fleet)
         spans = paid_spans(journal, fleet, facts.started_micros)
         self.bought = [span for span in spans if span.begin_micros > facts.started_micros]
@@ -197,11 +206,25 @@ class _MachineChanges:
         story = self._journal.stories.get(span.machine.id, ())
         taken = [e.at_micros for e in takings(story) if span.covers(e.at_micros)]
         until = taken[-1] if taken else span.end_micros
+        # Other demand of the cluster may grow while the Jobs end that it was bought for.
+        if self._served_completed_jobs(span, until):
+            return True
         decrease = self._demand.decrease(cluster, span.begin_micros, until)
         return any(
             amount > 0 and decrease.get(name, 0) >= _EXPLAINS * amount
             for name, amount in offering_of(span.machine, self._fleet.daemon_sets).available
         )
+
+    def _served_completed_jobs(self, span: HeldSpan, until_micros: int) -> bool:
+        """Whether all pods that had run on it were Jobs', and had completed by then."""
+        done = [
+            None if row.uid in self._interrupted else completed_micros(row, self._fleet.run_seconds)
+            for row in self._rows
+            if row.node == span.machine.id
+            and row.bound_micros is not None
+            and span.covers(row.bound_micros)
+        ]
+        return bool(done) and all(at is not None and at <= until_micros for at in done)
 
     def _served(self, span: HeldSpan) -> str:
         story = self._journal.stories.get(span.machine.id, ())

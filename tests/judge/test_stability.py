@@ -168,6 +168,16 @@ def test_jobs_that_are_through_explain_it_as_well() -> None:
     assert section.released_unexplained == 0
 
 
+def test_a_machine_goes_when_the_jobs_that_it_served_are_through() -> None:
+    """Although other demand grows; not while one of them runs, or if other pods ran there, too."""
+    more = [row(f"l{n}", 20, 21, workload="web") for n in range(9)]
+    story = journal(*life("m1", 10, 60))
+    for started, archetype, unexplained in ((12, "batch", 0), (40, "batch", 1), (12, "", 1)):
+        own = row("j", 11, started, workload="job", archetype=archetype, node="m1")
+        section = judged([*pods(), *more, own], told=story)
+        assert section.released_unexplained == unexplained
+
+
 def test_machines_that_were_there_from_the_start_are_not_bought() -> None:
     known = fleet(machine("m1", state="IDLE"))
     story = journal(state("m1", 10, "CONFIGURING"), state("m1", 50, "IDLE"))

@@ -18,6 +18,8 @@ from loaddriver.sizing.fit import Offering, PodRequirements, group_offerings
 from loaddriver.sizing.inventory import InventoryMachine
 from loaddriver.sizing.lower_bound import least_dollars_per_hour, least_machines
 
+# More than any run needs of a kind. The search for the bound gets worse with still larger numbers.
+_PLENTY = 30
 _UNPAID = ("SPECULATIVE", "GONE")
 
 
@@ -193,7 +195,7 @@ def _offerings(fleet: FleetFacts, pods: Counter[PodRequirements]) -> Counter[Off
     if fleet.own_nodes:
         for kind in offerings:
             if kind.dollars_per_hour:
-                offerings[kind] = max(offerings[kind], pods.total())
+                offerings[kind] *= _PLENTY
     return offerings
 
 

@@ -36,7 +36,7 @@ def resolve(
     modules = wanted_modules(request.kubernetes_version)
     found = obtain([*modules, *(OPTIONAL_MODULES[name] for name in optional)], request, progress)
     require_compatible([(name, found[name].version) for name in modules[0].components])
-    return _binaries(found)
+    return binaries_of(found)
 
 
 def obtain(
@@ -117,7 +117,8 @@ def _installed(
     return LocatedBinary(target, version, origin)
 
 
-def _binaries(found: dict[str, LocatedBinary]) -> Binaries:
+def binaries_of(found: Mapping[str, LocatedBinary]) -> Binaries:
+    """A control plane's binaries, all of which were found, and what was found of the optional."""
     return Binaries(
         kube_apiserver=found["kube-apiserver"].path,
         kube_controller_manager=found["kube-controller-manager"].path,

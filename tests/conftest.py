@@ -18,12 +18,11 @@ from bigfleet.kube.client import KubeClient
 from controlplane.locate import locate
 from controlplane.pins import (
     COMPONENTS,
-    KARPENTER,
-    METRICS_SERVER,
     OPTIONAL_MODULES,
     PINNED_MODULES,
 )
 from controlplane.request import Binaries, request_from
+from controlplane.resolve import binaries_of
 from loaddriver.substrates.base import Cluster
 from loaddriver.substrates.local import LocalSubstrate
 from loaddriver.substrates.runscope import RunScope
@@ -80,17 +79,7 @@ def binaries() -> Binaries:
     missing = [name for name in COMPONENTS if name not in found]
     if missing:
         pytest.skip(f"no {', '.join(missing)}: run `make binaries` first")
-    return Binaries(
-        kube_apiserver=found["kube-apiserver"].path,
-        kube_controller_manager=found["kube-controller-manager"].path,
-        kube_scheduler=found["kube-scheduler"].path,
-        etcd=found["etcd"].path,
-        kwok=found["kwok"].path,
-        versions={name: found[name].version for name in COMPONENTS},
-        origin={},
-        metrics_server=found[METRICS_SERVER].path if METRICS_SERVER in found else None,
-        karpenter=found[KARPENTER].path if KARPENTER in found else None,
-    )
+    return binaries_of(found)
 
 
 @pytest.fixture

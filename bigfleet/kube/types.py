@@ -11,6 +11,8 @@ from typing import Generic, TypeVar
 
 import msgspec
 
+from bigfleet.kube.pod_types import Condition
+
 T = TypeVar("T")
 
 
@@ -50,6 +52,21 @@ class ObjectList(msgspec.Struct, Generic[T]):
     """The objects of a list."""
 
     items: list[T]
+
+
+class _Conditions(msgspec.Struct):
+    conditions: list[Condition] | None = None
+
+
+class Conditioned(msgspec.Struct):
+    """An object of which the conditions are read."""
+
+    status: _Conditions = msgspec.field(default_factory=_Conditions)
+
+    def is_true(self, condition: str) -> bool:
+        """Whether it has that condition, with status True."""
+        conditions = self.status.conditions or ()
+        return any(each.type == condition and each.status == "True" for each in conditions)
 
 
 class Named(msgspec.Struct):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -75,12 +75,13 @@ def stability_section(
     if facts.fleet is None or len(logs) < len(observed):
         return None
     ends = [e for e in pod_removals(observed, rows) if e.pod.bound_micros is not None]
-    times = _Times.of(facts, rows, ends, facts.fleet)
+    completed = _completed(rows, ends, facts.fleet)
+    times = _Times.of(facts, rows, ends, completed.values())
     with_stories = journal if journal is not None and journal.stories else None
     machine_changes = (
         None
         if with_stories is None
-        else _MachineChanges(facts, facts.fleet, rows, ends, with_stories)
+        else _MachineChanges(facts, facts.fleet, rows, completed, with_stories)
     )
     additional = sum(len(log.additional) for log in logs)
     steady = times.steady
@@ -123,15 +124,17 @@ class _Times:
 
     @staticmethod
     def of(
-        facts: RunFacts, rows: Sequence[PodRow], ends: Sequence[PodRemoval], fleet: FleetFacts
+        facts: RunFacts,
+        rows: Sequence[PodRow],
+        ends: Sequence[PodRemoval],
+        completed_at: Iterable[int],
     ) -> _Times:
         first = min((row.created_micros for row in rows), default=facts.started_micros)
-        interrupted = {end.pod.uid for end in ends if _interrupted(end, fleet)}
-        done = [completed_micros(r, fleet.run_seconds) for r in rows if r.uid not in interrupted]
         removed_at = (end.at_micros for end in ends if end.cause in _OWNERS)
-        last = min([facts.ended_micros, *removed_at, *(at for at in done if at is not None)])
+        last = min([facts.ended_micros, *removed_at, *completed_at])
         soak_started = facts.soak_started_micros
-        until = facts.ended_micros if fleet.shrinks_at_micros is None else fleet.shrinks_at_micros
+        shrinks_at = facts.fleet.shrinks_at_micros if facts.fleet else None
+        until = facts.ended_micros if shrinks_at is None else shrinks_at
         return _Times(
             (first, max(first, last)), None if soak_started is None else (soak_started, until)
         )
@@ -145,11 +148,11 @@ class _MachineChanges:
         facts: RunFacts,
         fleet: FleetFacts,
         rows: Sequence[PodRow],
-        ends: Sequence[PodRemoval],
+        completed: Mapping[str, int],
         journal: Journal,
     ) -> None:
         self._fleet, self._rows, self._journal = fleet, rows, journal
-        self._interrupted = {end.pod.uid for end in ends if _interrupted(end, fleet)}
+        self._completed = completed
         self._demand = DemandCurve(rows, fleet)
         spans = paid_spans(journal, fleet, facts.started_micros)
         self.bought = [span for span in spans if span.begin_micros > facts.started_micros]
@@ -200,7 +203,7 @@ class _MachineChanges:
         return next((e.reached for e in reversed(story) if e.reached), at_first)
 
     def _explained(self, span: HeldSpan) -> bool:
-        """Whether its cluster's requests decreased enough in that time."""
+        """Whether its cluster's requests decreased enough in that time, or its own Jobs ended."""
         assert span.end_micros is not None  # it was released
         cluster = self._served(span)
         story = self._journal.stories.get(span.machine.id, ())
@@ -218,7 +221,7 @@ class _MachineChanges:
     def _served_completed_jobs(self, span: HeldSpan, until_micros: int) -> bool:
         """Whether all pods that had run on it were Jobs', and had completed by then."""
         done = [
-            None if row.uid in self._interrupted else completed_micros(row, self._fleet.run_seconds)
+            self._completed.get(row.uid)
             for row in self._rows
             if row.node == span.machine.id
             and row.bound_micros is not None
@@ -230,6 +233,15 @@ class _MachineChanges:
         story = self._journal.stories.get(span.machine.id, ())
         own = (event for event in story if span.covers(event.at_micros))
         return next((name for e in own if (name := e.cluster or e.claimant)), "")
+
+
+def _completed(
+    rows: Sequence[PodRow], ends: Sequence[PodRemoval], fleet: FleetFacts
+) -> dict[str, int]:
+    """When each Job's pod completed, by UID; pods that were removed before have not."""
+    interrupted = {end.pod.uid for end in ends if _interrupted(end, fleet)}
+    done = ((r.uid, completed_micros(r, fleet.run_seconds)) for r in rows)
+    return {uid: at for uid, at in done if at is not None and uid not in interrupted}
 
 
 def _interrupted(end: PodRemoval, fleet: FleetFacts) -> bool:

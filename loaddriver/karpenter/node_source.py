@@ -12,7 +12,9 @@ from typing import Any
 import msgspec
 import yaml
 
-from bigfleet.kube.client import ApiError, KubeClient, is_transient
+from bigfleet.api.install import retry_until
+from bigfleet.kube.client import NOT_FOUND, ApiError, KubeClient
+from bigfleet.kube.types import Conditioned, ObjectList
 from loaddriver.errors import InfrastructureError
 from loaddriver.karpenter.objects import instance_types, node_class, node_pools
 from loaddriver.profile.settings import ProfileSettings
@@ -24,9 +26,7 @@ IDENTITY = "karpenter"
 _RBAC = Path(__file__).with_name("manifests") / "karpenter-rbac.yaml"
 _OBSERVE, _METRICS = "observe", "metrics"
 _READY_TIMEOUT_SECONDS = 60.0
-_POLL_INTERVAL_SECONDS = 0.2
 _NODE_POOLS = "/apis/karpenter.sh/v1/nodepools"
-_NOT_FOUND = 404
 
 
 @dataclass(frozen=True)
@@ -103,43 +103,22 @@ async def _applied(client: KubeClient, *manifests: Mapping[str, Any]) -> bool:
     try:
         await apply(client, manifests)
     except ApiError as error:
-        if error.status == _NOT_FOUND or is_transient(error):
+        if error.status == NOT_FOUND:
             return False
         raise
     return True
 
 
-class _Condition(msgspec.Struct):
-    type: str
-    status: str
-
-
-class _Status(msgspec.Struct):
-    conditions: list[_Condition] = []
-
-
-class _NodePool(msgspec.Struct):
-    status: _Status = msgspec.field(default_factory=_Status)
-
-
-class _NodePools(msgspec.Struct):
-    items: list[_NodePool]
-
-
 async def _ready(client: KubeClient, count: int) -> bool:
-    found = msgspec.json.decode(await client.get(_NODE_POOLS), type=_NodePools).items
-    ready = [
-        any(each.type == "Ready" and each.status == "True" for each in pool.status.conditions)
-        for pool in found
-    ]
-    return sum(ready) == count
+    content = await client.get(_NODE_POOLS)
+    pools = msgspec.json.decode(content, type=ObjectList[Conditioned]).items
+    return sum(pool.is_true("Ready") for pool in pools) == count
 
 
 async def _until(condition: Callable[[], Awaitable[bool]], cluster: Cluster) -> None:
     try:
         async with asyncio.timeout(_READY_TIMEOUT_SECONDS):
-            while not await condition():  # noqa: ASYNC110 - other processes decide
-                await asyncio.sleep(_POLL_INTERVAL_SECONDS)
+            await retry_until(condition)
     except TimeoutError:
         raise InfrastructureError(
             f"cluster {cluster.name}: Karpenter's NodePools were not ready within "

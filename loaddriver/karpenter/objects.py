@@ -17,7 +17,7 @@ from bigfleet.model import resources
 from loaddriver.plan.manifests import INSTANCE_TYPE_KEY, RACK_KEY, ZONE_KEY
 from loaddriver.profile.fleet import LatencyDistribution
 from loaddriver.profile.settings import ProfileSettings
-from loaddriver.sizing.inventory import CAPACITY_TYPE_KEY, InventoryMachine, InventoryTaint
+from loaddriver.sizing.inventory import CAPACITY_TYPE_KEY, InventoryMachine
 
 Manifest = dict[str, Any]
 
@@ -129,7 +129,6 @@ def _node_pool(
     name: str, pool: _Pool, machines: Sequence[InventoryMachine], settings: ProfileSettings
 ) -> Manifest:
     label = machines[0].labels.get(CAPACITY_TYPE_KEY)
-    taints = [InventoryTaint(key=k, value=v, effect=e) for k, v, e in pool.taints]  # type: ignore[arg-type]
     spec: Manifest = {
         "disruption": _disruption(settings),
         "template": {
@@ -141,7 +140,7 @@ def _node_pool(
                     "name": NODE_CLASS,
                 },
                 "expireAfter": "Never",
-                "taints": msgspec.to_builtins(taints),
+                "taints": msgspec.to_builtins(machines[0].taints),
                 "requirements": [
                     _in(ZONE_KEY, pool.zone),
                     _in(_CAPACITY_TYPE, _capacity_type(pool.capacity_type)),

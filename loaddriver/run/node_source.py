@@ -11,6 +11,7 @@ from typing import Any, Protocol
 import msgspec
 
 from bigfleet.kube.client import KubeClient
+from bigfleet.kube.types import Conditioned, ObjectList
 from loaddriver.errors import InfrastructureError
 from loaddriver.run.bigfleet_roles import start_fleet
 from loaddriver.run.inputs import RunInputs
@@ -148,15 +149,6 @@ def node_object(node: ServedNode) -> dict[str, Any]:
     }
 
 
-class _Condition(msgspec.Struct):
-    type: str
-    status: str
-
-
-class _Status(msgspec.Struct):
-    conditions: list[_Condition] = []
-
-
 class _Taint(msgspec.Struct):
     key: str
 
@@ -169,22 +161,17 @@ class _Meta(msgspec.Struct):
     name: str
 
 
-class _Node(msgspec.Struct):
+class _Node(Conditioned, kw_only=True):
     metadata: _Meta
     spec: _Spec
-    status: _Status
-
-
-class _List(msgspec.Struct):
-    items: list[_Node]
 
 
 async def _ready_nodes(client: KubeClient) -> set[str]:
     """The names of Nodes that are Ready and have no transient taint."""
-    found = msgspec.json.decode(await client.get(_NODES), type=_List).items
+    found = msgspec.json.decode(await client.get(_NODES), type=ObjectList[_Node]).items
     return {
         node.metadata.name
         for node in found
         if not any(taint.key.startswith(_TRANSIENT_TAINTS) for taint in node.spec.taints)
-        and any(each.type == "Ready" and each.status == "True" for each in node.status.conditions)
+        and node.is_true("Ready")
     }

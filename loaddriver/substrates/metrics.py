@@ -14,6 +14,7 @@ import yaml
 
 from bigfleet.api.install import apply, retry_until
 from bigfleet.kube.client import ApiError, KubeClient
+from bigfleet.kube.types import Conditioned
 from loaddriver.substrates.applying import apply as apply_as_harness
 from loaddriver.substrates.base import SubstrateError
 from loaddriver.substrates.components import Binaries, Layout, serving
@@ -91,24 +92,10 @@ async def register(client: KubeClient, layout: Layout) -> None:
     await apply_as_harness(client, [manifest])
 
 
-class _Condition(msgspec.Struct):
-    type: str
-    status: str
-
-
-class _Status(msgspec.Struct):
-    conditions: list[_Condition] = []
-
-
-class _ApiService(msgspec.Struct):
-    status: _Status = msgspec.field(default_factory=_Status)
-
-
 async def is_available(client: KubeClient) -> bool:
     """Whether the API server reaches metrics-server."""
     content = await client.get(f"{_API_SERVICES}/{_API_SERVICE}")
-    conditions = msgspec.json.decode(content, type=_ApiService).status.conditions
-    return any(each.type == "Available" and each.status == "True" for each in conditions)
+    return msgspec.json.decode(content, type=Conditioned).is_true("Available")
 
 
 async def _usages_served(client: KubeClient) -> bool:

@@ -9,6 +9,7 @@ import msgspec
 import yaml
 
 from bigfleet.kube.client import CONNECTION_ERRORS, ApiError, KubeClient
+from bigfleet.kube.types import Conditioned
 from loaddriver.substrates.applying import apply
 from loaddriver.substrates.components import FAKE_NODE_ANNOTATION, NO_NETWORK
 
@@ -16,22 +17,12 @@ _HARNESS_RBAC = Path(__file__).with_name("manifests") / "harness-rbac.yaml"
 _NODE = "substrate-check"
 
 
-class _Condition(msgspec.Struct):
-    type: str
-    status: str
-
-
-class _NodeStatus(msgspec.Struct):
-    conditions: list[_Condition] = []
-
-
 class _NodeSpec(msgspec.Struct):
     taints: list[Any] = []
 
 
-class _Node(msgspec.Struct):
+class _Node(Conditioned, kw_only=True):
     spec: _NodeSpec
-    status: _NodeStatus
 
 
 async def answers(client: KubeClient, path: str) -> bool:
@@ -63,8 +54,7 @@ async def add_check_node(client: KubeClient) -> None:
 async def check_node_is_usable(client: KubeClient) -> bool:
     """Whether the Node is Ready and the node controller has removed its not-ready taint."""
     node = msgspec.json.decode(await client.get(f"/api/v1/nodes/{_NODE}"), type=_Node)
-    ready = any(each.type == "Ready" and each.status == "True" for each in node.status.conditions)
-    return ready and not node.spec.taints
+    return node.is_true("Ready") and not node.spec.taints
 
 
 async def remove_check_node(client: KubeClient) -> None:

@@ -18,7 +18,7 @@ from loaddriver.sizing.inventory import (
 )
 
 PROFILES = Path(__file__).parents[2] / "profiles"
-ARCHITECTURE_KEYS = {"cpu": "100m", "memory": "10Mi"}  # what the kwok provider keeps for kubelets
+KEPT = {"cpu": "100m", "memory": "10Mi"}  # what the kwok provider keeps for kubelets
 
 
 def mixed(*overrides: str) -> Profile:
@@ -67,7 +67,7 @@ def test_what_the_provider_keeps_of_a_machine_is_added_before(
     (offered,) = instance_types(machines[:1])
     whole = resources.parse_capacity(offered["resources"])
     own = resources.parse_capacity(machines[0].resources)
-    for name, kept in ARCHITECTURE_KEYS.items():
+    for name, kept in KEPT.items():
         whole[name] -= resources.parse(name, kept, round_up=True)
     assert whole == own
 

@@ -253,6 +253,10 @@ pod_controller_additional = _counter(
     "Additional machines requested, by the number that the pod has requested so far",
     "number",
 )
+pod_controller_nominations = _counter(
+    "bigfleet_pod_controller_nominations_total",
+    "New Nodes nominated for pods that have requested one in their domain",
+)
 pod_controller_events = _counter(
     "bigfleet_pod_controller_events_total", "Events recorded on Pods", "reason"
 )

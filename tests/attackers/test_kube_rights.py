@@ -59,6 +59,7 @@ leases.coordination.k8s.io:bigfleet-operator get update
 _POD_CONTROLLER = {
     "": f"""
 pods get list watch
+pods/status patch
 replicasets.apps get
 statefulsets.apps get
 jobs.batch get

@@ -44,10 +44,12 @@ def _often(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @asynccontextmanager
-async def _quick_controller(kubeconfig: Mapping[str, Path]) -> AsyncIterator[None]:
+async def _quick_controller(
+    kubeconfig: Mapping[str, Path], speed: float = _SPEED
+) -> AsyncIterator[None]:
     """The pod controller, for which time passes faster."""
     async with await KubeClient.from_kubeconfig(kubeconfig["bigfleet-pod-controller"]) as own:
-        quick = PodController(own, 16, lambda: _SPEED * time.monotonic(), time.time)
+        quick = PodController(own, 16, lambda: speed * time.monotonic(), time.time)
         async with role(lambda stop: run_until_stopped(stop, quick.run())):
             yield
 
@@ -124,6 +126,114 @@ async def test_a_pod_that_does_not_fit_requests_a_machine_then_another_and_none_
             await eventually(closed, "the condition to say so")
         await client.delete(f"/api/v1/namespaces/{where}/pods/big", {"gracePeriodSeconds": 0})
         await client.delete("/api/v1/nodes/n-roomy")
+
+
+_KEPT: dict[str, Any] = {"tolerations": [{"key": "kept"}]}
+_RACK = "example.com/rack"
+
+
+def _of_the_gang(name: str, cpu: str, **spec: Any) -> dict[str, Any]:
+    """A pod that must run in the rack of its gang."""
+    beside = {"topologyKey": _RACK, "labelSelector": {"matchLabels": {"gang": "g"}}}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": [beside]}
+    body = _large(name, cpu, affinity={"podAffinity": required}, **_KEPT, **spec)
+    body["metadata"]["labels"] = {"gang": "g"}
+    return body
+
+
+@asynccontextmanager
+async def _node_in_rack(client: KubeClient, name: str, cpu: str, ready: str) -> AsyncIterator[None]:
+    """A Node for pods that tolerate `kept`: those of other tests would take it."""
+    size = {"cpu": cpu, "memory": "64Gi", "pods": "110"}
+    body = {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name, _RACK: "r1"}},
+        "spec": {"taints": [{"key": "kept", "effect": "NoSchedule"}]},
+        "status": {
+            "capacity": size,
+            "allocatable": size,
+            "conditions": [{"type": "Ready", "status": ready, "reason": "Booting"}],
+        },
+    }
+    await client.create("/api/v1/nodes", body)
+    try:
+        yield
+    finally:
+        await client.delete(f"/api/v1/nodes/{name}")
+
+
+async def _becomes_ready(client: KubeClient, name: str) -> None:
+    ready = {"type": "Ready", "status": "True", "reason": "Booted"}
+    await client.patch(f"/api/v1/nodes/{name}/status", {"status": {"conditions": [ready]}})
+
+
+@asynccontextmanager
+async def _last_of_a_gang(
+    client: KubeClient, kubeconfig: Mapping[str, Path], where: str
+) -> AsyncIterator[None]:
+    """A gang of which one pod runs, and one of 50 CPUs has requested a machine in the same rack."""
+    pods = f"/api/v1/namespaces/{where}/pods"
+    async with _node_in_rack(client, "n-full", "1", "True"):
+        await client.create(pods, _of_the_gang("runs", "1", nodeName="n-full"))
+        await client.create(pods, _of_the_gang("waits", "50"))
+        async with _quick_controller(kubeconfig, speed=10):
+            await _until(client, where, 1, "an additional request")
+            yield
+        await client.delete(pods, {"gracePeriodSeconds": 0})  # nobody plays their kubelet
+
+
+async def test_a_node_that_joins_is_kept_for_the_last_pod_of_a_gang(
+    kubeconfig: dict[str, Path],
+) -> None:
+    """Others that come while it joins would fill it before that pod is tried again."""
+    async with (
+        await admin(kubeconfig) as client,
+        namespace(client, "kept-for-it", until_gone=True) as where,
+        _last_of_a_gang(client, kubeconfig, where),
+        _node_in_rack(client, "n-joins", "64", "False"),
+    ):
+        pods = f"/api/v1/namespaces/{where}/pods"
+
+        async def nominated() -> bool:
+            status = (await get(client, f"{pods}/waits"))["status"]
+            return bool(status.get("nominatedNodeName") == "n-joins")
+
+        await eventually(nominated, "the Node to be nominated for the pod")
+        others = [_large(f"other-{number}", "10", **_KEPT) for number in range(20)]
+        await asyncio.gather(*(client.create(pods, other) for other in others))
+        await _becomes_ready(client, "n-joins")
+
+        async def bound() -> bool:
+            return bool((await get(client, f"{pods}/waits"))["spec"].get("nodeName"))
+
+        await eventually(bound, "the pod that waits to be bound")
+        found = (await get(client, pods))["items"]
+        there = [p["metadata"]["name"] for p in found if p["spec"].get("nodeName") == "n-joins"]
+        assert len(there) <= 2  # 50 CPUs, and one of 10
+
+
+async def test_a_nomination_that_is_not_followed_is_withdrawn(kubeconfig: dict[str, Path]) -> None:
+    """It keeps room that others could use."""
+    async with (
+        await admin(kubeconfig) as client,
+        namespace(client, "withdrawn", until_gone=True) as where,
+        _last_of_a_gang(client, kubeconfig, where),
+        _node_in_rack(client, "n-never-ready", "64", "False"),
+    ):
+        path = f"/api/v1/namespaces/{where}/pods/waits"
+
+        async def nominated() -> str:
+            return str((await get(client, path))["status"].get("nominatedNodeName", ""))
+
+        async def is_nominated() -> bool:
+            return await nominated() == "n-never-ready"
+
+        async def is_withdrawn() -> bool:
+            return not await nominated()
+
+        await eventually(is_nominated, "the Node to be nominated")
+        await eventually(is_withdrawn, "the nomination to be withdrawn")
 
 
 async def test_equivalent_unschedulable_pods_request_a_bounded_number_of_machines(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +20,8 @@ from bigfleet.controllers.pod_controller.existing_requests import (
     RequestKey,
     ShortReason,
 )
+from bigfleet.controllers.pod_controller.nodes import Node
+from bigfleet.controllers.pod_controller.nominations import Candidate, Nominations
 from bigfleet.controllers.pod_controller.occupancy import Occupancy
 from bigfleet.controllers.pod_controller.pods import Metadata, Pod
 from bigfleet.controllers.pod_controller.request_writer import ConditionValue, RequestWriter
@@ -43,7 +45,7 @@ _LOGGED_LIMIT = 10_000
 
 @dataclass(frozen=True, slots=True)
 class _Waiting:
-    """A waiting Pod; `nominated`: others are being preempted for it."""
+    """A waiting Pod; `nominated`: room for it is being made, or kept."""
 
     metadata: Metadata
     shape: Shape
@@ -73,12 +75,14 @@ class AdditionalRequests:
         self._rules = UnschedulablePods[RequestKey](delay_seconds)
         self._waiting: dict[RequestKey, _Waiting] = {}
         self._events = PodEvents(client, wall)
+        self._nominations = Nominations(client, occupancy, now, self._candidates)
         self._logged: set[str] = set()
 
     async def run(self) -> None:
         """Request machines until cancelled."""
         async with asyncio.TaskGroup() as loops:
             loops.create_task(self._events.run())
+            loops.create_task(self._nominations.run())
             loops.create_task(self._poll())
             loops.create_task(self._report_short_pods())
 
@@ -94,6 +98,10 @@ class AdditionalRequests:
         asked = 0 if key in self._rules else self._existing.asked(key)
         self._rules.observe(key, (group, spec.digest), created, self._now(), asked)
         metrics.pod_controller_unschedulable.set(len(self._rules))
+
+    def on_node(self, before: Node | None, node: Node) -> None:
+        """Keep the room of a Node that joins for Pods that have requested a machine."""
+        self._nominations.on_node(before, node)
 
     def on_bound(self, key: RequestKey, pod: Metadata, node: str = "") -> None:
         """Drop the additional requests of a Pod that is bound to `node`, or needs none any more."""
@@ -118,6 +126,7 @@ class AdditionalRequests:
 
     def _drop(self, key: RequestKey, *, bound: bool = False) -> bool:
         """Forget a waiting Pod; return whether it was one."""
+        self._nominations.forget(key)
         waiting = self._waiting.pop(key, None)
         if waiting is None:
             return False
@@ -130,6 +139,7 @@ class AdditionalRequests:
     async def _poll(self) -> None:
         while True:
             await asyncio.sleep(_POLL_INTERVAL_SECONDS)
+            await self._nominations.withdraw_expired()
             for due in self._rules.due_requests(self._now(), self._outlook()):
                 try:
                     await self._request(due)
@@ -144,6 +154,13 @@ class AdditionalRequests:
             return
         metrics.internal_errors.inc()
         _LOG.error("unexpected error for pod of %s; this is a bug", key.path, exc_info=error)
+
+    def _candidates(self) -> Iterator[Candidate]:
+        """The Pods that have requested a machine and have no Node nominated, the oldest first."""
+        for key in self._rules.asking():
+            waiting = self._waiting[key]
+            if not waiting.nominated:
+                yield Candidate(key, waiting.name, waiting.shape)
 
     def _outlook(self) -> Callable[[RequestKey], Outlook]:
         by_shape = self._occupancy.outlooks()

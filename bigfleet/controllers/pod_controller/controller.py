@@ -126,7 +126,10 @@ class PodController:
                 elif change.deleted:
                     self._occupancy.nodes.pop(change.item.metadata.name, None)
                 else:
-                    self._occupancy.nodes[change.item.metadata.name] = change.item.read()
+                    node = change.item.read()
+                    before = self._occupancy.nodes.get(node.name)
+                    self._occupancy.nodes[node.name] = node
+                    self._additional.on_node(before, node)
 
     async def _follow_upcoming(self) -> None:
         async with _changes(self._upcoming) as changes:

@@ -166,6 +166,11 @@ class UnschedulablePods(Generic[K]):
         waiting = self._waiting.get(pod)
         return waiting.asked if waiting else 0
 
+    def asking(self) -> list[K]:
+        """The pods that have requested machines, the oldest first."""
+        asking = (each for group in self._groups.values() for each in group.asking.values())
+        return [each.pod for each in sorted(asking, key=lambda each: each.created)]
+
     def due_requests(
         self, now: float, outlook: Callable[[K], Outlook]
     ) -> list[AdditionalRequest[K]]:

@@ -30,7 +30,7 @@ def unplaced_pods(
     largest pods are packed first.
     """
     machines_left = sorted(
-        map(_RemainingCapacity, machines), key=lambda remaining: remaining.size, reverse=True
+        map(RemainingCapacity, machines), key=lambda remaining: remaining.size, reverse=True
     )[:MAX_MACHINES]
     left = {}
     for shape in sorted(waiting, key=_size, reverse=True):
@@ -48,8 +48,8 @@ def unplaced_pods(
     return left
 
 
-class _RemainingCapacity:
-    """The free capacity of a machine."""
+class RemainingCapacity:
+    """The free capacity of a machine, of which pods take their part."""
 
     def __init__(self, machine: Machine) -> None:
         self._machine, self._free = machine, dict(machine.allocatable)

@@ -1,0 +1,168 @@
+"""Nominates a new Node for the pods that have requested a machine in its domain.
+
+kube-scheduler keeps the room of nominated pods from others of no higher priority, and tries their
+nominated Node first. Without a nomination a new Node is often full before such a pod is retried:
+the emptiest Node is preferred for every pod, and an unschedulable pod may be retried ten seconds
+later. Other pods may go elsewhere; one that must run beside its gang depends on this Node.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
+
+from bigfleet.controllers.pod_controller.events import PodName
+from bigfleet.controllers.pod_controller.existing_requests import RequestKey
+from bigfleet.controllers.pod_controller.nodes import Machine, Node
+from bigfleet.controllers.pod_controller.occupancy import Occupancy
+from bigfleet.controllers.pod_controller.shapes import Shape
+from bigfleet.controllers.pod_controller.upcoming import RemainingCapacity
+from bigfleet.kube.client import (
+    CONNECTION_ERRORS,
+    JSON_PATCH,
+    MERGE_PATCH,
+    ApiError,
+    KubeClient,
+)
+from bigfleet.observe import metrics
+
+_LOG = logging.getLogger(__name__)
+# Taints that Kubernetes removes once a Node is usable.
+_TRANSIENT = "node.kubernetes.io/"
+# Of a patch: the pod is gone, another one has its name, or its status has changed.
+_CHANGED = (404, 409, 422)
+# By then a watch has told of our own nomination.
+_WATCH_SECONDS = 2.0
+# kube-scheduler retries after ten seconds at most; a pod that is still waiting then does not fit.
+NOMINATION_SECONDS = 30.0
+
+
+class Candidate(NamedTuple):
+    """A waiting pod that has requested an additional machine, and its request."""
+
+    key: RequestKey
+    pod: PodName
+    shape: Shape
+
+
+class _Nomination(NamedTuple):
+    pod: PodName
+    node: str
+    since_seconds: float
+
+
+class Nominations:
+    """The Nodes that were nominated for pods, and since when. `now` is in monotonic seconds;
+    `candidates` are the pods to nominate Nodes for, the first of them first.
+    """
+
+    def __init__(
+        self,
+        client: KubeClient,
+        occupancy: Occupancy,
+        now: Callable[[], float],
+        candidates: Callable[[], Iterable[Candidate]],
+    ) -> None:
+        self._client, self._occupancy, self._now = client, occupancy, now
+        self._candidates = candidates
+        self._nominated: dict[RequestKey, _Nomination] = {}
+        self._joined: asyncio.Queue[str] = asyncio.Queue()
+
+    async def run(self) -> None:
+        """Nominate each Node that joins, until cancelled."""
+        while True:
+            name = await self._joined.get()
+            node = self._occupancy.nodes.get(name)
+            if node is not None:
+                for each in self.fitting(node):
+                    self._nominated[each.key] = _Nomination(each.pod, node.name, self._now())
+                    await self._nominate(each.pod, node.name)
+
+    def on_node(self, before: Node | None, node: Node) -> None:
+        """Notice a new Node, and one that has become ready: kube-scheduler may have dropped its
+        nominations meanwhile.
+        """
+        if before is None or (node.ready and not before.ready):
+            self._joined.put_nowait(node.name)
+
+    def forget(self, key: RequestKey) -> None:
+        """Forget a pod that is bound or deleted."""
+        self._nominated.pop(key, None)
+
+    async def withdraw_expired(self) -> None:
+        """Withdraw the nominations that kube-scheduler has not followed."""
+        until = self._now() - NOMINATION_SECONDS
+        expired = [key for key, each in self._nominated.items() if each.since_seconds <= until]
+        for key in expired:
+            await self._withdraw(self._nominated.pop(key))
+
+    def fitting(self, node: Node) -> list[Candidate]:
+        """The candidates that fit on the Node together, of those confined to its domain."""
+        if node.cordoned or node.reclaiming:
+            return []
+        # Candidates have no Node nominated, as far as their watch says.
+        late = self._now() - _WATCH_SECONDS
+        just_now = {key for key, each in self._nominated.items() if each.since_seconds > late}
+        room = RemainingCapacity(_free(node, self._occupancy))
+        return [
+            each
+            for each in self._candidates()
+            if each.key not in just_now and self._occupancy.has_running_peers(each.shape)
+            if room.take(each.shape, 1, self._occupancy.allowed_domains(each.shape))
+        ]
+
+    async def _nominate(self, pod: PodName, node: str) -> None:
+        # The UID protects a later pod of that name.
+        body = {"metadata": {"uid": pod.uid}, "status": {"nominatedNodeName": node}}
+        if await self._patched(pod, body, MERGE_PATCH):
+            metrics.pod_controller_nominations.inc()
+
+    async def _withdraw(self, nomination: _Nomination) -> None:
+        # Not one that kube-scheduler has made since: it may be preempting others for the pod.
+        pod, field = nomination.pod, "/status/nominatedNodeName"
+        steps = [
+            {"op": "test", "path": "/metadata/uid", "value": pod.uid},
+            {"op": "test", "path": field, "value": nomination.node},
+            {"op": "remove", "path": field},
+        ]
+        await self._patched(pod, steps, JSON_PATCH)
+
+    async def _patched(self, pod: PodName, body: Any, content_type: str) -> bool:
+        """Whether the API server accepted the patch of the pod's status; a pod that has changed or
+        gone is none of its business any more.
+        """
+        path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}/status"
+        try:
+            await self._client.patch(path, body, content_type)
+        except (ApiError, *CONNECTION_ERRORS) as error:
+            if not isinstance(error, ApiError) or error.status not in _CHANGED:
+                _LOG.warning("cannot nominate a node: %s", str(error) or repr(error))
+            return False
+        return True
+
+
+def _free(node: Node, occupancy: Occupancy) -> Machine:
+    """What is free on the Node once the pods of its DaemonSets run: before, as much is left for
+    them as they take on any other Node.
+    """
+    used: Counter[str] = Counter()
+    per_node: dict[str, Counter[str]] = {}
+    for shape, nodes in occupancy.placed.items():
+        _add(used, shape.requests, nodes.get(node.name, 0))
+        if shape.is_per_node:
+            for name, count in nodes.items():
+                _add(per_node.setdefault(name, Counter()), shape.requests, count)
+    for amounts in per_node.values():
+        used |= amounts
+    taints = tuple(taint for taint in node.taints if not taint.key.startswith(_TRANSIENT))
+    left = {name: amount - used[name] for name, amount in node.allocatable.items()}
+    return Machine(node.labels, left, taints)
+
+
+def _add(total: Counter[str], requests: Mapping[str, int], pods: int) -> None:
+    if pods:
+        for name, amount in requests.items():
+            total[name] += amount * pods

@@ -1,0 +1,75 @@
+"""Which of the pods that have requested a machine have a Node that joins nominated for them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+from bigfleet.controllers.pod_controller.events import PodName
+from bigfleet.controllers.pod_controller.existing_requests import RequestKey
+from bigfleet.controllers.pod_controller.nodes import Node
+from bigfleet.controllers.pod_controller.nominations import Candidate, Nominations
+from bigfleet.controllers.pod_controller.occupancy import Occupancy
+from bigfleet.controllers.pod_controller.shapes import Shape
+from tests.controllers.pod_rig import ZONE, affinity_terms, cluster, node, peers, shape
+
+
+def chosen(there: Occupancy, joins: Node, *waiting: Shape) -> list[str]:
+    """The numbers of the `waiting` pods, the oldest first, that it is nominated for."""
+    candidates: Sequence[Candidate] = [
+        Candidate(RequestKey("team", str(number)), PodName("team", str(number), ""), each)
+        for number, each in enumerate(waiting)
+    ]
+    nobody = cast("Any", None)  # nothing is asked of the API server
+    nominations = Nominations(nobody, there, lambda: 0.0, lambda: candidates)
+    return [each.key.name for each in nominations.fitting(joins)]
+
+
+CACHE = {"metadata": {"labels": {"app": "cache"}}}
+MATE = shape(**CACHE)
+
+
+def confined(cpu: str) -> Shape:
+    """A pod that must run in the zone of the cache."""
+    return shape(cpu, **CACHE, **affinity_terms(peers(ZONE, "cache")))
+
+
+def zone_with_cache(joins: Node, *pods: tuple[Shape, str, int]) -> Occupancy:
+    """The Node `joins`, and one with the cache in zone a."""
+    return cluster([node("old", zone="a"), joins], (MATE, "old", 1), *pods)
+
+
+def test_the_oldest_pods_that_fit_together_are_chosen() -> None:
+    """A large one does not keep a smaller one from what it leaves."""
+    joins = node("new", cpu="4", zone="a")
+    waiting = [confined("3"), confined("2"), confined("1")]
+    assert chosen(zone_with_cache(joins), joins, *waiting) == ["0", "2"]
+
+
+def test_pods_that_may_run_anywhere_are_left_out() -> None:
+    """Any other machine helps those, and what is kept for them nobody else can use."""
+    joins = node("new", cpu="4", zone="a")
+    assert chosen(zone_with_cache(joins), joins, shape("3"), confined("3")) == ["1"]
+
+
+def test_a_node_in_another_domain_helps_nobody() -> None:
+    """Nor is there a domain to be confined to while none of the gang runs."""
+    elsewhere, here = node("new", cpu="4", zone="b"), node("new", cpu="4", zone="a")
+    assert chosen(zone_with_cache(elsewhere), elsewhere, confined("3")) == []
+    assert chosen(cluster([here]), here, confined("3")) == []
+
+
+def test_room_is_left_for_the_daemons_that_run_on_other_nodes() -> None:
+    """They are about to come; what already runs there is not counted twice."""
+    daemon = shape("1", owner="DaemonSet")
+    joins = node("new", cpu="4", zone="a")
+    alone = zone_with_cache(joins, (daemon, "old", 1))
+    assert chosen(alone, joins, confined("4"), confined("3")) == ["1"]
+    with_its_own = zone_with_cache(joins, (daemon, "old", 1), (daemon, "new", 1))
+    assert chosen(with_its_own, joins, confined("3")) == ["0"]
+
+
+def test_a_cordoned_node_is_nobodys() -> None:
+    """Nor is one that is being reclaimed."""
+    joins = node("new", cpu="4", zone="a", cordoned=True)
+    assert chosen(zone_with_cache(joins), joins, confined("1")) == []

@@ -67,6 +67,9 @@ class ClusterMemory:
     acquired_seconds: float | None = None
     #: when it last acquired a machine while none was surplus
     grown_seconds: float | None = None
+    #: the capacity that it had then for a unit of demand, and what pods have requested for
+    #: themselves since
+    capacity_ratio: float | None = None
     #: when a surplus machine was last reclaimed
     reclaimed_seconds: float | None = None
     #: its demand at that time, in largest machines
@@ -90,6 +93,28 @@ class ClusterMemory:
         """How many machines have been surplus for at least `seconds`."""
         held = (s.machines for s in self.surplus if now_seconds - s.since_seconds >= seconds)
         return max(held, default=0)
+
+    def spare(self, capacity: int, demand: float) -> float:
+        """How much of `capacity` is beyond what it needed for such a demand when it last grew; at
+        most 0 if that is noise.
+        """
+        if self.capacity_ratio is None:
+            return math.inf
+        return capacity * (1 - _NOISE) - self.capacity_ratio * demand
+
+    def with_capacity(
+        self, capacity: int, additional: int, demand: float, *, grows: bool
+    ) -> ClusterMemory:
+        """A copy that has acquired machines, for `additional` capacity those that pods requested
+        for themselves; `grows` if none was surplus.
+        """
+        if not demand:
+            return self
+        if grows:
+            return replace(self, capacity_ratio=capacity / demand)
+        if self.capacity_ratio is None:
+            return self
+        return replace(self, capacity_ratio=self.capacity_ratio + additional / demand)
 
     def grows(self, demand: float) -> bool:
         """Whether demand is higher than in all of the earlier periods, by more than noise.

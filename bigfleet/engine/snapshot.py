@@ -218,7 +218,8 @@ class EngineConfig:
         ),
     ] = 30.0
     #: if a cluster acquires a machine within this time after a reclaim, although its demand has
-    #: hardly grown, its reclaim hold doubles
+    #: hardly grown, its reclaim hold doubles; and machines with pods must have been surplus for so
+    #: long if no fall of demand explains it
     reacquire_seconds: float = 600.0
     #: fraction by which a cluster's demand must be able to grow on what stays after a reclaim
     reclaim_margin: float = 0.05

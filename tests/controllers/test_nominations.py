@@ -25,7 +25,7 @@ def chosen(there: Occupancy, joins: Node, *waiting: Shape) -> list[str]:
     return [each.key.name for each in nominations.fitting(joins)]
 
 
-CACHE = {"metadata": {"labels": {"app": "cache"}}}
+CACHE: dict[str, Any] = {"metadata": {"labels": {"app": "cache"}}}
 MATE = shape(**CACHE)
 
 

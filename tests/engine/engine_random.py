@@ -313,6 +313,7 @@ def _random_memory(draw: np.random.Generator, name: str, keys: Sequence[NeedKey]
         surplus,
         acquired_seconds=pick(draw, (None, NOW - 50, NOW - 5_000)),
         grown_seconds=pick(draw, (None, NOW - 50, NOW - 5_000)),
+        capacity_ratio=pick(draw, (None, 500_000.0, 1_500_000.0, 9_000_000.0)),
         reclaimed_seconds=pick(draw, (None, NOW - 300, NOW - 5_000)),
         reclaimed_demand=pick(draw, (0.0, 2.0, 1_000.0)),
         reacquired=tuple(_random_reacquired(draw, name, keys)),

@@ -165,6 +165,53 @@ def test_acquiring_beside_surplus_machines_holds_those_with_pods_for_one_more_ho
     assert story.cycle() == ["Reclaim used"]
 
 
+def test_with_no_more_capacity_than_when_it_last_grew_a_machine_with_pods_stays_for_long() -> None:
+    """kube-scheduler needed that much, whatever the count says. Ten minutes show that it no longer
+    does.
+    """
+    specs = [configured(name, cpu=4, disruption_cost=1.0) for name in ("used", "other")]
+    held = replace(UNLIMITED, reclaim_hold_seconds=30.0)
+    story = Story(specs, settings=held)
+    needs(story, pods((3, 1)), fell=NOW)
+    for ratio, seconds in ((2 * 4 / 3 - 0.1, 30), (2 * 4 / 3, 600)):
+        memory = ClusterMemory("east", capacity_ratio=ratio * 1_000_000)
+        story.cycle_memory, story.now = CycleMemory((), (), (memory,)), NOW
+        assert story.cycle() == []
+        story.now = NOW + seconds - 1
+        assert story.lose_actions() == []
+        assert story.lose_actions() == ["Reclaim used"]
+
+
+def test_what_a_pod_requests_for_itself_makes_no_other_machine_spare() -> None:
+    """It found no place beside surplus machines, so that much more is needed for as many pods."""
+    specs = [configured(name, cpu=4, disruption_cost=1.0) for name in ("used", "other")]
+    held = replace(UNLIMITED, reclaim_hold_seconds=30.0)
+    plain, requested = pods((3, 1)), pods((1, 1), group="additional")
+    story = Story([*specs, idle("i", cpu=2)], ("east", plain), ("east", requested), settings=held)
+    memory = ClusterMemory(
+        "east", surplus=(SurplusSince(1, NOW - 30),), capacity_ratio=2 * 4 / 3 * 1_000_000
+    )
+    story.cycle_memory = CycleMemory((), (), (memory,))
+    assert story.cycle() == ["Bootstrap i"]
+    (memory,) = story.cycle_memory.clusters
+    assert memory.capacity_ratio == pytest.approx(2.5 * 4 / 3 * 1_000_000)
+
+
+def test_a_machine_with_pods_goes_as_demand_falls_below_what_its_capacity_served() -> None:
+    """As many machines as the fall explains, and no more: the last one may go beyond that."""
+    specs = [configured(name, cpu=10, disruption_cost=1.0) for name in "abcd"]
+    held = replace(UNLIMITED, reclaim_hold_seconds=30.0)
+    story = Story([*specs, idle("i", cpu=10)], ("east", pods((41, 1))), settings=held)
+    assert story.cycle() == ["Bootstrap i"]
+    story.arrive()
+    story.fleet = replace(story.fleet, disruption_cost=np.ones(5))
+    begin = story.now
+    needs(story, pods((26, 1)), fell=begin)  # 50 CPUs were needed for 41 pods: 32 for 26
+    assert story.cycle() == []
+    story.now = begin + 30
+    assert len(story.cycle()) == 2
+
+
 def test_each_number_of_surplus_machines_has_its_own_hold() -> None:
     """Those that are found later do not wait for a hold that begins when the first ones go."""
     held = replace(UNLIMITED, reclaim_hold_seconds=30.0)

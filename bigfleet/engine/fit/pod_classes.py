@@ -79,7 +79,9 @@ class PodClasses:
         self.need: Ints = needs.need
         sizes, unknown = requests_of(needs.resources, needs.amounts, columns)
         largest = np.max(columns.allocatable[present], axis=0, initial=0)
-        share = (sizes / np.maximum(largest, 1).astype(np.float64)).max(axis=1, initial=0.0)
+        #: [R] float64, the most of each resource that a machine of the fleet has
+        self.largest: Floats = np.maximum(largest, 1).astype(np.float64)
+        share = (sizes / self.largest).max(axis=1, initial=0.0)
         #: [C] intp, position of the class in the order of the needs' sizes
         self.original: Rows = np.lexsort((np.arange(len(self.need)), -share, self.need))
         #: [C, R] int64, requests of one pod

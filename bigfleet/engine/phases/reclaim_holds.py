@@ -9,6 +9,10 @@ although its cluster's demand has hardly grown, as many surplus machines as it a
 that it can use, are held twice as long, and again twice as long when that was not enough (backoff,
 at most 32x). The cluster's other machines go as before: one pod that found no place says nothing
 about the machines of other pods, and a hundred surplus machines are no less surplus for it.
+
+For the same reason a machine with pods goes that soon only while the cluster has more capacity for
+its demand than when it last grew: that much kube-scheduler needed. Beyond it, machines must have
+been surplus for as long as an acquisition counts as too early.
 """
 
 from __future__ import annotations
@@ -49,17 +53,22 @@ class ReclaimHolds:
 
     def due(self, cluster: int, rows: Rows, most: int) -> Rows:
         """The machines among the surplus ones `rows` whose hold is over, at most `most`."""
+        state, memory = self._state, self._state.memory_of(cluster)
         most = min(most, self._held(cluster, 1, len(rows)))
         kept = [*self._kept(cluster, rows)]
-        if not kept:
-            return rows[:most]
         left = [int(each.usable.sum()) for each in kept]
+        spare = memory.spare(state.capacity_of_cluster(cluster), float(self._demand[cluster]))
+        long_held = self._held_for(cluster, state.settings.reacquire_seconds, len(rows))
+        capacity, cost = state.capacity_of(rows).tolist(), state.fleet.disruption_cost[rows]
         due: list[int] = []
-        for at in range(len(rows)):
+        for at, disrupts in enumerate((cost != 0).tolist()):
             its = [number for number, each in enumerate(kept) if each.usable[at]]
             stays = any(left[n] <= kept[n].machines and len(due) >= kept[n].held for n in its)
+            # The count may find places for its pods that kube-scheduler has filled otherwise.
+            stays |= disrupts and spare <= 0 and len(due) >= long_held
             if len(due) < most and not stays:
                 due.append(at)
+                spare -= capacity[at]
                 for number in its:
                     left[number] -= 1
         return rows[due]
@@ -84,6 +93,12 @@ class ReclaimHolds:
                 memory = replace(memory, incoming_seconds=now)
             if its:
                 memory = replace(memory, acquired_seconds=now)
+                memory = memory.with_capacity(
+                    state.capacity_of_cluster(cluster),
+                    self._additional_capacity(cluster),
+                    demand,
+                    grows=not before.surplus,
+                )
                 if not before.surplus:
                     memory = replace(memory, grown_seconds=now)
             if gone:
@@ -94,8 +109,10 @@ class ReclaimHolds:
 
     def _held(self, cluster: int, factor: int, surplus: int) -> int:
         """How many machines have been surplus for `factor` holds; all `surplus` without a hold."""
-        seconds = self._state.settings.reclaim_hold_seconds * factor
-        if not seconds:
+        return self._held_for(cluster, self._state.settings.reclaim_hold_seconds * factor, surplus)
+
+    def _held_for(self, cluster: int, seconds: float, surplus: int) -> int:
+        if not self._state.settings.reclaim_hold_seconds:
             return surplus
         return self._state.memory_of(cluster).held(seconds, self._state.now_seconds)
 
@@ -127,6 +144,16 @@ class ReclaimHolds:
                 its = found.setdefault(state.cluster_of(index), Counter())
                 its[state.demand.needs[index].key[0]] += len(rows)
         return found
+
+    def _additional_capacity(self, cluster: int) -> int:
+        """The capacity that this decision acquires for additional needs of the cluster."""
+        state, needs = self._state, self._state.needs
+        its = [
+            rows
+            for index, rows in state.acquired.items()
+            if needs.additional[index] and state.cluster_of(index) == cluster
+        ]
+        return sum(int(state.capacity_of(np.array(rows, np.intp)).sum()) for rows in its)
 
     def _reacquired(
         self, memory: ClusterMemory, acquired: Mapping[str, int], demand: float

@@ -44,6 +44,8 @@ _ARRIVAL = np.full(max(MachineState) + 1, 3, np.int64)
 _ARRIVAL[[MachineState.CONFIGURED, MachineState.CONFIGURING, MachineState.CREATING]] = 0, 1, 2
 
 _INCOMING = (MachineState.CREATING, MachineState.DRAINING)
+# Shares are counted in steps, so that a sum does not depend on its order.
+_MILLION = 1_000_000
 
 
 class TakenMachines(NamedTuple):
@@ -222,13 +224,26 @@ class CycleState:
 
     def demand_of_clusters(self) -> Floats:
         """By cluster, the total dominant share of its pods, in largest machines; impossible pods
-        left out.
+        and additional needs left out.
         """
         classes = self.classes
-        shares = np.where(classes.impossible, 0.0, classes.count * classes.dominant_share)
+        left_out = classes.impossible | (classes.need_type[classes.need] == NeedType.ADDITIONAL)
+        shares = np.where(left_out, 0.0, classes.count * classes.dominant_share)
         cluster = self.demand.cluster[classes.need]
         total: Floats = np.bincount(cluster, shares, len(self.fleet.clusters)).astype(np.float64)
         return total
+
+    def capacity_of(self, rows: Rows) -> Longs:
+        """The capacity of each machine, as a share of the largest one in millionths."""
+        allocatable = self.columns.allocatable[self.fleet.flavour[rows]]
+        shares = (allocatable / self.classes.largest).max(axis=1, initial=0.0)
+        millionths: Longs = np.rint(shares * _MILLION).astype(np.int64)
+        return millionths
+
+    def capacity_of_cluster(self, cluster: int) -> int:
+        """The capacity of its machines, those on their way included, in the same unit."""
+        rows = self.packings[cluster].rows
+        return int(self.capacity_of(rows[rows != NONE]).sum())
 
     def clusters_with_incoming(self) -> set[int]:
         """The clusters with machines on their way, those for additional needs left out."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 
 from bigfleet.engine.cycle_memory import ClusterMemory, CycleMemory, Reservation
 from bigfleet.engine.snapshot import NONE, Demand, EngineConfig, Flavour, Fleet
@@ -94,11 +95,7 @@ class NeedView:
 
     def _sizes(self) -> list[PodSize]:
         flavours = {id(m.flavour): m.flavour for m in self._cycle.machines}.values()
-        largest: dict[str, int] = {}
-        for flavour in flavours:
-            for name, amount in flavour.allocatable.items():
-                largest[name] = max(amount, largest.get(name, 0))
-        known = {*self._cycle.resources}
+        known, largest = {*self._cycle.resources}, self._cycle.largest
         rooms = [self._cycle.room(self.cluster, f) for f in flavours if self.accepts(f)]
         sizes = []
         for number, (amounts, pods) in enumerate(self.need.sizes):
@@ -163,10 +160,27 @@ class Cycle:
         return known.get(name, ClusterMemory(name))
 
     def demand_of(self, cluster: int) -> float:
-        """The total dominant share of the cluster's pods; impossible ones left out."""
-        own = (need for need in self.needs if need.cluster == cluster)
+        """The total dominant share of the cluster's pods; impossible ones and additional needs
+        left out.
+        """
+        own = (n for n in self.needs if n.cluster == cluster and n.kind != "additional")
         sizes = (size for need in own for size in need.sizes if not size.impossible)
         return sum((size.pods * size.share for size in sizes), 0.0)
+
+    @cached_property
+    def largest(self) -> dict[str, int]:
+        """The most of each resource that a machine of the fleet has."""
+        largest: dict[str, int] = {}
+        for flavour in {id(m.flavour): m.flavour for m in self.machines}.values():
+            for name, amount in flavour.allocatable.items():
+                largest[name] = max(amount, largest.get(name, 0))
+        return largest
+
+    def capacity_of(self, machine: Machine) -> int:
+        """A machine's largest share of the fleet's largest machine, in millionths."""
+        amounts = machine.flavour.allocatable.items()
+        shares = (float(amount) / max(self.largest[name], 1) for name, amount in amounts)
+        return round(max(shares, default=0.0) * 1_000_000)
 
     def short_seconds(self, need: NeedView) -> float:
         """For how long the need has been short."""

@@ -41,9 +41,26 @@ class Memories:
             if not self._cycle.memory_of(number).surplus:
                 memory = replace(memory, grown_seconds=now)
             memory = replace(memory, acquired_seconds=now)
+            memory = self._with_capacity(number, memory, demand)
         if reclaimed:
             memory = replace(memory, reclaimed_seconds=now, reclaimed_demand=demand)
         return memory
+
+    def _with_capacity(self, number: int, memory: ClusterMemory, demand: float) -> ClusterMemory:
+        """What it has for its demand: all if it grows, else additional needs add theirs."""
+        cycle = self._cycle
+        if not demand:
+            return memory
+        if not cycle.memory_of(number).surplus:
+            slots = cycle.clusters[number].slots
+            whole = sum(cycle.capacity_of(slot.machine) for slot in slots)
+            return replace(memory, capacity_ratio=whole / demand)
+        if memory.capacity_ratio is None:
+            return memory
+        wanted = [n for n in cycle.needs if n.cluster == number and n.kind == "additional"]
+        its = [cycle.acquired.get(need.index, ()) for need in wanted]
+        more = sum(cycle.capacity_of(machine) for machines in its for machine in machines)
+        return replace(memory, capacity_ratio=memory.capacity_ratio + more / demand)
 
     def _reacquired(
         self, memory: ClusterMemory, acquired: dict[NeedView, int], demand: float

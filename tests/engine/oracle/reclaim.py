@@ -206,6 +206,8 @@ class ReclaimPhase:
         due: list[Slot] = []
         for slot in surplus:
             hold = hold_seconds * self._hold_factor(memory, cluster, surplus, due, slot)
+            if hold and slot.machine.disruption_cost and not self._has_spare(cluster, due):
+                hold = max(hold, cycle.settings.reacquire_seconds)
             held = [s.machines for s in memory.surplus if s.since_seconds + hold <= cycle.now]
             if len(due) < min(most, max(held, default=0) if hold else len(surplus)):
                 due.append(slot)
@@ -219,6 +221,16 @@ class ReclaimPhase:
         ):
             return [slot for slot in due if slot.machine.disruption_cost == 0]
         return due
+
+    def _has_spare(self, cluster: Cluster, due: Sequence[Slot]) -> bool:
+        """Whether without those `due` there is more for the demand than when it last grew."""
+        cycle, number = self._cycle, cluster.number
+        ratio = cycle.memory_of(number).capacity_ratio
+        if ratio is None:
+            return True
+        there = sum(cycle.capacity_of(slot.machine) for slot in cluster.slots)
+        gone = sum(cycle.capacity_of(slot.machine) for slot in due)
+        return there * 0.99 - ratio * cycle.demand_of(number) - gone > 0
 
     def _hold_factor(
         self,

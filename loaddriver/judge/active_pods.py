@@ -14,6 +14,10 @@ from loaddriver.sizing.fit import PodRequirements
 
 Counts = NDArray[np.int64]
 
+_ORDINARY = ("cpu", "memory")
+_NOISE = 0.01
+_REPLACED_MICROS = 3 * 1_000_000
+
 
 def completed_micros(row: PodRow, run_seconds: Mapping[str, float]) -> int | None:
     """When a Job's bound pod completes unless it is removed before; None for other pods.
@@ -79,6 +83,20 @@ class DemandCurve:
             if cluster in ("", name) and last > first:
                 total += levels[first:last].max(axis=0) - levels[last - 1]
         return dict(zip(self._names, total.tolist(), strict=True))
+
+    def is_highest(self, cluster: str, at_micros: int) -> bool:
+        """Whether a cluster has requested about as much CPU and memory as ever before within the
+        last seconds: when pods are evicted, it takes a moment until they are replaced.
+        """
+        if cluster not in self._curves:
+            return False
+        times, levels = self._curves[cluster]
+        first, until = np.searchsorted(times, (at_micros - _REPLACED_MICROS, at_micros))
+        own = levels[:until, [name in _ORDINARY for name in self._names]]
+        if not until:
+            return False
+        lately = own[max(0, first - 1) :].max(axis=0)
+        return bool((lately >= own.max(axis=0) * (1 - _NOISE)).all())
 
     def _curve(self, changes: list[tuple[int, int, PodRequirements]]) -> tuple[Counts, Counts]:
         """Times in order, and the requests from each of them on."""

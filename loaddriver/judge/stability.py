@@ -32,9 +32,11 @@ class Stability(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     Demand only grows for `growing_seconds`, until the first bound pod is removed by its owner or
     completes; `reclaimed_while_growing` counts machines that were taken from their cluster in that
-    time, without those that its operator refused to drain. The soak is steady for `steady_seconds`,
-    until the plan reduces its demand; `disrupted_per_minute_percent` is of the pods that ran in
-    that time. `job_pods_interrupted` counts disturbed pods that had not completed.
+    time, without those that its operator refused to drain. `disrupted_while_growing` includes the
+    pods of the rest of the ramp whose cluster requested about as much as ever before. The soak is
+    steady for `steady_seconds`, until the plan reduces its demand; `disrupted_per_minute_percent`
+    is of the pods that ran in that time. `job_pods_interrupted` counts disturbed pods that had not
+    completed.
 
     Machines are bought when they are created; the rate is that of the steady time.
     `released_within10_minutes` counts machines deleted so soon after they were bought;
@@ -77,11 +79,12 @@ def stability_section(
     ends = [e for e in pod_removals(observed, rows) if e.pod.bound_micros is not None]
     completed = _completed(rows, ends, facts.fleet)
     times = _Times.of(facts, rows, ends, completed.values())
+    demand = DemandCurve(rows, facts.fleet)
     with_stories = journal if journal is not None and journal.stories else None
     machine_changes = (
         None
         if with_stories is None
-        else _MachineChanges(facts, facts.fleet, rows, completed, with_stories)
+        else _MachineChanges(facts, facts.fleet, rows, completed, demand, with_stories)
     )
     additional = sum(len(log.additional) for log in logs)
     steady = times.steady
@@ -89,7 +92,14 @@ def stability_section(
     in_steady = None if steady is None else sum(_within(end.at_micros, steady) for end in disrupted)
     return Stability(
         growing_seconds=_seconds(times.growing),
-        disrupted_while_growing=sum(_within(end.at_micros, times.growing) for end in disrupted),
+        disrupted_while_growing=sum(
+            _within(end.at_micros, times.growing)
+            or (
+                _within(end.at_micros, times.ramp)
+                and demand.is_highest(end.pod.cluster, end.at_micros)
+            )
+            for end in disrupted
+        ),
         reclaimed_while_growing=None
         if machine_changes is None
         else machine_changes.taken(times.growing),
@@ -120,6 +130,7 @@ Time = tuple[int, int]
 @dataclass(frozen=True)
 class _Times:
     growing: Time
+    ramp: Time
     steady: Time | None
 
     @staticmethod
@@ -136,7 +147,9 @@ class _Times:
         shrinks_at = facts.fleet.shrinks_at_micros if facts.fleet else None
         until = facts.ended_micros if shrinks_at is None else shrinks_at
         return _Times(
-            (first, max(first, last)), None if soak_started is None else (soak_started, until)
+            growing=(first, max(first, last)),
+            ramp=(first, facts.ended_micros if soak_started is None else soak_started),
+            steady=None if soak_started is None else (soak_started, until),
         )
 
 
@@ -149,11 +162,11 @@ class _MachineChanges:
         fleet: FleetFacts,
         rows: Sequence[PodRow],
         completed: Mapping[str, int],
+        demand: DemandCurve,
         journal: Journal,
     ) -> None:
         self._fleet, self._rows, self._journal = fleet, rows, journal
-        self._completed = completed
-        self._demand = DemandCurve(rows, fleet)
+        self._completed, self._demand = completed, demand
         spans = paid_spans(journal, fleet, facts.started_micros)
         self.bought = [span for span in spans if span.begin_micros > facts.started_micros]
         self.released = [

@@ -65,9 +65,18 @@ def test_demand_no_longer_only_grows_once_an_owner_has_removed_a_pod() -> None:
 def test_demand_no_longer_only_grows_once_a_job_is_through() -> None:
     """Batch pods run for 30 s from their binding on."""
     job = row("j", 0, 2, workload="job", archetype="batch")
-    section = judged([*pods(), job], [removal("u1", 31.9), removal("u2", 33)])
+    section = judged([*pods(), job], [removal("u1", 31.9), removal("u2", 36)])
     assert section.growing_seconds == 32
     assert section.disrupted_while_growing == 1
+
+
+def test_who_is_disturbed_later_in_the_ramp_counts_while_demand_is_at_its_highest() -> None:
+    """Where Jobs end, more pods may begin meanwhile; from 40 s on the ramp is over."""
+    ended, later = removal("u0", 20, LOAD), row("u9", 32, 33, workload="web")
+    cases = ((25, 0), (31, 0), (35, 1), (39, 1), (41, 0))
+    for seconds, counted in cases:
+        section = judged([*pods(), later], [ended, removal("u1", seconds)])
+        assert section.disrupted_while_growing == counted
 
 
 def test_a_job_that_was_interrupted_has_not_made_demand_smaller() -> None:

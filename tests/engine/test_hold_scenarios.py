@@ -182,6 +182,21 @@ def test_with_no_more_capacity_than_when_it_last_grew_a_machine_with_pods_stays_
         assert story.lose_actions() == ["Reclaim used"]
 
 
+def test_an_empty_machine_goes_whatever_its_cluster_had_when_it_last_grew() -> None:
+    """No pod is moved for it."""
+    specs = [
+        configured("empty", cpu=4, disruption_cost=0.0),
+        configured("other", cpu=4, disruption_cost=math.inf),
+    ]
+    story = Story(specs, settings=replace(UNLIMITED, reclaim_hold_seconds=30.0))
+    needs(story, pods((3, 1)), fell=NOW)
+    memory = ClusterMemory("east", capacity_ratio=2 * 4 / 3 * 1_000_000)
+    story.cycle_memory = CycleMemory((), (), (memory,))
+    assert story.cycle() == []
+    story.now = NOW + 30
+    assert story.cycle() == ["Reclaim empty"]
+
+
 def test_what_a_pod_requests_for_itself_makes_no_other_machine_spare() -> None:
     """It found no place beside surplus machines, so that much more is needed for as many pods."""
     specs = [configured(name, cpu=4, disruption_cost=1.0) for name in ("used", "other")]

@@ -62,6 +62,11 @@ class Helm:
         text = self.run("template", RELEASE, chart, "-n", NAMESPACES[chart], "-f", values, *flags)
         return [each for each in yaml.safe_load_all(text) if each]
 
+    def template_of_release(self, namespace: str) -> list[Object]:
+        """The objects of the release that is installed there."""
+        text = self.run("get", "manifest", RELEASE, "-n", namespace)
+        return [each for each in yaml.safe_load_all(text) if each]
+
 
 def of_kind(objects: Iterable[Object], *kinds: str) -> list[Object]:
     """Those of the given kinds, in their order."""

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 import yaml
 
-from bigfleet.api.install import GROUP_VERSION
+from bigfleet.api.install import GROUP_VERSION, SYSTEM_NAMESPACE, install
 from bigfleet.commands import roles
 from bigfleet.commands.config_flags import LazyParser
 from bigfleet.kube.client import ApiError, KubeClient
@@ -26,10 +26,10 @@ from loaddriver.substrates.base import Cluster
 from tests.charts.helm_rig import (
     CLUSTER,
     FLEET,
-    NAMESPACES,
     RELEASE,
     VALUES,
     Helm,
+    HelmFailed,
     Object,
     Replica,
     of_kind,
@@ -82,7 +82,8 @@ async def restricted(cluster: Cluster, name: str) -> AsyncIterator[KubeClient]:
     """An administrator, while a namespace of that name enforces the restricted standard."""
     async with (
         await KubeClient.from_kubeconfig(cluster.kubeconfigs["admin"]) as client,
-        namespace(client, name),
+        # Claims of volumes keep the others: nothing here removes their finalizers.
+        namespace(client, name, until_gone=name == SYSTEM_NAMESPACE),
     ):
         await client.patch(f"/api/v1/namespaces/{name}", {"metadata": {"labels": ENFORCED}})
         yield client
@@ -217,7 +218,7 @@ async def test_a_member_cluster_is_installed_upgraded_and_uninstalled(
     installer: Helm, empty_cluster: Cluster, tmp_path: Path
 ) -> None:
     """Upgrades reach the CustomResourceDefinitions, and these outlive the release."""
-    name = NAMESPACES[CLUSTER]
+    name = SYSTEM_NAMESPACE
     flags = ("-n", name, "-f", VALUES / "cluster.yaml")
     async with restricted(empty_cluster, name) as client:
         installer.run("install", RELEASE, of_an_earlier_release(tmp_path), *flags)
@@ -248,7 +249,21 @@ async def test_a_member_cluster_is_installed_upgraded_and_uninstalled(
         # A second installation takes over what the first one left.
         installer.run("install", RELEASE, CLUSTER, *flags)
         await await_pods(client, name, operator=2, pod_controller=2)
-        installer.run("uninstall", RELEASE, "-n", name)
+        installer.run("uninstall", RELEASE, "-n", name, "--wait")
+
+
+async def test_the_chart_takes_over_what_the_product_installed(
+    installer: Helm, empty_cluster: Cluster
+) -> None:
+    """A cluster that was set up without Helm; unasked, nobody's objects are taken."""
+    flags = ("install", RELEASE, CLUSTER, "-n", SYSTEM_NAMESPACE, "-f", VALUES / "cluster.yaml")
+    async with restricted(empty_cluster, SYSTEM_NAMESPACE) as client:
+        await install(client)
+        with pytest.raises(HelmFailed, match="exists and cannot be imported"):
+            installer.run(*flags)
+        installer.run(*flags, "--take-ownership", "--force-conflicts")
+        await await_pods(client, SYSTEM_NAMESPACE, operator=2, pod_controller=2)
+        installer.run("uninstall", RELEASE, "-n", SYSTEM_NAMESPACE, "--wait")
 
 
 async def _serves_the_pod_controller(
@@ -286,7 +301,7 @@ async def _serves_the_pod_controller(
 async def _token(client: KubeClient, replica: Replica) -> str:
     """A token of the pod's ServiceAccount."""
     account = replica.spec["serviceAccountName"]
-    accounts = f"/api/v1/namespaces/{NAMESPACES[CLUSTER]}/serviceaccounts"
+    accounts = f"/api/v1/namespaces/{SYSTEM_NAMESPACE}/serviceaccounts"
     body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
     answer = yaml.safe_load(await client.create(f"{accounts}/{account}/token", body))
     token: str = answer["status"]["token"]

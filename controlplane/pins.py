@@ -12,25 +12,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 
-from controlplane.errors import BinaryError, BinaryUsageError
+from controlplane.errors import BinaryUsageError
 
 MODULES_DIRECTORY = Path(__file__).parent / "modules"
 GO_RELEASE_NEEDED = (1, 26)
 
 _VERSION = re.compile(r"\d+\.\d+\.\d+(-(alpha|beta|rc)\.\d+)?")
-_ARCHITECTURES = {"x86_64": "amd64", "amd64": "amd64", "aarch64": "arm64", "arm64": "arm64"}
 _MEBIBYTE = 1 << 20
-
-
-@dataclass(frozen=True)
-class Platform:
-    """An operating system and an architecture, named as in Go ("linux", "amd64")."""
-
-    operating_system: str
-    architecture: str
-
-    def __str__(self) -> str:
-        return f"{self.operating_system}-{self.architecture}"
 
 
 @dataclass(frozen=True)
@@ -289,18 +277,6 @@ def wanted_node_modules(kubernetes_version: str | None) -> tuple[Module, ...]:
 def is_pinned(module: Module) -> bool:
     """Whether the repository has a go.mod and go.sum for this module."""
     return module in ALL_MODULES
-
-
-def platform_named(system: str, machine: str) -> Platform:
-    """The platform of an operating system's own names for it ("Linux", "x86_64")."""
-    architecture = _ARCHITECTURES.get(machine.lower())
-    operating_system = system.lower()
-    if architecture is None or operating_system not in ("linux", "darwin"):
-        raise BinaryError(
-            f"no control plane binaries for {system} on {machine}: "
-            "use Linux or macOS on x86-64 or arm64"
-        )
-    return Platform(operating_system, architecture)
 
 
 def release_name(module: Module, component: str, architecture: str) -> str:

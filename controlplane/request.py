@@ -15,9 +15,8 @@ from controlplane.pins import (
     KARPENTER,
     METRICS_SERVER,
     RELEASE_BASE_URLS,
-    Platform,
-    platform_named,
 )
+from controlplane.platforms import Platform, platform_named
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tempfile
+from collections.abc import Iterator
 from datetime import timedelta
 from functools import cache
 from pathlib import Path
@@ -36,6 +38,13 @@ from tests.charts.helm_rig import (
 
 EACH_CASE = pytest.mark.parametrize(("chart", "values"), CASES, ids=lambda path: path.stem)
 FOLDERS = ("/identities/", "/identity", "/var/lib/bigfleet", "/etc/bigfleet", "/kubeconfigs")
+
+
+@pytest.fixture
+def root() -> Iterator[Path]:
+    """Not `tmp_path`, which may be too long: a coordinator has sockets in its directory."""
+    with tempfile.TemporaryDirectory(prefix="charts-") as directory:
+        yield Path(directory)
 
 
 @cache
@@ -92,11 +101,10 @@ def configurations(helm: Helm, chart: Path, name: str, root: Path) -> dict[str, 
 
 @EACH_CASE
 def test_every_command_line_is_one_that_its_role_accepts(
-    helm: Helm, chart: Path, values: Path, tmp_path: Path
+    helm: Helm, chart: Path, values: Path, root: Path
 ) -> None:
     """Every flag exists, every value can be parsed, every identity is that of its process."""
-    # Sockets of etcd have short paths.
-    assert configurations(helm, chart, values.stem, tmp_path)
+    assert configurations(helm, chart, values.stem, root)
 
 
 @EACH_CASE
@@ -131,9 +139,9 @@ def test_all_that_a_process_writes_is_in_a_volume(helm: Helm, chart: Path, value
             assert mounts["/var/lib/bigfleet"]["name"] == "state"
 
 
-def test_the_replicas_of_a_fleet_name_each_other(helm: Helm, tmp_path: Path) -> None:
+def test_the_replicas_of_a_fleet_name_each_other(helm: Helm, root: Path) -> None:
     """Each coordinator is a peer at its own address, and shards call all of them."""
-    made = configurations(helm, FLEET, "fleet-everything", tmp_path)
+    made = configurations(helm, FLEET, "fleet-everything", root)
     coordinators = {k: v for k, v in made.items() if isinstance(v, CoordinatorConfig)}
     shards = {k: v for k, v in made.items() if isinstance(v, ShardConfig)}
     assert (len(coordinators), len(shards)) == (5, 4)
@@ -152,9 +160,9 @@ def test_the_replicas_of_a_fleet_name_each_other(helm: Helm, tmp_path: Path) -> 
         assert shard.advertised == f"{name}.shards.example.com:7780"
 
 
-def test_values_reach_the_shards_configuration(helm: Helm, tmp_path: Path) -> None:
+def test_values_reach_the_shards_configuration(helm: Helm, root: Path) -> None:
     """Large numbers, too, which YAML and templates like to write with exponents."""
-    made = configurations(helm, FLEET, "fleet-everything", tmp_path)
+    made = configurations(helm, FLEET, "fleet-everything", root)
     shard = made["bigfleet-shard-0"]
     assert isinstance(shard, ShardConfig)
     assert shard.actuation_paused
@@ -169,19 +177,19 @@ def test_values_reach_the_shards_configuration(helm: Helm, tmp_path: Path) -> No
     assert ceilings.clusters["prod-1"].machines == 1000000
 
 
-def test_without_values_the_shards_own_defaults_hold(helm: Helm, tmp_path: Path) -> None:
+def test_without_values_the_shards_own_defaults_hold(helm: Helm, root: Path) -> None:
     """The chart does not repeat them, so they cannot differ."""
-    made = configurations(helm, FLEET, "fleet", tmp_path)
+    made = configurations(helm, FLEET, "fleet", root)
     shard = made["bigfleet-shard-0"]
     assert isinstance(shard, ShardConfig)
-    default = ShardConfig("s", 0, 0, "p:1", tmp_path)
+    default = ShardConfig("s", 0, 0, "p:1", root)
     assert shard.engine == default.engine
     assert shard.cluster_absence_seconds == default.cluster_absence_seconds
     assert shard.ceilings is None
 
 
-def test_the_simulated_provider_reads_its_machines(helm: Helm, tmp_path: Path) -> None:
-    made = configurations(helm, FLEET, "fleet-simulated", tmp_path)
+def test_the_simulated_provider_reads_its_machines(helm: Helm, root: Path) -> None:
+    made = configurations(helm, FLEET, "fleet-simulated", root)
     provider, shard = made["bigfleet-provider"], made["bigfleet-shard-0"]
     assert isinstance(provider, ProviderConfig)
     assert isinstance(shard, ShardConfig)
@@ -197,8 +205,8 @@ def test_the_simulated_provider_reads_its_machines(helm: Helm, tmp_path: Path) -
     assert provider.listen_port == int(port)
 
 
-def test_values_reach_the_operators_configuration(helm: Helm, tmp_path: Path) -> None:
-    made = configurations(helm, CLUSTER, "cluster-everything", tmp_path)
+def test_values_reach_the_operators_configuration(helm: Helm, root: Path) -> None:
+    made = configurations(helm, CLUSTER, "cluster-everything", root)
     operator = made["bigfleet-operator"]
     assert isinstance(operator, OperatorConfig)
     assert operator.cluster_id == "Prod_1.eu"

@@ -57,7 +57,7 @@ def test_a_wrong_or_unknown_value_is_refused_by_name(
 ) -> None:
     with pytest.raises(HelmFailed, match="values don't meet the specifications") as refused:
         helm.template(chart, MINIMAL[chart], "--set-json", wrong)
-    assert f"{key}'" in str(refused.value) or key in str(refused.value).split("at '")[1]
+    assert f"'{key}" in str(refused.value)
 
 
 @pytest.mark.parametrize("chart", [FLEET, CLUSTER], ids=lambda path: path.name)

@@ -12,7 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from controlplane.errors import BinaryError
-from controlplane.pins import Module, Platform
+from controlplane.pins import Module
+from controlplane.platforms import Platform
 
 # Longer than the slowest build; a lock ends with its process.
 LOCK_DEADLINE_SECONDS = 3600.0

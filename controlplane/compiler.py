@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from controlplane.errors import BinaryError
-from controlplane.pins import GO_RELEASE_NEEDED, Platform
+from controlplane.pins import GO_RELEASE_NEEDED
+from controlplane.platforms import Platform
 
 _ENV_SECONDS = 60.0
 _NEEDED = ".".join(str(part) for part in GO_RELEASE_NEEDED)

@@ -12,25 +12,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 
-from controlplane.errors import BinaryError, BinaryUsageError
+from controlplane.errors import BinaryUsageError
 
 MODULES_DIRECTORY = Path(__file__).parent / "modules"
 GO_RELEASE_NEEDED = (1, 26)
 
 _VERSION = re.compile(r"\d+\.\d+\.\d+(-(alpha|beta|rc)\.\d+)?")
-_ARCHITECTURES = {"x86_64": "amd64", "amd64": "amd64", "aarch64": "arm64", "arm64": "arm64"}
 _MEBIBYTE = 1 << 20
-
-
-@dataclass(frozen=True)
-class Platform:
-    """An operating system and an architecture, named as in Go ("linux", "amd64")."""
-
-    operating_system: str
-    architecture: str
-
-    def __str__(self) -> str:
-        return f"{self.operating_system}-{self.architecture}"
 
 
 @dataclass(frozen=True)
@@ -62,6 +50,7 @@ class Module:
     """A Go module that pins the binaries of a project, and what a build of it takes.
 
     version_arguments is keyed by component: its version command, if not --version.
+    version_variable is the variable of version_package that holds the version.
     """
 
     name: str
@@ -71,6 +60,7 @@ class Module:
     space: BuildSpace
     usual_build_time: str
     version_package: str | None = None
+    version_variable: str = "gitVersion"
     version_arguments: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
@@ -88,7 +78,7 @@ class Module:
             return "-s -w"
         major, minor = self.version.split(".")[:2]
         stated = {
-            "gitVersion": f"v{self.version}",
+            self.version_variable: f"v{self.version}",
             "gitMajor": major,
             "gitMinor": minor,
             "gitTreeState": "clean",
@@ -179,6 +169,25 @@ _KARPENTER = Module(
     version_package="main",
 )
 
+# Renders, installs and tests the charts under charts/.
+HELM = "helm"
+_HELM = Module(
+    name=HELM,
+    version="4.3.1",
+    packages=MappingProxyType({HELM: "helm.sh/helm/v4/cmd/helm"}),
+    release=Release(
+        base_url="https://get.helm.sh",
+        file_path="helm-v{version}-linux-{architecture}.tar.gz",
+        checksum_path="helm-v{version}-linux-{architecture}.tar.gz.sha256sum",
+        archive_member="linux-{architecture}/helm",
+    ),
+    space=_space(module_cache=600, build_cache=900, scratch=300, output=70),
+    usual_build_time="2 to 3 min",
+    version_package="helm.sh/helm/v4/internal/version",
+    version_variable="version",
+    version_arguments=MappingProxyType({HELM: ("version", "--short")}),
+)
+
 _NODE = replace(
     _KUBERNETES,
     packages=MappingProxyType(
@@ -234,7 +243,7 @@ PINNED_MODULES = (_KUBERNETES, _ETCD, _KWOK)
 NODE_MODULES = (_NODE, _COREDNS, _PAUSE)
 # Provided on request only, keyed by component.
 OPTIONAL_MODULES: Mapping[str, Module] = MappingProxyType(
-    {METRICS_SERVER: _METRICS_SERVER, KARPENTER: _KARPENTER}
+    {METRICS_SERVER: _METRICS_SERVER, KARPENTER: _KARPENTER, HELM: _HELM}
 )
 ALL_MODULES = (*PINNED_MODULES, *OPTIONAL_MODULES.values(), *NODE_MODULES, KIND_MODULE)
 COMPONENTS = tuple(name for module in PINNED_MODULES for name in module.components)
@@ -268,18 +277,6 @@ def wanted_node_modules(kubernetes_version: str | None) -> tuple[Module, ...]:
 def is_pinned(module: Module) -> bool:
     """Whether the repository has a go.mod and go.sum for this module."""
     return module in ALL_MODULES
-
-
-def platform_named(system: str, machine: str) -> Platform:
-    """The platform of an operating system's own names for it ("Linux", "x86_64")."""
-    architecture = _ARCHITECTURES.get(machine.lower())
-    operating_system = system.lower()
-    if architecture is None or operating_system not in ("linux", "darwin"):
-        raise BinaryError(
-            f"no control plane binaries for {system} on {machine}: "
-            "use Linux or macOS on x86-64 or arm64"
-        )
-    return Platform(operating_system, architecture)
 
 
 def release_name(module: Module, component: str, architecture: str) -> str:

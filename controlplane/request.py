@@ -11,12 +11,12 @@ from controlplane.checksums import pinned_checksums
 from controlplane.errors import BinaryUsageError
 from controlplane.pins import (
     COMPONENTS,
+    HELM,
     KARPENTER,
     METRICS_SERVER,
     RELEASE_BASE_URLS,
-    Platform,
-    platform_named,
 )
+from controlplane.platforms import Platform, platform_named
 
 
 @dataclass(frozen=True)
@@ -65,6 +65,7 @@ class Binaries:
     origin: dict[str, str]
     metrics_server: Path | None = None
     karpenter: Path | None = None
+    helm: Path | None = None
 
     @property
     def paths(self) -> dict[str, Path]:
@@ -76,7 +77,11 @@ class Binaries:
             self.etcd,
             self.kwok,
         )
-        optional = {METRICS_SERVER: self.metrics_server, KARPENTER: self.karpenter}
+        optional = {
+            METRICS_SERVER: self.metrics_server,
+            KARPENTER: self.karpenter,
+            HELM: self.helm,
+        }
         found = {name: path for name, path in optional.items() if path is not None}
         return {**dict(zip(COMPONENTS, paths, strict=True)), **found}
 

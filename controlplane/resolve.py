@@ -16,6 +16,7 @@ from controlplane.cache import (
 from controlplane.errors import BinaryError
 from controlplane.locate import LocatedBinary, cached, locate, query_version, require_compatible
 from controlplane.pins import (
+    HELM,
     KARPENTER,
     METRICS_SERVER,
     OPTIONAL_MODULES,
@@ -129,6 +130,7 @@ def binaries_of(found: Mapping[str, LocatedBinary]) -> Binaries:
         origin={name: here.origin for name, here in found.items()},
         metrics_server=_optional(found, METRICS_SERVER),
         karpenter=_optional(found, KARPENTER),
+        helm=_optional(found, HELM),
     )
 
 

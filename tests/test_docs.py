@@ -18,9 +18,17 @@ import bigfleet.__main__
 import loaddriver.__main__
 
 ROOT = Path(__file__).parent.parent
+FOLDERS = ("", "guides/", "design/", "ci/")
 DOCUMENTS = [
     path
-    for pattern in ("*.md", "docs/*.md", "docs/guides/*.md", "docs/design/*.md", "docs/ci/*.md")
+    for pattern in (
+        "*.md",
+        "docs/*.md",
+        "docs/guides/*.md",
+        "docs/design/*.md",
+        "docs/ci/*.md",
+        "charts/*/README.md",
+    )
     for path in sorted(ROOT.glob(pattern))
 ]
 # The changelog also names what older releases had.
@@ -28,6 +36,10 @@ CURRENT = [path for path in DOCUMENTS if path.name != "CHANGELOG.md"]
 # Files that a process writes at run time, and files of other projects.
 ELSEWHERE = {
     "demand.json",
+    "east-values.yaml",
+    "fleet-values.yaml",
+    "issuer.yaml",
+    "operator.json",
     "comparison.json",
     "comparison.md",
     "comparison.schema.json",
@@ -45,7 +57,9 @@ LINK = re.compile(r"\]\(([^)#:]+)\)|^\[[^]]+\]: (\S+)$", re.MULTILINE)
 INLINE = re.compile(r"`([^`]+)`")
 BLOCK = re.compile(r"^(?:    [^\n]*\n)+|^```\w*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 FILE = re.compile(r"(?<![\w/.*<>-])[\w./-]+\.(?:py|yaml|proto|json|md|toml)(?![\w*<>])")
-FOLDER = re.compile(r"^(?:bigfleet|loaddriver|controlplane|kind|tests|profiles|docs|examples)/\S*$")
+FOLDER = re.compile(
+    r"^(?:bigfleet|charts|loaddriver|controlplane|kind|tests|profiles|docs|examples)/\S*$"
+)
 PROGRAMS = {"bigfleet": bigfleet.__main__.main, "loaddriver": loaddriver.__main__.main}
 
 

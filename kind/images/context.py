@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,7 +30,7 @@ class Context(Protocol):
 
 @dataclass(frozen=True)
 class PythonContext:
-    """Folders of a checkout, and the packages that the checkout's lock gives them.
+    """Folders of a checkout, the packages that the checkout's lock gives them, and `binaries`.
 
     The packages are kept installed in the work directory: they change far less often.
     """
@@ -40,21 +40,24 @@ class PythonContext:
     work_directory: Path
     architecture: str
     environment: Mapping[str, str]
+    binaries: Sequence[Path] = ()
 
     @property
     def key(self) -> str:
-        """By the locked packages and the sources themselves."""
+        """By the locked packages, the sources and the binaries themselves."""
         folders = [self.checkout / folder for folder in self.recipe.folders]
-        return content_key(self._requirements(), self.architecture, INSTALLED_FORM, *folders)
+        parts = (*folders, *self.binaries)
+        return content_key(self._requirements(), self.architecture, INSTALLED_FORM, *parts)
 
     def gather(self, directory: Path) -> None:
-        """Fills packages/ and app/. Raises KindError where a package cannot be had."""
+        """Fills packages/, app/ and bin/. Raises KindError where a package cannot be had."""
         shutil.copytree(self._packages(), directory / "packages", copy_function=os.link)
         for folder in self.recipe.folders:
             for file in source_files(self.checkout / folder):
                 copy = directory / "app" / file.relative_to(self.checkout)
                 copy.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(file, copy)
+        _copy_binaries(self.binaries, directory)
 
     def _packages(self) -> Path:
         key = content_key(self._requirements(), self.architecture, INSTALLED_FORM)
@@ -88,7 +91,12 @@ class BinaryContext:
 
     def gather(self, directory: Path) -> None:
         """Fills bin/."""
-        (directory / "bin").mkdir()
-        copy = directory / "bin" / self.binary.name
-        shutil.copyfile(self.binary, copy)
+        _copy_binaries((self.binary,), directory)
+
+
+def _copy_binaries(binaries: Sequence[Path], directory: Path) -> None:
+    (directory / "bin").mkdir()
+    for binary in binaries:
+        copy = directory / "bin" / binary.name
+        shutil.copyfile(binary, copy)
         copy.chmod(0o755)

@@ -9,10 +9,13 @@ from types import MappingProxyType
 
 @dataclass(frozen=True)
 class PythonRecipe:
-    """An image that runs Python: folders of this repository, and the packages they import."""
+    """An image that runs Python: folders of this repository, the packages they import, and the
+    binaries that they start.
+    """
 
     folders: tuple[str, ...]
     packages: tuple[str, ...]
+    binaries: tuple[str, ...] = ()
 
 
 _BIGFLEET_PACKAGES = (
@@ -29,7 +32,11 @@ _BIGFLEET_PACKAGES = (
 )
 PYTHON_IMAGES: Mapping[str, PythonRecipe] = MappingProxyType(
     {
-        "bigfleet": PythonRecipe(("bigfleet",), _BIGFLEET_PACKAGES),
+        "bigfleet": PythonRecipe(
+            ("bigfleet",),
+            _BIGFLEET_PACKAGES,
+            binaries=("etcd",),  # a coordinator starts one beside itself
+        ),
         "loaddriver": PythonRecipe(
             ("bigfleet", "controlplane", "kind", "loaddriver", "profiles"),
             (

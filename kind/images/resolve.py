@@ -56,17 +56,19 @@ def resolve_image(
     work.mkdir(parents=True, exist_ok=True)
     builder = Builder(_CHECKOUT, work, engine, progress)
     if name in BINARY_IMAGES:
-        return builder.resolve(name, _binary(name, request, progress), SCRATCH)
+        return builder.resolve(name, BinaryContext(_binary(name, request, progress)), SCRATCH)
+    recipe = PYTHON_IMAGES[name]
     context = PythonContext(
-        PYTHON_IMAGES[name],
+        recipe,
         _CHECKOUT,
         work,
         request.platform.architecture,
         request.environment,
+        [_binary(binary, request, progress) for binary in recipe.binaries],
     )
     return builder.resolve(name, context)
 
 
-def _binary(name: str, request: BinaryRequest, progress: Callable[[str], None]) -> BinaryContext:
+def _binary(name: str, request: BinaryRequest, progress: Callable[[str], None]) -> Path:
     modules = [module for module in wanted_modules(None) if module.name == name]
-    return BinaryContext(obtain(modules, request, progress)[name].path)
+    return obtain(modules, request, progress)[name].path

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-from controlplane.pins import COMPONENTS, PINNED_MODULES, Platform, filled, release_name
+from controlplane.pins import COMPONENTS, PINNED_MODULES, filled, release_name
+from controlplane.platforms import Platform
 from controlplane.request import BinaryRequest
 
 LINUX = Platform("linux", "amd64")

@@ -14,10 +14,10 @@ from controlplane.pins import (
     PINNED_MODULES,
     Module,
     is_pinned,
-    platform_named,
     wanted_modules,
     wanted_node_modules,
 )
+from controlplane.platforms import platform_named
 
 EACH_MODULE = pytest.mark.parametrize(
     "module", ALL_MODULES, ids=lambda module: "+".join(module.components)

@@ -13,7 +13,8 @@ import pytest
 from controlplane import download as download_module
 from controlplane.download import Checksum, Unavailable, download
 from controlplane.errors import BinaryError
-from controlplane.pins import PINNED_MODULES, Platform
+from controlplane.pins import PINNED_MODULES
+from controlplane.platforms import Platform
 from controlplane.request import Binaries
 from controlplane.resolve import resolve
 from tests.controlplane.controlplane_rig import ReleaseHost, Rig, released, serving, with_releases

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from kind.errors import KindError
+from kind.images.context import PythonContext
 from kind.images.lock import entries, needed_entries, normal
 from kind.images.packages import install_command, required_by
 from kind.images.recipe import PYTHON_IMAGES
@@ -78,3 +79,15 @@ def test_packages_are_wheels_for_the_image_checked_by_their_hashes(tmp_path: Pat
 def test_an_architecture_without_packages_is_refused(tmp_path: Path) -> None:
     with pytest.raises(KindError, match="riscv64"):
         install_command(tmp_path, tmp_path, "riscv64")
+
+
+def test_another_binary_in_a_python_image_makes_another_image(tmp_path: Path) -> None:
+    """The image of every role carries the etcd that a coordinator starts."""
+    recipe = PYTHON_IMAGES["bigfleet"]
+    assert recipe.binaries == ("etcd",)
+    etcd = tmp_path / "etcd"
+    keys = set()
+    for content in ("one", "another"):
+        etcd.write_text(content)
+        keys.add(PythonContext(recipe, ROOT, tmp_path, "amd64", {}, [etcd]).key)
+    assert len(keys) == 2

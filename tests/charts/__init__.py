@@ -1,0 +1,1 @@
+"""The Helm charts, rendered and installed with the real helm."""

@@ -79,7 +79,7 @@ test: check binaries ## All checks, then all tests, also on real control planes
 	@$(BIN)/pytest -q --numprocesses $(WORKERS) --dist loadfile --durations=10 -m "not alone" \
 	  $(addprefix --ignore=,$(RULES))
 	@echo "2 of 2: tests that measure, one at a time"
-	@$(BIN)/pytest -q --durations=10 -m alone
+	@$(BIN)/pytest -q --durations=10 -m alone $(addprefix --ignore=,$(RULES))
 
 .PHONY: check
 check: setup ## Formatting, lint, types, layers, house rules, current stubs

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
+import itertools
 import os
 import uuid
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Generator, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -24,12 +24,11 @@ from controlplane.pins import (
 from controlplane.request import Binaries, request_from
 from controlplane.resolve import binaries_of
 from loaddriver.substrates.base import Cluster
-from loaddriver.substrates.local import LocalSubstrate
 from loaddriver.substrates.runscope import RunScope
 from tests.support.fedhpa_fleet import Fleet, fleet
-from tests.support.loop_thread import LoopThread
 from tests.support.progress import Progress
-from tests.support.side_by_side import ByGroup, longest_first
+from tests.support.shared_clusters import SharedClusters
+from tests.support.side_by_side import ByGroup, ends_group, longest_first
 
 # The machine may be busy: how long an example, or the making of one, takes is no property of ours.
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -38,6 +37,8 @@ settings.load_profile("patient")
 
 # What takes minutes, or an engine of containers: it runs where `-m` asks for it by name.
 OPT_IN = ("containers", "failover", "load", "scenarios", "slow", "soak", "truth")
+
+_SHARED_CLUSTERS = pytest.StashKey[SharedClusters]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -96,51 +97,51 @@ async def scope(run_id: str, tmp_path: Path) -> AsyncIterator[RunScope]:
     await scope.close()
 
 
-StartClusters = Callable[[Sequence[str]], dict[str, Cluster]]
-
-
 @pytest.fixture(scope="session")
-def start_clusters(
-    binaries: Binaries, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[StartClusters]:
-    """Starts real control planes, by names that nobody else uses; they end with the session."""
-    logs = tmp_path_factory.mktemp("cluster-logs")
-    scope = RunScope.open(f"shared-{os.getpid()}", "tests", logs, logs / "lock")
-    loop = LoopThread()
-
-    async def substrate() -> LocalSubstrate:
-        return LocalSubstrate(scope.run_id, scope.data_directory, logs, binaries, dict(os.environ))
-
-    shared = loop.run(substrate())
-
-    def start(names: Sequence[str]) -> dict[str, Cluster]:
-        return {cluster.name: cluster for cluster in loop.run(shared.start_clusters(names))}
-
+def shared_clusters(
+    binaries: Binaries, tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config
+) -> Iterator[SharedClusters]:
+    """Real control planes, by names that nobody else uses."""
+    numbers = itertools.count(1)
+    shared = SharedClusters(
+        lambda: f"shared-{os.getpid()}-{next(numbers)}",
+        binaries,
+        lambda: tmp_path_factory.mktemp("cluster-logs"),
+        dict(os.environ),
+    )
+    pytestconfig.stash[_SHARED_CLUSTERS] = shared
     try:
-        yield start
+        yield shared
     finally:
-        loop.run(shared.stop())
-        loop.close()
-        asyncio.run(scope.close())
+        shared.stop()
 
 
-@pytest.fixture(scope="session")
-def cluster(start_clusters: StartClusters) -> Cluster:
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(
+    item: pytest.Item, nextitem: pytest.Item | None
+) -> Generator[None, None, None]:
+    """A worker runs the tests of a group, which share control planes, one after the other."""
+    yield
+    shared = item.config.stash.get(_SHARED_CLUSTERS, None)
+    if shared and hasattr(item.config, "workerinput") and ends_group(item, nextitem):
+        shared.stop()
+
+
+@pytest.fixture
+def cluster(shared_clusters: SharedClusters) -> Cluster:
     """One real control plane for many tests, with BigFleet's resources in it."""
-    started = start_clusters(["c"])["c"]
 
-    async def prepare() -> None:
-        async with await KubeClient.from_kubeconfig(started.kubeconfigs["admin"]) as admin:
+    async def prepare(started: Mapping[str, Cluster]) -> None:
+        async with await KubeClient.from_kubeconfig(started["c"].kubeconfigs["admin"]) as admin:
             await install(admin)
 
-    asyncio.run(prepare())
-    return started
+    return shared_clusters.of("c", prepare=prepare)["c"]
 
 
-@pytest.fixture(scope="session")
-def federated_clusters(start_clusters: StartClusters) -> dict[str, Cluster]:
+@pytest.fixture
+def federated_clusters(shared_clusters: SharedClusters) -> dict[str, Cluster]:
     """The federation's own control plane and two members."""
-    return start_clusters(["host", "east", "west"])
+    return shared_clusters.of("host", "east", "west")
 
 
 @pytest_asyncio.fixture

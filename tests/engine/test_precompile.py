@@ -60,12 +60,20 @@ def test_no_decision_compiles_anything_afterwards() -> None:
 
 
 def test_where_nothing_can_be_kept_kernels_are_compiled_all_the_same() -> None:
-    """A container whose file system is read-only still decides."""
+    """A container whose file system is read-only still decides. No kernel can be kept, and what a
+    small decision calls is compiled; what kernels compile to does not depend on being kept.
+    """
     code = (
+        "import gc\n"
         "from numba.core import caching\n"
         "caching.CompileResultCacheImpl._locator_classes = []\n"
+        "from numba.core.dispatcher import Dispatcher\n"
         "from bigfleet.engine import precompile\n"
-        "precompile.precompile()\n"
-        "print('decided')\n"
+        "from tests.engine.engine_rig import configured, decided\n"
+        "print(decided([configured('m')]))\n"
+        "kernels = [each for each in gc.get_objects() if isinstance(each, Dispatcher)\n"
+        "           and each.py_func.__module__.startswith('bigfleet.')]\n"
+        "print(len(kernels) > 50, {each.stats.cache_path for each in kernels},\n"
+        "      any(each.signatures for each in kernels))\n"
     )
-    assert _run(code) == "decided\n"
+    assert _run(code) == "['Reclaim m']\nTrue {None} True\n"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 
 from bigfleet.model.machine import Machine
@@ -54,6 +54,7 @@ class SimulatedCluster:
         self._looks_ahead = looks_ahead
         self._request_additional = request_additional
         self._workloads: dict[str, Workload] = {}
+        self._pods_by_workload: dict[str, dict[str, SimulatedPod]] = defaultdict(dict)
         self._daemon_pods: dict[str, list[SimulatedPod]] = {}
         self._numbers = itertools.count(1)
         self._changed = asyncio.Event()
@@ -221,7 +222,7 @@ class SimulatedCluster:
         return [pod for pod in pods if runs_on(pod.workload, node)]
 
     def _pods_of(self, name: str) -> list[SimulatedPod]:
-        return [pod for pod in self.pods.values() if pod.workload.name == name]
+        return [*self._pods_by_workload[name].values()]
 
     def _delete_and_replace(self, pod: SimulatedPod) -> None:
         self._remove(pod)
@@ -233,15 +234,15 @@ class SimulatedCluster:
         self._fill(self._workloads[workload.name])
 
     def _fill(self, workload: Workload) -> None:
-        have = Counter(pod.workload.name for pod in self.pods.values())[workload.name]
-        for _ in range(workload.replicas - have):
+        mine = self._pods_by_workload[workload.name]
+        for _ in range(workload.replicas - len(mine)):
             pod = SimulatedPod(f"{workload.name}-{next(self._numbers)}", workload, self._now())
-            self.pods[pod.name] = pod
+            self.pods[pod.name] = mine[pod.name] = pod
             self.controller.observe(pod)
         self._changed.set()
 
     def _remove(self, pod: SimulatedPod) -> None:
-        del self.pods[pod.name]
+        del self.pods[pod.name], self._pods_by_workload[pod.workload.name][pod.name]
         if pod.node:
             self.nodes[pod.node].use(pod, -1)
         self.controller.forget(pod)

@@ -103,7 +103,7 @@ class _Assignments:
         self, nodes: Mapping[str, SimulatedNode], bound: Iterable[SimulatedPod], looks_ahead: bool
     ) -> None:
         self._nodes, self._looks_ahead = nodes, looks_ahead
-        self._by_domain: dict[tuple[str, str], Counter[str]] = {}
+        self._by_domain: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
         self._by_node: dict[str, list[SimulatedPod]] = defaultdict(list)
         self._eligible: dict[str, list[SimulatedNode]] = {}
         # Workloads, by app and name, of which a pod did not fit: the next pod does not either.
@@ -171,7 +171,7 @@ class _Assignments:
         return victims if enough else ()
 
     def _count(self, pod: SimulatedPod, node: SimulatedNode, number: int = 1) -> None:
-        for key in _keys(pod.workload):
+        for key in pod.workload.topology_keys:
             domains, domain = self._domains(pod.workload, key), node.labels.get(key, "")
             domains[domain] += number
             if not domains[domain]:
@@ -179,7 +179,7 @@ class _Assignments:
 
     def _domains(self, workload: Workload, key: str) -> Counter[str]:
         """The number of pods of the workload's app in each domain."""
-        return self._by_domain.setdefault((workload.app_name, key), Counter())
+        return self._by_domain[workload.app_name, key]
 
     def _begins(self, workload: Workload) -> bool:
         return bool(workload.same_key) and not self._domains(workload, workload.same_key)
@@ -268,9 +268,3 @@ def _selects(profile: Profile, node: SimulatedNode) -> bool:
     return accepts(profile.requirements, node.labels) and (
         not alternatives or any(accepts(term, node.labels) for term in alternatives)
     )
-
-
-def _keys(workload: Workload) -> set[str]:
-    """The topology keys whose domains matter to the workload's pods."""
-    spread = (term.topology_key for term in workload.spread)
-    return {workload.same_key, *spread, *workload.demand.profile.anti_affinity} - {""}

@@ -69,6 +69,12 @@ class Workload:
         return self.app or self.name
 
     @cached_property
+    def topology_keys(self) -> frozenset[str]:
+        """The topology keys whose domains matter to the pods."""
+        spread = (term.topology_key for term in self.spread)
+        return frozenset({self.same_key, *spread, *self.demand.profile.anti_affinity} - {""})
+
+    @cached_property
     def labels(self) -> Mapping[str, str]:
         """The labels of each pod."""
         return {"app": self.app_name, "workload": self.name}

@@ -11,7 +11,7 @@ from bigfleet.engine.fit.normalise import normalise
 from bigfleet.engine.snapshot import NONE, EngineConfig
 from bigfleet.model.machine import MachineState
 from bigfleet.model.need import Need
-from tests.engine.engine_pods import pods
+from tests.engine.engine_pods import outcome, pods
 from tests.engine.engine_rig import (
     NOW,
     RACK,
@@ -49,6 +49,31 @@ def in_service(name: str, count: int, cluster: str = "east", **kwargs: object) -
 
 
 # Whole or not at all
+
+
+@pytest.mark.parametrize("prices", [(1.0, 2.0), (2.0, 1.0)])
+def test_a_gang_is_counted_on_its_own_machines_first(prices: tuple[float, float]) -> None:
+    """Its pods run there; the other one of its rack serves others."""
+    others, own = prices
+    specs = [
+        configured("others", labels={RACK: "a"}, price=others, last_claimed_by=1),
+        configured("own", labels={RACK: "a"}, price=own, last_claimed_by=0),
+    ]
+    found = outcome(specs, pods((3, 1), requirements=(same(),), group="gang"), pods((4, 1)))
+    assert found.places == {"own": {0: 3}, "others": {1: 4}}
+
+
+@pytest.mark.parametrize("prices", [(1.0, 2.0), (2.0, 1.0)])
+def test_a_gang_with_machines_in_two_racks_chooses_as_if_it_had_none(
+    prices: tuple[float, float],
+) -> None:
+    """The first rack by name, where all else is equal."""
+    specs = [
+        configured(rack, labels={RACK: rack}, price=price, last_claimed_by=0)
+        for rack, price in zip("ab", prices, strict=True)
+    ]
+    found = outcome(specs, pods((3, 1), requirements=(same(),), group="gang"))
+    assert found.places == {"a": {0: 3}}
 
 
 def test_a_gang_evicts_only_if_that_completes_it() -> None:

@@ -98,6 +98,18 @@ def test_a_need_that_is_short_may_use_the_headroom() -> None:
         assert (ongoing.cycle(), ongoing.short()) == (orders, {})
 
 
+def test_a_gang_over_several_machines_counts_the_headroom_of_its_cluster() -> None:
+    """In its rack one more machine completes the gang, in another one two."""
+    specs = [
+        *surplus(1),
+        configured("h", labels=IN_A, headroom=True),
+        idle("m", labels=IN_A),
+        *(idle(f"n{n}", labels={RACK: "b"}, price=0.5) for n in range(2)),
+    ]
+    ongoing = story(specs, *gangs(1, size=4), ("east", need_of(8, same(), unit=4, group="large")))
+    assert "Bootstrap m" in ongoing.cycle()
+
+
 def test_missing_headroom_evicts_no_pods_and_is_no_shortfall() -> None:
     """Headroom is not demand."""
     batch = configured("batch", "west", labels=IN_A, last_claimed_by=1, last_priority=-5)

@@ -11,7 +11,7 @@ import pytest
 from bigfleet.engine.cycle_memory import ClusterMemory, CycleMemory, Reacquired, SurplusSince
 from bigfleet.engine.decision import ActionType
 from bigfleet.engine.snapshot import NONE, Demand, EngineConfig
-from bigfleet.model.need import Need, Size
+from bigfleet.model.need import Need, Operator, Requirement, Size
 from tests.engine.engine_pods import pods
 from tests.engine.engine_random import random_case
 from tests.engine.engine_rig import (
@@ -68,6 +68,24 @@ def test_a_machine_is_asked_about_before_it_goes() -> None:
     ]  # the one that is used least comes first
     story.fleet = replace(story.fleet, disruption_cost=np.array([math.nan, 0.0]))
     assert story.cycle() == ["Reclaim b"]
+
+
+def test_the_least_used_machine_decides_whether_costs_are_queried() -> None:
+    """Pods that only the large machine can hold fill it; the small one is empty, and could go."""
+    specs = [
+        configured(name, cpu=cpu, disruption_cost=math.nan) for name, cpu in (("a", 4), ("b", 20))
+    ]
+    story = Story(specs, ("east", pods((4, 5))), settings=UNLIMITED)
+    story.cycle()
+    assert story.decision.disruption_cost_queries[0][0] == 0
+
+
+def test_a_machine_without_an_answer_stays_beside_one_that_goes() -> None:
+    """Nobody knows what runs on it."""
+    specs = [configured("empty", disruption_cost=0.0), unasked("unknown")]
+    story = Story(specs, settings=UNLIMITED)
+    story.demand = replace(story.demand, fell_seconds={0: NOW})
+    assert story.cycle() == ["Reclaim empty"]
 
 
 def test_no_cost_is_queried_while_the_other_machines_cannot_take_the_pods() -> None:
@@ -345,6 +363,24 @@ def test_machines_that_the_acquiring_need_cannot_use_are_not_held_for_it() -> No
         )
         story.cycle_memory = CycleMemory((), (), (memory,))
         assert story.cycle() == orders
+
+
+def test_machines_that_the_acquiring_need_does_not_accept_are_not_held_for_it() -> None:
+    """Its pods must run in another zone."""
+    surplus = [configured(name, labels={ZONE: "b"}) for name in "cd"]
+    held = replace(UNLIMITED, reclaim_hold_seconds=30.0)
+    for zone, orders in (("a", 2), ("b", 0)):
+        need = pods((1, 1), requirements=(Requirement(ZONE, Operator.IN, (zone,)),))
+        its = configured("its", labels={ZONE: zone}, disruption_cost=math.inf)
+        story = Story([its, *surplus], ("east", need), settings=held)
+        (need,) = story.demand.needs
+        memory = ClusterMemory(
+            "east",
+            surplus=(SurplusSince(2, NOW - 30),),
+            reacquired=(Reacquired(need.key[0], 2, 2, NOW),),
+        )
+        story.cycle_memory = CycleMemory((), (), (memory,))
+        assert len(story.cycle()) == orders
 
 
 def test_only_what_was_reclaimed_since_then_makes_the_hold_still_longer() -> None:

@@ -15,7 +15,6 @@ from bigfleet.engine.placement.topology import label_keys, place_constrained
 from bigfleet.engine.snapshot import NONE, Flags, Longs, Rows
 from bigfleet.engine.state.cluster_packing import ClusterPacking
 from bigfleet.engine.state.cycle_state import CycleState
-from bigfleet.model.group import Additional
 from bigfleet.model.machine import MachineState
 
 _MAX_QUERIED = 16
@@ -158,8 +157,7 @@ class _Trial:
 
     def _finds_place(self, index: int, pod_class: int, pods: int) -> bool:
         state, packing = self._state, self._packing
-        is_additional = isinstance(state.demand.needs[index].group, Additional)
-        if is_additional or index not in state.gang_domains:
+        if index not in state.gang_domains:  # an additional need, or a gang without a domain
             return False
         inside = in_gang_domain(state, index, packing.flavour)
         inside &= state.flavour_fit(index).accepted[packing.flavour]

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bigfleet.engine.columns import columns_of
+from bigfleet.engine.columns import PODS_COLUMN, columns_of
 from bigfleet.engine.cycle_memory import ClusterMemory, CycleMemory, Reservation
 from bigfleet.engine.fit.capacity import Capacities
 from bigfleet.engine.fit.matching import Matcher
@@ -234,9 +234,12 @@ class CycleState:
         return total
 
     def capacity_of(self, rows: Rows) -> Longs:
-        """The capacity of each machine, as a share of the largest one in millionths."""
-        allocatable = self.columns.allocatable[self.fleet.flavour[rows]]
-        shares = (allocatable / self.classes.largest).max(axis=1, initial=0.0)
+        """The capacity of each machine in CPU or memory, whichever is more, as a share of the
+        fleet's largest in millionths.
+        """
+        # All machines, large and small, may have room for as many pods.
+        allocatable = self.columns.allocatable[self.fleet.flavour[rows], :PODS_COLUMN]
+        shares = (allocatable / self.classes.largest[:PODS_COLUMN]).max(axis=1, initial=0.0)
         millionths: Longs = np.rint(shares * _MILLION).astype(np.int64)
         return millionths
 

@@ -177,10 +177,10 @@ class Cycle:
         return largest
 
     def capacity_of(self, machine: Machine) -> int:
-        """A machine's largest share of the fleet's largest machine, in millionths."""
-        amounts = machine.flavour.allocatable.items()
-        shares = (float(amount) / max(self.largest[name], 1) for name, amount in amounts)
-        return round(max(shares, default=0.0) * 1_000_000)
+        """The larger share that a machine has of the fleet's most CPU and memory, in millionths."""
+        has = machine.flavour.allocatable
+        shares = (float(has.get(n, 0)) / max(self.largest.get(n, 0), 1) for n in ("cpu", "memory"))
+        return round(max(shares) * 1_000_000)
 
     def short_seconds(self, need: NeedView) -> float:
         """For how long the need has been short."""

@@ -35,9 +35,9 @@ from tests.charts.helm_rig import (
     of_kind,
     replicas,
 )
-from tests.conftest import StartClusters
 from tests.support.clusters import get, namespace, pod
 from tests.support.ports import free_address
+from tests.support.shared_clusters import SharedClusters
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.cluster
@@ -64,11 +64,11 @@ WITHOUT_OTHERS = {
 }
 
 
-@pytest.fixture(scope="module")
-def empty_cluster(helm: Helm, start_clusters: StartClusters) -> Cluster:
+@pytest.fixture
+def empty_cluster(helm: Helm, shared_clusters: SharedClusters) -> Cluster:
     """A control plane on which nothing of BigFleet is installed; `helm` may skip first."""
     assert helm
-    return start_clusters(["charts"])["charts"]
+    return shared_clusters.of("charts")["charts"]
 
 
 @pytest.fixture

@@ -255,7 +255,7 @@ pod_controller_additional = _counter(
 )
 pod_controller_nominations = _counter(
     "bigfleet_pod_controller_nominations_total",
-    "New Nodes nominated for pods that have requested one in their domain",
+    "New Nodes nominated for pods of gangs that have requested one",
 )
 pod_controller_events = _counter(
     "bigfleet_pod_controller_events_total", "Events recorded on Pods", "reason"

@@ -53,10 +53,15 @@ def test_pods_that_may_run_anywhere_are_left_out() -> None:
 
 
 def test_a_node_in_another_domain_helps_nobody() -> None:
-    """Nor is there a domain to be confined to while none of the gang runs."""
-    elsewhere, here = node("new", cpu="4", zone="b"), node("new", cpu="4", zone="a")
+    """The pods must run beside the cache."""
+    elsewhere = node("new", cpu="4", zone="b")
     assert chosen(zone_with_cache(elsewhere), elsewhere, confined("3")) == []
-    assert chosen(cluster([here]), here, confined("3")) == []
+
+
+def test_a_gang_of_which_no_pod_runs_begins_on_any_node() -> None:
+    """The others follow into its domain."""
+    joins = node("new", cpu="4", zone="b")
+    assert chosen(cluster([joins]), joins, confined("3")) == ["0"]
 
 
 def test_room_is_left_for_the_daemons_that_run_on_other_nodes() -> None:

@@ -1,9 +1,10 @@
-"""Nominates a new Node for the pods that have requested a machine in its domain.
+"""Nominates a new Node for the pods of gangs that have requested a machine.
 
 kube-scheduler keeps the room of nominated pods from others of no higher priority, and tries their
 nominated Node first. Without a nomination a new Node is often full before such a pod is retried:
 the emptiest Node is preferred for every pod, and an unschedulable pod may be retried ten seconds
-later. Other pods may go elsewhere; one that must run beside its gang depends on this Node.
+later. Other pods may go elsewhere; one that must run beside its gang depends on this Node, and a
+gang none of which runs begins on it.
 """
 
 from __future__ import annotations
@@ -100,7 +101,7 @@ class Nominations:
             await self._withdraw(self._nominated.pop(key))
 
     def fitting(self, node: Node) -> list[Candidate]:
-        """The candidates that fit on the Node together, of those confined to its domain."""
+        """The candidates that fit on the Node together, of those with required pod affinity."""
         if node.cordoned or node.reclaiming:
             return []
         # Candidates have no Node nominated, as far as their watch says.
@@ -110,7 +111,7 @@ class Nominations:
         return [
             each
             for each in self._candidates()
-            if each.key not in just_now and self._occupancy.has_running_peers(each.shape)
+            if each.key not in just_now and each.shape.affinity_terms
             if room.take(each.shape, 1, self._occupancy.allowed_domains(each.shape))
         ]
 

@@ -188,10 +188,6 @@ class Occupancy:
             p.topology_key == HOSTNAME_LABEL and self._domains(p) for p in shape.affinity_terms
         )
 
-    def has_running_peers(self, shape: Shape) -> bool:
-        """Whether required pod affinity confines the pod to domains in which others run."""
-        return any(self._domains(peers) for peers in shape.affinity_terms)
-
     def is_unplaced_gang(self, shape: Shape) -> bool:
         """Whether the pod has affinity to pods of its own kind, none of which runs yet."""
         return any(p.include(shape) and not self._domains(p) for p in shape.affinity_terms)

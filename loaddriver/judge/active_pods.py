@@ -8,13 +8,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from bigfleet.model import resources
 from loaddriver.judge.facts import FleetFacts
 from loaddriver.record.rows import PodRow
 from loaddriver.sizing.fit import PodRequirements
 
 Counts = NDArray[np.int64]
 
-_ORDINARY = ("cpu", "memory")
+_ORDINARY = (resources.CPU, resources.MEMORY)
 _NOISE = 0.01
 _REPLACED_MICROS = 3 * 1_000_000
 

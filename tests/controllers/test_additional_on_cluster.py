@@ -183,6 +183,12 @@ async def _last_of_a_gang(
         await client.delete(pods, {"gracePeriodSeconds": 0})  # nobody plays their kubelet
 
 
+async def _nominated_node(client: KubeClient, where: str) -> str:
+    """The Node that is nominated for the last pod of the gang; "" if none is."""
+    waits = await get(client, f"/api/v1/namespaces/{where}/pods/waits")
+    return str(waits["status"].get("nominatedNodeName", ""))
+
+
 async def test_a_node_that_joins_is_kept_for_the_last_pod_of_a_gang(
     kubeconfig: dict[str, Path],
 ) -> None:
@@ -196,8 +202,7 @@ async def test_a_node_that_joins_is_kept_for_the_last_pod_of_a_gang(
         pods = f"/api/v1/namespaces/{where}/pods"
 
         async def nominated() -> bool:
-            status = (await get(client, f"{pods}/waits"))["status"]
-            return bool(status.get("nominatedNodeName") == "n-joins")
+            return await _nominated_node(client, where) == "n-joins"
 
         await eventually(nominated, "the Node to be nominated for the pod")
         others = [_large(f"other-{number}", "10", **_KEPT) for number in range(20)]
@@ -221,16 +226,12 @@ async def test_a_nomination_that_is_not_followed_is_withdrawn(kubeconfig: dict[s
         _last_of_a_gang(client, kubeconfig, where),
         _node_in_rack(client, "n-never-ready", "64", "False"),
     ):
-        path = f"/api/v1/namespaces/{where}/pods/waits"
-
-        async def nominated() -> str:
-            return str((await get(client, path))["status"].get("nominatedNodeName", ""))
 
         async def is_nominated() -> bool:
-            return await nominated() == "n-never-ready"
+            return await _nominated_node(client, where) == "n-never-ready"
 
         async def is_withdrawn() -> bool:
-            return not await nominated()
+            return not await _nominated_node(client, where)
 
         await eventually(is_nominated, "the Node to be nominated")
         await eventually(is_withdrawn, "the nomination to be withdrawn")

@@ -9,6 +9,7 @@ import msgspec
 
 from bigfleet.adapters.host.bootstrap import OPERATION_ANNOTATION
 from bigfleet.kube.client import KubeClient
+from bigfleet.kube.types import Conditioned
 from bigfleet.kube.watch import Changed, Listed, Watch
 from bigfleet.ports.host import HostFailure
 
@@ -24,21 +25,11 @@ class _Spec(msgspec.Struct):
     provider_id: str = msgspec.field(name="providerID", default="")
 
 
-class _Condition(msgspec.Struct):
-    type: str
-    status: str
-
-
-class _Status(msgspec.Struct):
-    conditions: list[_Condition] = []
-
-
-class NodeView(msgspec.Struct):
+class NodeView(Conditioned, kw_only=True):
     """The fields of a Node that identify its machine and its health."""
 
     metadata: _Metadata
     spec: _Spec = msgspec.field(default_factory=_Spec)
-    status: _Status = msgspec.field(default_factory=_Status)
 
     @property
     def operation_id(self) -> str:
@@ -48,7 +39,7 @@ class NodeView(msgspec.Struct):
     @property
     def ready(self) -> bool:
         """Whether the condition Ready is True."""
-        return any(c.type == "Ready" and c.status == "True" for c in self.status.conditions)
+        return self.is_true("Ready")
 
 
 NodePredicate = Callable[[NodeView | None], bool]

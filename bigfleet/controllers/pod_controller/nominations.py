@@ -107,11 +107,17 @@ class Nominations:
         # Candidates have no Node nominated, as far as their watch says.
         late = self._now() - _WATCH_SECONDS
         just_now = {key for key, each in self._nominated.items() if each.since_seconds > late}
-        room = RemainingCapacity(_free(node, self._occupancy))
-        return [
+        candidates = [
             each
             for each in self._candidates()
             if each.key not in just_now and each.shape.affinity_terms
+        ]
+        if not candidates:
+            return []
+        room = RemainingCapacity(_free(node, self._occupancy))
+        return [
+            each
+            for each in candidates
             if room.take(each.shape, 1, self._occupancy.allowed_domains(each.shape))
         ]
 

@@ -55,6 +55,8 @@ class ReclaimHolds:
         """The machines among the surplus ones `rows` whose hold is over, at most `most`."""
         state, memory = self._state, self._state.memory_of(cluster)
         most = min(most, self._held(cluster, 1, len(rows)))
+        if not most:
+            return rows[:0]
         kept = [*self._kept(cluster, rows)]
         left = [int(each.usable.sum()) for each in kept]
         spare = memory.spare(state.capacity_of_cluster(cluster), float(self._demand[cluster]))
@@ -148,12 +150,13 @@ class ReclaimHolds:
     def _additional_capacity(self, cluster: int) -> int:
         """The capacity that this decision acquires for additional needs of the cluster."""
         state, needs = self._state, self._state.needs
-        its = [
-            rows
-            for index, rows in state.acquired.items()
+        rows = [
+            row
+            for index, its in state.acquired.items()
             if needs.additional[index] and state.cluster_of(index) == cluster
+            for row in its
         ]
-        return sum(int(state.capacity_of(np.array(rows, np.intp)).sum()) for rows in its)
+        return int(state.capacity_of(np.array(rows, np.intp)).sum())
 
     def _reacquired(
         self, memory: ClusterMemory, acquired: Mapping[str, int], demand: float

@@ -10,14 +10,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bigfleet.controllers.pod_controller.free_capacity import NOWHERE, Count, FreeCapacity
+from bigfleet.controllers.pod_controller.free_capacity import (
+    NOWHERE,
+    Count,
+    FreeCapacity,
+    has_room_now,
+)
 from bigfleet.controllers.pod_controller.nodes import Node
+from bigfleet.controllers.pod_controller.occupancy import PodLocation
 from bigfleet.controllers.pod_controller.shapes import Peers, Shape
 from bigfleet.model.need import HOSTNAME_LABEL, Taint
 from tests.controllers.pod_rig import (
     ZONE,
     affinity_terms,
     anti_affinity_terms,
+    cluster,
     node,
     peers,
     shape,
@@ -192,6 +199,15 @@ def test_of_fitting_nodes_the_least_allocated_and_most_balanced_is_chosen() -> N
     for _ in range(5):
         capacity.change(small, 1, 1)
     assert nodes[capacity.place(web)].name == "half"
+
+
+def test_a_waiting_pod_has_room_where_running_and_terminating_pods_leave_enough() -> None:
+    small, large = shape("2"), shape("6")
+    nodes = [node("full"), node("half")]
+    occupancy = cluster(nodes, (small, "full", 3), (small, "half", 1), (large, "", 1))
+    assert has_room_now(occupancy)(large)
+    occupancy.add(PodLocation(shape("1"), "half", terminating=True))
+    assert not has_room_now(occupancy)(large)
 
 
 @pytest.mark.parametrize(("zone", "expected"), [("a", "a2"), ("b", None)])

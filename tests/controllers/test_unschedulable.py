@@ -10,9 +10,11 @@ from hypothesis import strategies as st
 
 from bigfleet.controllers.pod_controller.unschedulable import (
     DEFER_SECONDS,
+    GANG_TIMEOUT_SECONDS,
     MAX_ADDITIONAL_PER_POD,
     MAX_ASKING_PER_GROUP,
     MAX_REQUESTS_PER_PASS,
+    NO_ROOM_DELAY_SECONDS,
     UNSCHEDULABLE_DELAY_SECONDS,
     AdditionalRequest,
     Outlook,
@@ -31,10 +33,13 @@ def _watched(
     since: int,
     until: int,
     outlook: Callable[[str], Outlook] = _nothing_else,
+    has_room: Callable[[str], bool] = lambda _: True,
 ) -> list[tuple[int, AdditionalRequest[str]]]:
     """The requests by second, with one pass per second."""
     return [
-        (now, ask) for now in range(since, until + 1) for ask in rules.due_requests(now, outlook)
+        (now, ask)
+        for now in range(since, until + 1)
+        for ask in rules.due_requests(now, outlook, has_room)
     ]
 
 
@@ -56,6 +61,23 @@ def test_while_its_need_is_short_or_a_machine_is_coming_a_pod_is_patient() -> No
     assert _watched(rules, 0, 600, lambda _: Outlook(should_wait=True)) == []
     assert _watched(rules, 601, 614) == []
     assert [at for at, _ in _watched(rules, 615, 615)] == [615]
+
+
+def test_a_pod_that_no_node_has_room_for_requests_after_five_seconds() -> None:
+    """Not sooner: what its need acquires is not known yet."""
+    asks = _watched(_rules("a", "b"), 0, 14, has_room=lambda pod: pod == "b")
+    assert [(at, ask.pod) for at, ask in asks] == [(NO_ROOM_DELAY_SECONDS, "a")]
+
+
+def test_the_oldest_of_an_unplaced_gang_that_no_node_has_room_for_waits_for_the_others() -> None:
+    asks = _watched(
+        _rules("a"),
+        0,
+        60,
+        lambda _: Outlook(should_wait=False, gang_unplaced=True),
+        lambda _: False,
+    )
+    assert [at for at, _ in asks] == [GANG_TIMEOUT_SECONDS + NO_ROOM_DELAY_SECONDS]
 
 
 def test_waiting_for_a_machine_that_was_asked_for_does_not_count_for_the_next() -> None:
@@ -191,7 +213,8 @@ def test_whatever_happens_no_pod_requests_too_soon_or_too_often(
                 now += 1
                 before = {each: rules.asked(each) for each in rules}
                 outlook = Outlook(should_wait=move == "patient")
-                for ask in rules.due_requests(now, lambda _, known=outlook: known):  # type: ignore[misc]
+                known = rules.due_requests(now, lambda _, it=outlook: it, lambda _: True)  # type: ignore[misc]
+                for ask in known:
                     assert move == "wait"
                     assert ask.number == before[ask.pod] + 1 <= MAX_ADDITIONAL_PER_POD
                     assert now - seen_at[ask.pod] >= UNSCHEDULABLE_DELAY_SECONDS

@@ -20,6 +20,7 @@ from bigfleet.controllers.pod_controller.existing_requests import (
     RequestKey,
     ShortReason,
 )
+from bigfleet.controllers.pod_controller.free_capacity import has_room_now
 from bigfleet.controllers.pod_controller.nodes import Node
 from bigfleet.controllers.pod_controller.nominations import Candidate, Nominations
 from bigfleet.controllers.pod_controller.occupancy import Occupancy
@@ -140,7 +141,7 @@ class AdditionalRequests:
         while True:
             await asyncio.sleep(_POLL_INTERVAL_SECONDS)
             await self._nominations.withdraw_expired()
-            for due in self._rules.due_requests(self._now(), self._outlook()):
+            for due in self._rules.due_requests(self._now(), self._outlook(), self._has_room()):
                 try:
                     await self._request(due)
                 except Exception as error:  # noqa: BLE001 - one pod must not block the others
@@ -173,6 +174,10 @@ class AdditionalRequests:
             return found._replace(should_wait=should_wait)
 
         return outlook
+
+    def _has_room(self) -> Callable[[RequestKey], bool]:
+        by_shape = has_room_now(self._occupancy)
+        return lambda key: by_shape(self._waiting[key].shape)
 
     def _short_reason(self, key: RequestKey) -> ShortReason | None:
         """Why the Pod's request, or an additional one, is short of machines."""

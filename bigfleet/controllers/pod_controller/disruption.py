@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from bigfleet.controllers.pod_controller.free_capacity import NOWHERE, Count, FreeCapacity
+from bigfleet.controllers.pod_controller.free_capacity import NOWHERE, FreeCapacity, counts
 from bigfleet.controllers.pod_controller.occupancy import ClusterSnapshot
 from bigfleet.controllers.pod_controller.shapes import Shape
 
@@ -74,20 +74,15 @@ class _Review:
             for node in snapshot.nodes
         ]
         self._only = frozenset(only)
-        numbers = {node.name: number for number, node in enumerate(self._nodes)}
         self._on: list[Counter[Shape]] = [Counter() for _ in self._nodes]
-        pods = []
-        for shape, name, count in snapshot.placed:
-            if (number := numbers.get(name)) is not None:
-                self._on[number][shape] = count
-                pods.append(Count(shape, number, count))
-        for shape, name, count in snapshot.terminating:
-            if (number := numbers.get(name)) is not None:
-                pods.append(Count(shape, number, count))
+        placed = list(counts(self._nodes, snapshot.placed))
+        for each in placed:
+            self._on[each.node][each.shape] = each.pods
         self._candidates = sorted(self._all_candidates(), key=lambda c: c.order)[:_MAX_TRIED]
         moving = [c.number for c in self._candidates]
         moving += [n for n, node in enumerate(self._nodes) if node.reclaiming]
         movable = [shape for n in moving for shape in self._on[n] if not shape.is_per_node]
+        pods = [*placed, *counts(self._nodes, snapshot.terminating)]
         self._free_capacity = FreeCapacity(self._nodes, pods, [*movable, *snapshot.waiting])
         self._left = max(_MAX_PLACED, _MAX_NODE_CHECKS // max(1, len(self._nodes)))
         self._reserve(snapshot.waiting)

@@ -6,8 +6,9 @@ placing a pod takes a few array operations, however many other pods there are.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 
 from bigfleet.controllers.pod_controller.node_columns import Flags, NodeColumns, Numbers, Tally
 from bigfleet.controllers.pod_controller.nodes import Node
-from bigfleet.controllers.pod_controller.occupancy import LabelIndex
+from bigfleet.controllers.pod_controller.occupancy import ClusterSnapshot, LabelIndex, Occupancy
 from bigfleet.controllers.pod_controller.shapes import HardSpread, Peers, Shape
 from bigfleet.model import resources
 
@@ -30,6 +31,14 @@ class Count(NamedTuple):
     shape: Shape
     node: int
     pods: int
+
+
+def counts(nodes: Sequence[Node], pods: Iterable[tuple[Shape, str, int]]) -> Iterator[Count]:
+    """Those of `pods`, by shape, Node and number, that are on `nodes`."""
+    numbers = {node.name: number for number, node in enumerate(nodes)}
+    for shape, name, pods_there in pods:
+        if (number := numbers.get(name)) is not None:
+            yield Count(shape, number, pods_there)
 
 
 class _Spread(NamedTuple):
@@ -224,3 +233,19 @@ class FreeCapacity:
             if shape in self._rules:
                 self._rules[shape].counted.append(tally)
         return tally
+
+
+def has_room_now(occupancy: Occupancy) -> Callable[[Shape], bool]:
+    """Whether a Node has room for a waiting pod of that shape, as of now, computed on demand."""
+
+    @cache
+    def free_capacity() -> FreeCapacity:
+        now: ClusterSnapshot = occupancy.snapshot()
+        pods = counts(now.nodes, [*now.placed, *now.terminating])
+        return FreeCapacity(now.nodes, pods, now.waiting)
+
+    @cache
+    def has_room(shape: Shape) -> bool:
+        return free_capacity().place(shape) != NOWHERE
+
+    return has_room

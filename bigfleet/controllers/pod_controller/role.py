@@ -31,7 +31,8 @@ class PodControllerConfig:
 
     `write_concurrency` limits concurrent writes. Pods of `ignored_namespaces` get no request: they
     run on nodes that BigFleet does not provide. A Pod that is unschedulable for
-    `unschedulable_delay_seconds`, though its need is not short, requests an additional machine.
+    `unschedulable_delay_seconds`, though its need is not short, requests an additional machine; one
+    that no Node has room for does so after 5 s at the latest.
     Controllers of one cluster elect a leader by a Lease of `lease_seconds`, in which they are named
     `replica`, by default the host's name with a random suffix.
     """

@@ -10,7 +10,8 @@ its pods stay unschedulable. These rules close the loop by observation.
 | will fit on an upcoming machine, or has a nominated     | none: that is why it waits (*)     |
 | Node                                                    |                                    |
 | had none of these for the delay of 15 s, in which       | a machine                          |
-| kube-scheduler has retried                              |                                    |
+| kube-scheduler has retried; for 5 s if no Node has room |                                    |
+| for it now, so that a retry cannot help                 |                                    |
 | is still waiting 60 s later; and 180 s after that       | a second, and a third              |
 | has requested three                                     | no more: something else is missing |
 | belongs to a gang none of which runs yet                | only if it is the oldest of them,  |
@@ -42,6 +43,8 @@ from typing import Generic, NamedTuple, TypeVar
 K = TypeVar("K", bound=Hashable)
 
 UNSCHEDULABLE_DELAY_SECONDS = 15.0
+# By then its request has reached the shard, and a machine acquired for it is upcoming.
+NO_ROOM_DELAY_SECONDS = 5.0
 # The operator holds an incomplete gang back for this long after its last pod.
 GANG_TIMEOUT_SECONDS = 30.0
 RETRY_INTERVAL_SECONDS = (60.0, 180.0)
@@ -87,8 +90,8 @@ class _Waiting(Generic[K]):
         self.quiet = 0.0 if should_wait else self.quiet + elapsed
         self.waited += 0.0 if should_wait else elapsed
 
-    def is_due(self, delay_seconds: float) -> bool:
-        if self.asked >= MAX_ADDITIONAL_PER_POD or self.quiet < delay_seconds:
+    def may_request(self) -> bool:
+        if self.asked >= MAX_ADDITIONAL_PER_POD:
             return False
         return self.asked == 0 or self.waited >= RETRY_INTERVAL_SECONDS[self.asked - 1]
 
@@ -172,15 +175,15 @@ class UnschedulablePods(Generic[K]):
         return [each.pod for each in sorted(asking, key=lambda each: each.created)]
 
     def due_requests(
-        self, now: float, outlook: Callable[[K], Outlook]
+        self, now: float, outlook: Callable[[K], Outlook], has_room: Callable[[K], bool]
     ) -> list[AdditionalRequest[K]]:
-        """The requests that are due. To be called every few seconds, as time is counted between
-        calls.
+        """The requests that are due. `has_room` returns whether a pod fits on a Node now. To be
+        called every few seconds, as time is counted between calls.
         """
         due = [
             each
             for group_state in self._groups.values()
-            for each in self._due(group_state, now, outlook)
+            for each in self._due(group_state, now, outlook, has_room)
         ]
         chosen = heapq.nsmallest(MAX_REQUESTS_PER_PASS, due, key=lambda each: each.created)
         for each in chosen:
@@ -193,15 +196,22 @@ class UnschedulablePods(Generic[K]):
         return [AdditionalRequest(each.pod, each.asked) for each in chosen]
 
     def _due(
-        self, group_state: _Group[K], now: float, outlook: Callable[[K], Outlook]
+        self,
+        group_state: _Group[K],
+        now: float,
+        outlook: Callable[[K], Outlook],
+        has_room: Callable[[K], bool],
     ) -> Iterator[_Waiting[K]]:
         self._fill_slots(group_state, now)
         for place, each in enumerate([*group_state.asking.values(), *group_state.next]):
             found = outlook(each.pod)
             should_wait = found.should_wait or (found.gang_unplaced and place > 0)
             each.pass_time(now, should_wait=should_wait)
-            gang_timeout_seconds = GANG_TIMEOUT_SECONDS if found.gang_unplaced else 0.0
-            if each.is_due(self._delay_seconds + gang_timeout_seconds):
+            quiet = each.quiet - (GANG_TIMEOUT_SECONDS if found.gang_unplaced else 0.0)
+            if each.may_request() and (
+                quiet >= self._delay_seconds
+                or (quiet >= NO_ROOM_DELAY_SECONDS and not has_room(each.pod))
+            ):
                 yield each
 
     def _fill_slots(self, group_state: _Group[K], now: float) -> None:

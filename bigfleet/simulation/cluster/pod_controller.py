@@ -13,6 +13,7 @@ from bigfleet.controllers.pod_controller.existing_requests import (
     RequestKey,
     digest_of,
 )
+from bigfleet.controllers.pod_controller.free_capacity import has_room_now
 from bigfleet.controllers.pod_controller.occupancy import Occupancy, PodLocation
 from bigfleet.controllers.pod_controller.requests import additional_name, additional_request
 from bigfleet.controllers.pod_controller.shapes import Shapes
@@ -73,7 +74,7 @@ class SimulatedPodController:
         """Request the additional machines that are due."""
         if self._waiting:
             self._refresh_nodes()
-            for request in self._rules.due_requests(self._now(), self._outlook()):
+            for request in self._rules.due_requests(self._now(), self._outlook(), self._has_room()):
                 self._request(request)
 
     def is_short(self, pod: SimulatedPod) -> bool:
@@ -112,6 +113,10 @@ class SimulatedPodController:
             return found._replace(should_wait=found.should_wait or self._is_short(key))
 
         return outlook
+
+    def _has_room(self) -> Callable[[RequestKey], bool]:
+        by_shape = has_room_now(self.occupancy)
+        return lambda key: by_shape(self._places[key.name].shape)
 
     def _is_short(self, key: RequestKey) -> bool:
         for each in (key, *key.additional()):

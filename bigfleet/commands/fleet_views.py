@@ -75,10 +75,11 @@ def domains(entries: Sequence[wire.DomainAssignment]) -> list[str]:
             entry.shard_id,
             entry.state + (f", then to {entry.transfer_target}" if entry.transfer_target else ""),
             entry.topology_key or _UNNAMED,
+            entry.reason,
         )
         for entry in entries
     ]
-    return table(("DOMAIN", "SHARD", "STATE", "KEY"), rows)
+    return table(("DOMAIN", "SHARD", "STATE", "KEY", "MOVED BECAUSE"), rows)
 
 
 def out_of_domain_machines(reports: Sequence[wire.ShardReportSnapshot]) -> list[str]:

@@ -163,11 +163,13 @@ provider_orders_fenced = _counter(
 
 coordinator_raft_term = _gauge("bigfleet_coordinator_raft_term", "The term of the etcd cluster")
 coordinator_is_leader = _gauge("bigfleet_coordinator_is_leader", "1 while this replica leads")
+# The state of a previous leader that should not have been replaced.
+HEALTHY_PREDECESSOR = "healthy"
 coordinator_elections = _counter(
     "bigfleet_coordinator_elections_total",
     (
         "Times that this replica became leader, by the state of the previous leader; "
-        "`healthy` indicates a fault"
+        f"`{HEALTHY_PREDECESSOR}` indicates a fault"
     ),
     "predecessor",
 )
@@ -180,6 +182,11 @@ coordinator_commit_seconds = _histogram(
 )
 coordinator_instructions = _counter(
     "bigfleet_coordinator_instructions_total", "Instructions sent to shards"
+)
+coordinator_domains_moved = _counter(
+    "bigfleet_coordinator_domains_moved_total",
+    "Domains moved to shards that lack machines, by the machines they moved for",
+    "rung",
 )
 coordinator_incidents = _counter(
     "bigfleet_coordinator_incidents_total", "Incidents detected in shard reports, by type", "type"

@@ -91,6 +91,52 @@ def test_a_domain_that_moves_disrupts_no_pods() -> None:
     run_scenario(two_racks(4), scenario)
 
 
+@pytest.mark.parametrize("state", [MachineState.IDLE, MachineState.SPECULATIVE])
+def test_a_rack_moves_to_the_shard_whose_cluster_lacks_machines(state: MachineState) -> None:
+    """Within a minute, without anybody's help, and nothing runs elsewhere then than before."""
+
+    async def scenario(world: World) -> None:
+        for cluster in world.clusters.values():
+            cluster.apply(pods("web", 4))
+        await asyncio.sleep(60)
+        before = {rack: owner(world, rack) for rack in ("r1", "r2")}
+        world.clusters["east"].apply(pods("web", 20))
+        await asyncio.sleep(60)
+        assert (bound(world, "east"), bound(world, "west")) == (20, 4)
+        owners = {owner(world, rack) for rack in before}
+        assert len(owners) == 1
+        assert world.clusters["west"].evicted == 0
+        registry = world.coordinators.registry if world.coordinators else None
+        assert registry is not None
+        (moved,) = (row for row in registry.domains.values() if row.reason)
+        assert moved.shard != before[moved.topology_value]
+        assert "cluster east" in moved.reason
+        assert_single_owner(world)
+
+    capacity_type = (
+        CapacityType.BARE_METAL if state is MachineState.IDLE else CapacityType.ON_DEMAND
+    )
+    run_scenario(two_racks(4, state=state, capacity_type=capacity_type), scenario)
+
+
+def test_where_nobody_has_machines_to_spare_nothing_moves() -> None:
+    """For five minutes: the shortfall stays, and what runs stays where it is."""
+
+    async def scenario(world: World) -> None:
+        for cluster in world.clusters.values():
+            cluster.apply(pods("web", 16))
+        await asyncio.sleep(60)
+        before = {rack: owner(world, rack) for rack in ("r1", "r2")}
+        world.clusters["east"].apply(pods("web", 20))
+        for _ in range(30):
+            await asyncio.sleep(10)
+            assert {rack: owner(world, rack) for rack in before} == before
+            assert (pending(world, "east"), pending(world, "west")) == (4, 0)
+        assert [cluster.evicted for cluster in world.clusters.values()] == [0, 0]
+
+    run_scenario(two_racks(4), scenario)
+
+
 def test_shards_serve_their_clusters_without_a_coordinator() -> None:
     """Restarts of shards included: what they own is on their disks."""
 

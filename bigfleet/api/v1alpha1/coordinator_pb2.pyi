@@ -274,8 +274,10 @@ class ShardSummary(_message.Message):
     FREE_MACHINES_FIELD_NUMBER: _builtins.int
     PER_INSTANCE_TYPE_COUNTS_FIELD_NUMBER: _builtins.int
     PER_ZONE_COUNTS_FIELD_NUMBER: _builtins.int
+    SPECULATIVE_MACHINES_FIELD_NUMBER: _builtins.int
     total_machines: _builtins.int
     free_machines: _builtins.int
+    speculative_machines: _builtins.int
     @_builtins.property
     def per_instance_type_counts(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]: ...
     @_builtins.property
@@ -287,10 +289,11 @@ class ShardSummary(_message.Message):
         free_machines: _builtins.int = ...,
         per_instance_type_counts: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
         per_zone_counts: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
+        speculative_machines: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["free_machines", b"free_machines", "per_instance_type_counts", b"per_instance_type_counts", "per_zone_counts", b"per_zone_counts", "total_machines", b"total_machines"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["free_machines", b"free_machines", "per_instance_type_counts", b"per_instance_type_counts", "per_zone_counts", b"per_zone_counts", "speculative_machines", b"speculative_machines", "total_machines", b"total_machines"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -311,6 +314,7 @@ class Shortfall(_message.Message):
     REASON_FIELD_NUMBER: _builtins.int
     SAME_DOMAIN_FIELD_NUMBER: _builtins.int
     COUNT_FIELD_NUMBER: _builtins.int
+    HELPFUL_DOMAINS_FIELD_NUMBER: _builtins.int
     priority: _builtins.int
     age_cycles: _builtins.int
     interruption_penalty_bucket: _capacity_pb2.PenaltyBucket.ValueType
@@ -328,6 +332,12 @@ class Shortfall(_message.Message):
     def requirements(self) -> _containers.RepeatedCompositeFieldContainer[_capacity_pb2.NodeSelectorRequirement]: ...
     @_builtins.property
     def deficit(self) -> _provider_pb2.Resources: ...
+    @_builtins.property
+    def helpful_domains(self) -> _containers.RepeatedCompositeFieldContainer[Global___HelpfulDomain]:
+        """Domains of other shards with free machines that would serve it, once it is old enough that other
+        shards should help; at most 10. If it is confined to one domain, only those that hold all of it.
+        """
+
     def __init__(
         self,
         *,
@@ -342,14 +352,51 @@ class Shortfall(_message.Message):
         reason: _builtins.str = ...,
         same_domain: _builtins.bool = ...,
         count: _builtins.int = ...,
+        helpful_domains: _abc.Iterable[Global___HelpfulDomain] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["deficit", b"deficit"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["age_cycles", b"age_cycles", "cluster_id", b"cluster_id", "count", b"count", "deficit", b"deficit", "interruption_penalty_bucket", b"interruption_penalty_bucket", "needs", b"needs", "priority", b"priority", "profile_fingerprint", b"profile_fingerprint", "reason", b"reason", "requirements", b"requirements", "same_domain", b"same_domain"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["age_cycles", b"age_cycles", "cluster_id", b"cluster_id", "count", b"count", "deficit", b"deficit", "helpful_domains", b"helpful_domains", "interruption_penalty_bucket", b"interruption_penalty_bucket", "needs", b"needs", "priority", b"priority", "profile_fingerprint", b"profile_fingerprint", "reason", b"reason", "requirements", b"requirements", "same_domain", b"same_domain"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Shortfall: _TypeAlias = Shortfall  # noqa: Y015
+
+@_typing.final
+class HelpfulDomain(_message.Message):
+    """Free machines are idle or speculative. Pods are counted as the largest unplaced one."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPOLOGY_KEY_FIELD_NUMBER: _builtins.int
+    TOPOLOGY_VALUE_FIELD_NUMBER: _builtins.int
+    IDLE_MACHINES_FIELD_NUMBER: _builtins.int
+    FREE_MACHINES_FIELD_NUMBER: _builtins.int
+    IDLE_PODS_FIELD_NUMBER: _builtins.int
+    FREE_PODS_FIELD_NUMBER: _builtins.int
+    topology_key: _builtins.str
+    topology_value: _builtins.str
+    idle_machines: _builtins.int
+    free_machines: _builtins.int
+    idle_pods: _builtins.int
+    free_pods: _builtins.int
+    def __init__(
+        self,
+        *,
+        topology_key: _builtins.str = ...,
+        topology_value: _builtins.str = ...,
+        idle_machines: _builtins.int = ...,
+        free_machines: _builtins.int = ...,
+        idle_pods: _builtins.int = ...,
+        free_pods: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["free_machines", b"free_machines", "free_pods", b"free_pods", "idle_machines", b"idle_machines", "idle_pods", b"idle_pods", "topology_key", b"topology_key", "topology_value", b"topology_value"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___HelpfulDomain: _TypeAlias = HelpfulDomain  # noqa: Y015
 
 @_typing.final
 class ReportAck(_message.Message):
@@ -434,17 +481,21 @@ class AssignDomain(_message.Message):
 
     TOPOLOGY_KEY_FIELD_NUMBER: _builtins.int
     TOPOLOGY_VALUE_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
     topology_key: _builtins.str
     topology_value: _builtins.str
+    reason: _builtins.str
+    """Why the coordinator moves it; empty if an administrator does, or if it had no owner."""
     def __init__(
         self,
         *,
         topology_key: _builtins.str = ...,
         topology_value: _builtins.str = ...,
+        reason: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["topology_key", b"topology_key", "topology_value", b"topology_value"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["reason", b"reason", "topology_key", b"topology_key", "topology_value", b"topology_value"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -456,17 +507,21 @@ class UnassignDomain(_message.Message):
 
     TOPOLOGY_KEY_FIELD_NUMBER: _builtins.int
     TOPOLOGY_VALUE_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
     topology_key: _builtins.str
     topology_value: _builtins.str
+    reason: _builtins.str
+    """Why the coordinator moves it; empty if an administrator does, or if it had no owner."""
     def __init__(
         self,
         *,
         topology_key: _builtins.str = ...,
         topology_value: _builtins.str = ...,
+        reason: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["topology_key", b"topology_key", "topology_value", b"topology_value"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["reason", b"reason", "topology_key", b"topology_key", "topology_value", b"topology_value"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1076,6 +1131,7 @@ class DomainAssignment(_message.Message):
     SHARD_ID_FIELD_NUMBER: _builtins.int
     STATE_FIELD_NUMBER: _builtins.int
     TRANSFER_TARGET_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
     topology_key: _builtins.str
     topology_value: _builtins.str
     shard_id: _builtins.str
@@ -1083,6 +1139,8 @@ class DomainAssignment(_message.Message):
     """owned: the shard acts on it; assigning, releasing: it may, until it has acknowledged."""
     transfer_target: _builtins.str
     """While it is being released: the next owner."""
+    reason: _builtins.str
+    """Why the coordinator moved it last; empty if an administrator did, or if it had no owner."""
     def __init__(
         self,
         *,
@@ -1091,10 +1149,11 @@ class DomainAssignment(_message.Message):
         shard_id: _builtins.str = ...,
         state: _builtins.str = ...,
         transfer_target: _builtins.str = ...,
+        reason: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["shard_id", b"shard_id", "state", b"state", "topology_key", b"topology_key", "topology_value", b"topology_value", "transfer_target", b"transfer_target"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["reason", b"reason", "shard_id", b"shard_id", "state", b"state", "topology_key", b"topology_key", "topology_value", b"topology_value", "transfer_target", b"transfer_target"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -107,7 +107,7 @@ def _pairs(decision: Decision) -> list[tuple[int, int]]:
 def _is_supply(
     fleet: Fleet, demand: Demand, row: int, cluster: int, orderer: int, decision: Decision
 ) -> bool:
-    state = fleet.state[row]
+    state = int(fleet.state[row])  # comparing numpy's scalars with an enum is slow
     if state == MachineState.DRAINING:
         holder = int(decision.claimed_by[row])
         return _home(fleet, demand, row) == cluster or bool(demand.cluster[holder] == cluster)
@@ -118,7 +118,7 @@ def _is_supply(
 
 def _home(fleet: Fleet, demand: Demand, row: int) -> int:
     """The cluster that a machine is supply for before the decision, or NONE."""
-    state, last_claimed_by = fleet.state[row], int(fleet.last_claimed_by[row])
+    state, last_claimed_by = int(fleet.state[row]), int(fleet.last_claimed_by[row])
     if state in (MachineState.CONFIGURED, MachineState.CONFIGURING):
         return int(fleet.cluster[row])
     if state not in (MachineState.CREATING, MachineState.DRAINING):

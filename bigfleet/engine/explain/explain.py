@@ -27,6 +27,10 @@ from bigfleet.model.need import Size, total_of
 _MAX_DOMAINS = 5
 
 
+# More than any machine holds.
+_MANY_PODS = 10_000
+
+
 class Explainer:
     """Explains needs of one decision."""
 
@@ -95,6 +99,26 @@ class Explainer:
             possible = ~self._classes.impossible[slice(*self._bounds(index))]
             usable &= bool(possible.any())
         return usable & self._classes.of_need[index].accepted
+
+    def pods_per_machine(self, index: int) -> Longs:
+        """[F], how many of the unplaced pods of need `index` an empty machine of each flavour would
+        serve, counted as its largest; also of flavours of which this fleet has no machine.
+        """
+        short, capacity = self._short[index], self._capacity_for(index)
+        sizes = [*short.sizes, *short.impossible]
+        pods = np.min([self._fits(capacity, size) for size in sizes], axis=0)
+        one = np.max([self._fits(capacity, size) for size in sizes], axis=0) > 0
+        return np.where(self.accepts(index), np.maximum(pods, one), 0)
+
+    def _fits(self, capacity: Longs, size: Size) -> Longs:
+        """[F], how many pods of this size an empty machine holds."""
+        column_of = self._capacities.columns.column_of
+        pods = np.full(len(capacity), _MANY_PODS, np.int64)
+        for name, amount in size.amounts:
+            if amount:
+                there = capacity[:, column_of[name]] if name in column_of else 0
+                pods = np.minimum(pods, there // amount)
+        return np.maximum(pods, 0)
 
     def obstacle(self, index: int, size: Size) -> str:
         """Why no machine can hold a pod of this size of need `index`."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from bigfleet.engine.decision import Decision, Shortfall
 from bigfleet.engine.explain.explain import Explainer
 from bigfleet.engine.explain.explanation import Reason
-from bigfleet.engine.snapshot import Demand, Fleet
+from bigfleet.engine.snapshot import Demand, Fleet, Longs
 from bigfleet.model import resources
 from bigfleet.model.group import Additional
 from bigfleet.model.need import Need, Profile
@@ -16,6 +16,8 @@ from bigfleet.model.need import Need, Profile
 MAX_ROWS = 100
 # Younger shortfalls often resolve themselves: machines are being created, pods come and go.
 ESCALATE_AFTER_CYCLES = 5
+# Machines of other shards would not change these.
+_OWN_REASONS = (Reason.CEILING_REACHED, Reason.CLUSTER_SUSPENDED, Reason.AWAITING_MACHINES)
 
 
 @dataclass(frozen=True)
@@ -36,9 +38,11 @@ class ShortfallGroup:
     since_seconds: float
     reason: Reason
     message: str
-    #: other shards should help: never for gangs and additional needs, because no other shard has
-    #: machines in their domain
+    #: other shards should help: not with additional needs and begun gangs, because no other shard
+    #: has machines in their domain, nor if the cluster may not have more
     escalates: bool
+    #: [F] int64, how many of the unplaced pods an empty machine of each flavour would serve
+    pods_per_machine: Longs
 
 
 @dataclass(frozen=True)
@@ -89,9 +93,13 @@ def _row(
         since_seconds=oldest.since_seconds,
         reason=reason,
         message=message,
-        escalates=oldest.age_cycles > ESCALATE_AFTER_CYCLES and not _bound_to_domain(need),
+        escalates=oldest.age_cycles > ESCALATE_AFTER_CYCLES
+        and reason not in _OWN_REASONS
+        and not _bound_to_domain(need, oldest),
+        pods_per_machine=explainer.pods_per_machine(oldest.need),
     )
 
 
-def _bound_to_domain(need: Need) -> bool:
-    return need.profile.same_key is not None or isinstance(need.group, Additional)
+def _bound_to_domain(need: Need, short: Shortfall) -> bool:
+    has_begun = need.profile.same_key is not None and short.pods < need.pods
+    return has_begun or isinstance(need.group, Additional)

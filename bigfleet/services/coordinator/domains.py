@@ -65,7 +65,11 @@ def _least_loaded(loads: Mapping[str, Load], instance_type: str) -> str:
 
 
 def move(
-    registry: Registry, name: DomainName, to: str, instruction_id: NewInstructionId
+    registry: Registry,
+    name: DomainName,
+    to: str,
+    instruction_id: NewInstructionId,
+    reason: str = "",
 ) -> RowChanges:
     """Transfer a domain to the shard `to`; its present shard releases it first.
 
@@ -86,7 +90,7 @@ def move(
         return put(_assigned(Observation(*name), to, instruction_id()))
     if domain.state is not DomainState.RELEASING and domain.shard == to:
         return {}
-    return put(_releasing(domain, to, instruction_id()))
+    return put(_releasing(domain, to, instruction_id(), reason))
 
 
 def release(registry: Registry, name: DomainName, instruction_id: NewInstructionId) -> RowChanges:
@@ -125,7 +129,8 @@ def freed(registry: Registry, domain: Domain, instruction_id: NewInstructionId) 
     if transfer_target is None or transfer_target.removed or transfer_target.leaving:
         return {domain.key: None}
     known = Observation(*domain.name, domain.machines, domain.instance_type)
-    return put(_assigned(known, transfer_target.id, instruction_id()))
+    assigned = _assigned(known, transfer_target.id, instruction_id())
+    return put(msgspec.structs.replace(assigned, reason=domain.reason))
 
 
 def reissued(domain: Domain, instruction_id: str) -> Domain:
@@ -142,9 +147,11 @@ def _assigned(observation: Observation, shard: str, instruction_id: str) -> Doma
     )
 
 
-def _releasing(domain: Domain, to: str, instruction_id: str) -> Domain:
+def _releasing(domain: Domain, to: str, instruction_id: str, reason: str = "") -> Domain:
     """An unacknowledged instruction keeps its id: the shard may be carrying it out."""
     state = next_state(domain.name, domain.state, DomainEvent.RELEASE)
     if domain.state is DomainState.RELEASING:
         instruction_id = domain.instruction_id
-    return msgspec.structs.replace(domain, state=state, instruction_id=instruction_id, to=to)
+    return msgspec.structs.replace(
+        domain, state=state, instruction_id=instruction_id, to=to, reason=reason
+    )

@@ -40,7 +40,7 @@ class FailoverCauses:
             return  # the same leader, still in its term
         state = await self._cause(predecessor, now)
         metrics.coordinator_elections.labels(state).inc()
-        if state == "healthy":
+        if state == metrics.HEALTHY_PREDECESSOR:
             assert predecessor is not None
             _LOG.warning(
                 "false election: previous leader %s is healthy",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from bigfleet.api.v1alpha1 import coordinator_pb2 as wire
 from bigfleet.model.errors import UnknownObject
@@ -13,6 +13,7 @@ from bigfleet.services.coordinator import (
     acknowledgements,
     clusters,
     domains,
+    ladder,
     quotas,
     shard_removal,
     shards,
@@ -35,6 +36,8 @@ class LeaderHandlers:
 
     def __init__(self, expected_shards: int) -> None:
         self._expected_shards = expected_shards
+        for rung in ladder.Rung:
+            metrics.coordinator_domains_moved.labels(rung.value)
 
     async def report(self, leader_term: LeaderTerm, report: wire.ShardReport) -> wire.ReportAck:
         """Record a shard's report; the answer carries its instructions. Fenced for a stale one."""
@@ -160,6 +163,22 @@ class LeaderHandlers:
             raise UnknownObject(f"cluster {cluster}: its shard {row.shard} no longer exists")
         return row, shard.address
 
+    async def help_short_shards(self, leader_term: LeaderTerm) -> None:
+        """Move domains to shards that lack machines. To be called every second or so."""
+        leader_term.require_leadership()
+        if not self._may_assign(leader_term):
+            return
+        now = leader_term.clock.monotonic_seconds()
+        received = (leader_term.reports.of(shard) for shard in _eligible_shards(leader_term))
+        reports = [each.snapshot for each in received if each is not None]
+        choice = ladder.choose(leader_term.registry, reports, leader_term.ladder, now)
+        await leader_term.write(lambda: _moved(leader_term, choice.moves))
+        leader_term.ladder.note(choice, now)
+        for move in choice.moves:
+            metrics.coordinator_domains_moved.labels(move.rung.value).inc()
+            fields = {"domain": "=".join(move.name), "to": move.to, "why": move.reason}
+            _LOG.info("domain moves to a shard that lacks machines", extra=fields)
+
     async def assign(self, leader_term: LeaderTerm, name: DomainName, shard: str) -> None:
         """Transfer a domain to a shard; its present shard releases it first."""
         validation.name("shard_id", shard)
@@ -215,6 +234,15 @@ async def release_orphans(leader_term: LeaderTerm) -> None:
 
     while batch():
         await leader_term.write(batch)
+
+
+def _moved(leader_term: LeaderTerm, moves: Iterable[ladder.DomainMove]) -> RowChanges:
+    changes: RowChanges = {}
+    for name, to, _, reason in moves:
+        changes |= domains.move(
+            leader_term.registry, name, to, leader_term.new_instruction_id, reason
+        )
+    return changes
 
 
 def _eligible_shards(leader_term: LeaderTerm) -> list[str]:

@@ -41,7 +41,9 @@ def _domain_instructions(registry: Registry, shard: str) -> Iterator[wire.Coordi
     for domain in unacknowledged:
         if domain.state is DomainState.RELEASING:
             payload = wire.UnassignDomain(
-                topology_key=domain.topology_key, topology_value=domain.topology_value
+                topology_key=domain.topology_key,
+                topology_value=domain.topology_value,
+                reason=domain.reason,
             )
             yield wire.CoordinatorInstruction(
                 instruction_id=domain.instruction_id, unassign_domain=payload
@@ -53,7 +55,9 @@ def _domain_instructions(registry: Registry, shard: str) -> Iterator[wire.Coordi
 
 def _assignment(domain: Domain, instruction_id: str) -> wire.CoordinatorInstruction:
     payload = wire.AssignDomain(
-        topology_key=domain.topology_key, topology_value=domain.topology_value
+        topology_key=domain.topology_key,
+        topology_value=domain.topology_value,
+        reason=domain.reason,
     )
     return wire.CoordinatorInstruction(instruction_id=instruction_id, assign_domain=payload)
 

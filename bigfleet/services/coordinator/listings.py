@@ -37,6 +37,7 @@ def domains(leader_term: LeaderTerm) -> Iterator[wire.DomainAssignment]:
             shard_id=row.shard,
             state=row.state.value,
             transfer_target=row.to,
+            reason=row.reason,
         )
 
 

@@ -99,9 +99,10 @@ async def serving(config: CoordinatorConfig) -> AsyncIterator[RunningReplica]:
         )
         scheme = "https" if config.identity else "http"
         membership = Membership(store, config.node_id, scheme)
+        handlers = LeaderHandlers(config.expected_shards)
         service = CoordinatorService(
             leadership,
-            LeaderHandlers(config.expected_shards),
+            handlers,
             membership,
             lambda: etcd_supervisor.health,
         )
@@ -113,7 +114,7 @@ async def serving(config: CoordinatorConfig) -> AsyncIterator[RunningReplica]:
         if config.join:
             await join_cluster(config)
         closing.push_async_callback(etcd_supervisor.stop)
-        work = asyncio.create_task(_work(etcd_supervisor, leadership, membership))
+        work = asyncio.create_task(_work(etcd_supervisor, leadership, membership, handlers))
         closing.push_async_callback(cancel_and_wait, work)
         await server.start()
         closing.push_async_callback(server.stop, _STOP_GRACE_SECONDS)
@@ -139,17 +140,23 @@ def _raise_priority() -> None:
 
 
 async def _work(
-    etcd_supervisor: EtcdSupervisor, leadership: Leadership, membership: Membership
+    etcd_supervisor: EtcdSupervisor,
+    leadership: Leadership,
+    membership: Membership,
+    handlers: LeaderHandlers,
 ) -> None:
     """Run the background tasks; the first to fail ends the replica."""
-    housekeeping = _housekeeping(etcd_supervisor, leadership, membership)
+    housekeeping = _housekeeping(etcd_supervisor, leadership, membership, handlers)
     await run_until_first_completes(etcd_supervisor.run(), leadership.run(), housekeeping)
 
 
 async def _housekeeping(
-    etcd_supervisor: EtcdSupervisor, leadership: Leadership, membership: Membership
+    etcd_supervisor: EtcdSupervisor,
+    leadership: Leadership,
+    membership: Membership,
+    handlers: LeaderHandlers,
 ) -> None:
-    """Rotate etcd's log; on the leader, promote learners and free orphaned rows."""
+    """Rotate etcd's log; on the leader, promote learners, free orphaned rows and help shards."""
     while True:
         await asyncio.sleep(_HOUSEKEEPING_INTERVAL_SECONDS)
         await etcd_supervisor.rotate_log()
@@ -158,6 +165,7 @@ async def _housekeeping(
             try:
                 await membership.promote_learners()
                 await release_orphans(leader_term)
+                await handlers.help_short_shards(leader_term)
             except Unavailable as error:
                 _LOG.debug("housekeeping deferred: %s", error)
             except BigFleetError as error:

@@ -78,6 +78,7 @@ class Domain(msgspec.Struct, frozen=True):
     `instruction_id` identifies the instruction that follows from the row's last change. While the
     domain is being released, `to` is the transfer target, "" for none. `machines` is the number of
     machines when it was first assigned, and `instance_type` the most common type among them.
+    `reason` is why the coordinator moved it last; "" if an administrator did, or if it was free.
     """
 
     topology_key: str
@@ -88,6 +89,7 @@ class Domain(msgspec.Struct, frozen=True):
     to: str = ""
     machines: int = 0
     instance_type: str = ""
+    reason: str = ""
 
     @property
     def name(self) -> DomainName:

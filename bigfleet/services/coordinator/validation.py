@@ -8,6 +8,7 @@ from bigfleet.api.v1alpha1 import coordinator_pb2 as wire
 from bigfleet.model.errors import InvalidInput
 
 MAX_SHORTFALLS = 100
+MAX_HELPFUL_DOMAINS = 10
 MAX_UNOWNED_DOMAINS = 1000
 MAX_OUT_OF_DOMAIN = 100
 MAX_PROVIDERS = 200
@@ -64,6 +65,7 @@ def report(message: wire.ShardReport) -> None:
     _at_most(f"{who}: removals", len(message.removals), MAX_REMOVALS)
     _at_most(f"{who}: providers", len(message.providers), MAX_PROVIDERS)
     _at_most(f"{who}: instruction_acks", len(message.instruction_acks), MAX_ACKS)
+    _helpful_domains(who, message.shortfalls)
     summary_bytes = message.summary.ByteSize()
     _at_most(f"{who}: bytes of summary", summary_bytes, _MAX_SUMMARY_BYTES)
     _counts(who, message)
@@ -78,6 +80,14 @@ def report(message: wire.ShardReport) -> None:
         if provider.region:
             name(f"{who}: provider {provider.name}: region", provider.region)
         address(f"{who}: provider {provider.name}: address", provider.address)
+
+
+def _helpful_domains(who: str, shortfalls: Iterable[wire.Shortfall]) -> None:
+    for shortfall in shortfalls:
+        what = f"{who}: helpful domains of a shortfall of {shortfall.cluster_id}"
+        _at_most(what, len(shortfall.helpful_domains), MAX_HELPFUL_DOMAINS)
+        for helpful in shortfall.helpful_domains:
+            domain(helpful.topology_key, helpful.topology_value)
 
 
 def _counts(who: str, message: wire.ShardReport) -> None:

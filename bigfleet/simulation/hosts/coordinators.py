@@ -83,7 +83,7 @@ class Coordinators:
             lambda *_: None,
             self.clock,
         )
-        work = self._work[name] = asyncio.create_task(_replica(leadership))
+        work = self._work[name] = asyncio.create_task(_replica(leadership, self._handlers))
         work.add_done_callback(self.ended)
         if self.leader not in self._work:
             self._cluster.elect(name)
@@ -195,15 +195,17 @@ class CoordinatorLink:
         return answer
 
 
-async def _replica(leadership: Leadership) -> None:
-    await run_until_first_completes(leadership.run(), _housekeeping(leadership))
+async def _replica(leadership: Leadership, handlers: LeaderHandlers) -> None:
+    await run_until_first_completes(leadership.run(), _housekeeping(leadership, handlers))
 
 
-async def _housekeeping(leadership: Leadership) -> None:
+async def _housekeeping(leadership: Leadership, handlers: LeaderHandlers) -> None:
     while True:
         await asyncio.sleep(_HOUSEKEEPING_INTERVAL_SECONDS)
-        if leadership.leader_term is not None:
+        leader_term = leadership.leader_term
+        if leader_term is not None:
             try:
-                await release_orphans(leadership.leader_term)
+                await release_orphans(leader_term)
+                await handlers.help_short_shards(leader_term)
             except BigFleetError:
                 continue  # retried next time

@@ -40,8 +40,10 @@ class InstructionHandler:
     def take(self, received: Sequence[wire.CoordinatorInstruction]) -> None:
         """Carry out instructions in order."""
         draft = Draft(self._ownership.record)
+        repeated = draft.answered.keys() | draft.leaving.keys()
         answers = [answer for each in received for answer in instructions.take(draft, each)]
         self._conclude(draft, answers)
+        _log_moves(each for each in received if each.instruction_id not in repeated)
         types = {each.instruction_id: each.WhichOneof("instruction") for each in received}
         for answer in answers:
             _report(answer, types.get(answer.instruction_id) or "unknown")
@@ -70,6 +72,16 @@ class InstructionHandler:
             _log.error("instructions not carried out", extra={"why": str(error)})
             return
         self._due |= {answer.instruction_id: answer for answer in answers}
+
+
+def _log_moves(received: Iterable[wire.CoordinatorInstruction]) -> None:
+    for each in received:
+        for what in (each.assign_domain, each.unassign_domain):
+            if what.reason:
+                domain = str(Domain(what.topology_key, what.topology_value))
+                taken = each.HasField("assign_domain")
+                text = "domain taken over" if taken else "domain to be released"
+                _log.info(text, extra={"domain": domain, "why": what.reason})
 
 
 def _report(answer: _Ack, instruction_type: str) -> None:

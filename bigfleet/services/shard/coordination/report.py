@@ -16,9 +16,11 @@ from bigfleet.engine.snapshot import Fleet
 from bigfleet.model import resources
 from bigfleet.model.domain import RACK_LABEL
 from bigfleet.model.machine import MachineState
+from bigfleet.services.shard.coordination.helpful_domains import OthersFreeMachines
 from bigfleet.services.shard.decide.compute import CycleResult
 from bigfleet.services.shard.fleet.inventory import Inventory
 from bigfleet.services.shard.records.machine_class import INSTANCE_TYPE_LABEL, ZONE_LABEL
+from bigfleet.services.shard.records.views import FreeMachines
 
 # So that a summary stays near 240 bytes for any number of machine classes.
 MAX_TYPES, MAX_ZONES = 6, 3
@@ -35,15 +37,19 @@ def summary(fleet: Fleet) -> wire.ShardSummary:
     return wire.ShardSummary(
         total_machines=len(fleet),
         free_machines=int((fleet.state == MachineState.IDLE).sum()),
+        speculative_machines=int((fleet.state == MachineState.SPECULATIVE).sum()),
         per_instance_type_counts=_commonest(labels, counts, INSTANCE_TYPE_LABEL, MAX_TYPES),
         per_zone_counts=_commonest(labels, counts, ZONE_LABEL, MAX_ZONES),
     )
 
 
-def shortfalls(result: CycleResult) -> tuple[list[wire.Shortfall], int]:
+def shortfalls(
+    result: CycleResult, free_of_others: Sequence[FreeMachines] = ()
+) -> tuple[list[wire.Shortfall], int]:
     """The most urgent shortfalls of the last decision, and how many old ones are omitted."""
     found = report(result.fleet, result.demand, result.decision)
-    return [_shortfall(row) for row in found.rows], found.unreported
+    others = OthersFreeMachines(free_of_others, result.fleet.flavours)
+    return [_shortfall(row, others.helpful_to(row)) for row in found.rows], found.unreported
 
 
 def out_of_domain_machines(inventory: Inventory) -> tuple[list[wire.OutOfDomainMachine], int]:
@@ -89,7 +95,7 @@ def _commonest(
     return commonest
 
 
-def _shortfall(row: ShortfallGroup) -> wire.Shortfall:
+def _shortfall(row: ShortfallGroup, helpful: Iterable[wire.HelpfulDomain]) -> wire.Shortfall:
     return wire.Shortfall(
         requirements=need_codec.requirements_to_wire(row.profile.requirements),
         deficit=provider_pb2.Resources(resources=resources.texts(dict(row.deficit))),
@@ -102,4 +108,5 @@ def _shortfall(row: ShortfallGroup) -> wire.Shortfall:
         reason=row.message,
         same_domain=row.profile.same_key is not None,
         count=min(row.count, MAX_COUNT),
+        helpful_domains=helpful,
     )

@@ -20,8 +20,11 @@ from bigfleet.services.shard.config import ShardConfig
 from bigfleet.services.shard.coordination import report
 from bigfleet.services.shard.decide.compute import CycleResult
 from bigfleet.services.shard.decide.cycle import Cycle
+from bigfleet.services.shard.decide.quotas import Quotas
+from bigfleet.services.shard.fleet.backoff import Offering
 from bigfleet.services.shard.fleet.inventory import Inventory
 from bigfleet.services.shard.fleet.ownership import Ownership
+from bigfleet.services.shard.records.views import FreeMachines
 
 MAX_DOMAINS = 1000
 RESEND_INTERVAL_SECONDS = 30.0
@@ -146,9 +149,24 @@ class Reporter:
         if self._cached_shortfalls is None or self._cached_shortfalls[0] is not result:
             self._cached_shortfalls = (
                 result,
-                await self.offload(partial(report.shortfalls, result)),
+                await self.offload(
+                    partial(report.shortfalls, result, list(self._free_of_others(result)))
+                ),
             )
         return self._cached_shortfalls[1]
+
+    def _free_of_others(self, result: CycleResult) -> Iterator[FreeMachines]:
+        """Other shards' free machines; no speculative ones that this shard could not purchase."""
+        if not result.decision.shortfalls:
+            return
+        slices, provider = self.ownership.record.slices, self.inventory.provider_name
+        quotas = Quotas(result.inputs.fleet, provider, slices)
+        for each in self.inventory.free_of_other_shards():
+            unavailable = Offering.of(each.flavour) in result.inputs.unavailable
+            if unavailable or quotas.is_exhausted(each.flavour):
+                yield each._replace(speculative=0)
+            else:
+                yield each
 
     def _providers(self) -> Iterator[wire.ProviderEntry]:
         """The provider of this shard's machines, once per region."""

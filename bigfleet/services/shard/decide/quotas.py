@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from bigfleet.engine.decision import Action, ActionType
-from bigfleet.engine.snapshot import Flags, Fleet, Ints
+from bigfleet.engine.snapshot import Flags, Flavour, Fleet, Ints
 from bigfleet.model.domain import region_of
 from bigfleet.model.machine import MachineState
 from bigfleet.ports.ownership import QuotaKey
@@ -37,6 +37,12 @@ class Quotas:
         self._left = [
             max(0, most - int(count)) for most, count in zip(regions.values(), held, strict=True)
         ]
+
+    def is_exhausted(self, flavour: Flavour) -> bool:
+        """Whether none of these may be purchased."""
+        region = region_of(flavour.labels)
+        limited = flavour.capacity_type.elastic and region in self._names
+        return limited and self._left[self._names.index(region)] == 0
 
     def exhausted(self) -> Flags:
         """The speculative machines of regions with an exhausted quota."""

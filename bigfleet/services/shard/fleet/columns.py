@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from bigfleet.engine.snapshot import NONE, Bytes, Flags, Floats, Ints
 from bigfleet.model import penalty
+from bigfleet.model.machine import MachineState
 
 # Values of a new row.
 _INITIAL: dict[str, np.generic] = {
@@ -61,3 +63,15 @@ class Columns:
         """Drop the rows that are False."""
         for name in _INITIAL:
             setattr(self, name, getattr(self, name)[rows])
+
+    def free_by_flavour(self, rows: Flags) -> Iterator[tuple[int, int, int]]:
+        """The numbers of idle and of speculative machines among `rows`, for each flavour with any:
+        its number, then these.
+        """
+        idle = np.bincount(self.flavour[rows & (self.state == MachineState.IDLE)])
+        speculative = np.bincount(self.flavour[rows & (self.state == MachineState.SPECULATIVE)])
+        most = max(len(idle), len(speculative))
+        idle.resize(most)
+        speculative.resize(most)
+        for number in np.flatnonzero(idle + speculative).tolist():
+            yield number, int(idle[number]), int(speculative[number])

@@ -26,7 +26,7 @@ from bigfleet.services.shard.records.machine_class import (
     class_of,
 )
 from bigfleet.services.shard.records.orders import Order
-from bigfleet.services.shard.records.views import MachineView, Transition
+from bigfleet.services.shard.records.views import FreeMachines, MachineView, Transition
 from bigfleet.services.shard.records.wants import Wants
 
 
@@ -224,6 +224,12 @@ class Inventory:
             if count:
                 seen[domain][flavour.labels[INSTANCE_TYPE_LABEL]] += count
         return seen
+
+    def free_of_other_shards(self) -> Iterator[FreeMachines]:
+        """The idle and speculative machines that are not this shard's, by flavour."""
+        for number, idle, speculative in self._columns.free_by_flavour(~self.owned()):
+            domain = self._domains[number]
+            yield FreeMachines(number, self._flavours[number], domain, idle, speculative)
 
     def labels(self, key: str, *, owned: bool) -> set[str]:
         """The values of a label on this shard's machines, or on those of all other shards."""

@@ -1,9 +1,12 @@
-"""A machine's present state, and a transition between two states."""
+"""A machine's present state, a transition between two states, and counts of free machines."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
+from bigfleet.engine.snapshot import Flavour
+from bigfleet.model.domain import Domain
 from bigfleet.model.machine import MachineState
 from bigfleet.model.need import NeedKey
 from bigfleet.services.shard.records.machine_class import MachineClass
@@ -39,3 +42,13 @@ class MachineView:
     machine_class: MachineClass
     last_error: str
     incarnation: int = 0
+
+
+class FreeMachines(NamedTuple):
+    """How many machines of one flavour, the inventory's with that `number`, are free."""
+
+    number: int
+    flavour: Flavour
+    domain: Domain
+    idle: int
+    speculative: int

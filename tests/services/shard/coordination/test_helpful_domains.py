@@ -1,0 +1,103 @@
+"""Which domains of other shards a shard names with a shortfall."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from bigfleet.api.v1alpha1 import coordinator_pb2 as wire
+from bigfleet.engine.explain.shortfall_report import ShortfallGroup, report
+from bigfleet.engine.snapshot import Flavour
+from bigfleet.model.domain import Domain
+from bigfleet.model.need import Need
+from bigfleet.services.shard.coordination.helpful_domains import (
+    MAX_HELPFUL_DOMAINS,
+    OthersFreeMachines,
+)
+from bigfleet.services.shard.records.views import FreeMachines
+from tests.engine.engine_pods import pods
+from tests.engine.engine_rig import RACK, ZONE, configured, same
+from tests.engine.engine_story import Story
+
+
+def _short(need: Need, cycles: int = 6) -> tuple[ShortfallGroup, Flavour]:
+    """The only shortfall of a fleet whose one machine, of 8 CPU, serves another cluster; and the
+    machine's flavour.
+    """
+    story = Story(
+        [configured("m", "west", cpu=8, labels={RACK: "own"})],
+        ("east", need),
+        ("west", pods((1, 8))),
+    )
+    for _ in range(cycles):
+        story.cycle()
+    (row,) = report(story.fleet, story.demand, story.decision).rows
+    return row, story.fleet.flavours[0]
+
+
+def _free(flavour: Flavour, domain: str, idle: int, speculative: int = 0) -> FreeMachines:
+    return FreeMachines(0, flavour, Domain(RACK, domain), idle, speculative)
+
+
+def _helpful(
+    short: ShortfallGroup, flavour: Flavour, *free: FreeMachines
+) -> list[wire.HelpfulDomain]:
+    return OthersFreeMachines(free, [flavour]).helpful_to(short)
+
+
+def test_a_domain_counts_by_the_pods_that_its_free_machines_hold() -> None:
+    """Two of 4 CPU each; those with idle machines first, and then the largest."""
+    row, flavour = _short(pods((3, 4)))
+    free = (
+        _free(flavour, "new", 0, 2),
+        _free(flavour, "idle", 1, 2),
+        _free(flavour, "larger", 0, 9),
+    )
+    found = _helpful(row, flavour, *free)
+    assert [
+        (
+            each.topology_value,
+            each.idle_machines,
+            each.free_machines,
+            each.idle_pods,
+            each.free_pods,
+        )
+        for each in found
+    ] == [("idle", 1, 3, 2, 6), ("larger", 0, 9, 0, 18), ("new", 0, 2, 0, 4)]
+
+
+@pytest.mark.parametrize("cycles", [1, 5])
+def test_a_young_shortfall_names_none(cycles: int) -> None:
+    row, flavour = _short(pods((3, 4)), cycles)
+    assert _helpful(row, flavour, _free(flavour, "r1", 1)) == []
+
+
+def test_machines_that_no_unplaced_pod_fits_on_do_not_count() -> None:
+    row, flavour = _short(pods((1, 9), (1, 8)))
+    small = replace(flavour, allocatable={**flavour.allocatable, "cpu": 7})
+    assert [each.free_pods for each in _helpful(row, flavour, _free(flavour, "r1", 1))] == [1]
+    assert _helpful(row, flavour, _free(small, "r1", 1)) == []
+
+
+def test_a_gang_names_only_domains_of_its_key_that_hold_all_of_it() -> None:
+    row, flavour = _short(pods((4, 4), requirements=(same(),), group="gang"))
+    in_zone = FreeMachines(0, flavour, Domain(ZONE, "z"), 9, 0)
+    free = _free(flavour, "small", 1), _free(flavour, "right", 1, 1), in_zone
+    assert [each.topology_value for each in _helpful(row, flavour, *free)] == ["right"]
+
+
+def test_flavours_that_the_decision_did_not_know_are_left_out() -> None:
+    """The inventory may have renumbered them since; the next report has them."""
+    row, flavour = _short(pods((3, 4)))
+    other = replace(flavour, price_per_hour=flavour.price_per_hour + 1)
+    assert _helpful(row, flavour, _free(other, "r1", 1)) == []
+    assert _helpful(row, flavour, _free(flavour, "r1", 1)._replace(number=1)) == []
+
+
+def test_the_ten_best_domains_are_named() -> None:
+    row, flavour = _short(pods((3, 4)))
+    free = [_free(flavour, f"r{number}", number) for number in range(1, 31)]
+    found = _helpful(row, flavour, *free)
+    assert len(found) == MAX_HELPFUL_DOMAINS
+    assert [each.idle_machines for each in found] == list(range(30, 20, -1))

@@ -93,6 +93,7 @@ _P99_SECONDS = {
 }
 _UNMET = "bigfleet_shard_shortfalls"
 _ELECTIONS = "bigfleet_coordinator_elections_total"
+_HEALTHY_PREDECESSOR = "healthy"
 _SUMS = {
     "shortfallsAtEnd": (_UNMET,),
     "rollupsRejected": ("bigfleet_operator_rollups_rejected_total",),
@@ -145,7 +146,8 @@ async def components(endpoints: Iterable[Endpoint], before: Durations) -> dict[s
         values = (sample.value for sample in samples if sample.name in names)
         result[key] = sum(values) if reported else None  # unreported is not zero
     result["electionsWithoutFault"] = _elections_without_fault(samples, known)
-    result["actions"] = _by_action_type(samples, "bigfleet_shard_actions_total")
+    result["actions"] = _by_label(samples, "bigfleet_shard_actions_total", "type")
+    result["domainsMoved"] = _by_label(samples, "bigfleet_coordinator_domains_moved_total", "rung")
     result["durations"] = numbers(observed)
     return result
 
@@ -164,19 +166,19 @@ def _elections_without_fault(samples: Iterable[Sample], known: Collection[str]) 
     """How often a healthy coordinator lost its leadership; None without coordinators."""
     if _ELECTIONS.removesuffix("_total") not in known:
         return None
-    found = (s.value for s in samples if s.name == _ELECTIONS and s.labels["predecessor"] == "well")
-    return sum(found)
+    return _by_label(samples, _ELECTIONS, "predecessor").get(_HEALTHY_PREDECESSOR, 0.0)
 
 
-def _by_action_type(samples: Iterable[Sample], name: str) -> dict[str, float]:
-    """Sums over all shards, by action type.
+def _by_label(samples: Iterable[Sample], name: str, label: str) -> dict[str, float]:
+    """Sums over all roles, by the label's value.
 
-    A shard reports 0 for every type it knows, so a missing type does not exist or is misspelt.
+    Shards report 0 for each type of action and coordinators for each rung, so a missing one does
+    not exist or is misspelt.
     """
     sums: defaultdict[str, float] = defaultdict(float)
     for sample in samples:
         if sample.name == name:
-            sums[sample.labels["type"]] += sample.value
+            sums[sample.labels[label]] += sample.value
     return dict(sums)
 
 

@@ -13,6 +13,7 @@ from aiohttp.test_utils import TestServer
 from prometheus_client import CollectorRegistry, Histogram, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
+from bigfleet.observe import metrics
 from loaddriver.judge.gates import judge_gates
 from loaddriver.profile.gates import Gate
 from loaddriver.record.histograms import histograms
@@ -111,10 +112,19 @@ async def test_incidents_of_every_side_add_up(scrape: Scrape) -> None:
 async def test_only_elections_without_a_fault_count(scrape: Scrape) -> None:
     """A leader that resigned or died had to be replaced."""
     name = "bigfleet_coordinator_elections"
-    text = [f'{name}_total{{predecessor="{how}"}} {n}' for how, n in (("well", 1), ("gone", 3))]
+    by_predecessor = (metrics.HEALTHY_PREDECESSOR, 1), ("gone", 3)
+    text = [f'{name}_total{{predecessor="{how}"}} {n}' for how, n in by_predecessor]
     first, second = f"# TYPE {name} counter\n", "\n".join([f"# TYPE {name} counter", *text, ""])
     assert (await scrape(first, second))["electionsWithoutFault"] == 1
     assert (await scrape(OPERATOR))["electionsWithoutFault"] is None
+
+
+async def test_domains_that_moved_are_counted_by_what_they_moved_for(scrape: Scrape) -> None:
+    """A gate on a rung that no domain moved for reads 0, and one on a misspelt rung nothing."""
+    moved = 'bigfleet_coordinator_domains_moved_total{rung="%s"} %d'
+    lines = ["# TYPE bigfleet_coordinator_domains_moved counter", moved % ("idle", 2), ""]
+    found = await scrape("\n".join(lines), OPERATOR)
+    assert found["domainsMoved"] == {"idle": 2}
 
 
 def cycles(*seconds: float, phase: str = "decide") -> str:

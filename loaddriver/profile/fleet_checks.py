@@ -25,11 +25,6 @@ def fleet_errors(settings: ProfileSettings, catalog: Catalog) -> Iterator[FieldE
             f"= {settings.load.mode!r}: the load's CapacityRequests cannot express all that pods "
             "on shared machines request; write pods",
         )
-    if settings.bigfleet.shards > 1:
-        yield FieldError(
-            "bigfleet.shards",
-            f"= {settings.bigfleet.shards}: fleet.supply is not split between shards; write 1",
-        )
     if settings.federation is not None:
         yield FieldError("federation", "needs dedicated machines; remove it, or change `catalog`")
 

@@ -118,8 +118,8 @@ def test_memory_does_not_follow_from_cpu() -> None:
             "c6.large leaves 1930m CPU and -541 MiB to pods; lower systemReserved",
         ),
         (
-            "    weights: {mixed: 340}",
-            "    weights: {mixed: 340}\n    podsPerMachine: 5",
+            "    weights: {mixed: 340, plain: 100}",
+            "    weights: {mixed: 340, plain: 100}\n    podsPerMachine: 5",
             "default-service.podsPerMachine = 5: this catalog has shared machines",
         ),
         (

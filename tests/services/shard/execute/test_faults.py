@@ -376,14 +376,21 @@ async def test_a_client_that_sends_no_hello_is_disconnected(
         await operator.roll_up(need())
 
 
+# So little is sent to a client that does not read; by default the window grows with the traffic.
+SMALL_WINDOW = [("grpc.http2.bdp_probe", 0), ("grpc.http2.lookahead_bytes", 65_535)]
+
+
 async def test_an_operator_that_reads_no_answers_fills_no_memory(tmp_path: Path) -> None:
     """Its flood of roll-ups waits on its own side, once so many answers wait for it."""
-    async with shard(MemoryProvider([machine("m-1")]), tmp_path) as rig:
-        call = ShardStub(rig.channel).Session(None)
+    async with (
+        shard(MemoryProvider([machine("m-1")]), tmp_path) as rig,
+        grpc.aio.insecure_channel(rig.address, options=SMALL_WINDOW) as channel,
+    ):
+        call = ShardStub(channel).Session(None)
         hello = shard_pb2.Hello(cluster_id="east")
         await call.write(shard_pb2.OperatorMessage(hello=hello))
         empty = shard_pb2.OperatorMessage(rollup=rollup("east"))
-        # Long cluster ids make long refusals, which fill the windows of the connection soon.
+        # Long cluster ids make long refusals, which fill the window sooner.
         empty.rollup.cluster_id = "w" * 4000
 
         async def floods() -> None:

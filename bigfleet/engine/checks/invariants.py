@@ -19,6 +19,7 @@ from bigfleet.model.need import HOSTNAME_LABEL, Size, sizes_of
 
 _ORDER = [*EVENT_OF]
 _ACQUIRING = (ActionType.BOOTSTRAP, ActionType.PROVISION)
+_WITH_NODE = (MachineState.CONFIGURING, MachineState.CONFIGURED)
 _DRAINING = (ActionType.PREEMPT, ActionType.RECLAIM)
 
 
@@ -119,7 +120,7 @@ def _is_supply(
 def _home(fleet: Fleet, demand: Demand, row: int) -> int:
     """The cluster that a machine is supply for before the decision, or NONE."""
     state, last_claimed_by = int(fleet.state[row]), int(fleet.last_claimed_by[row])
-    if state in (MachineState.CONFIGURED, MachineState.CONFIGURING):
+    if state in _WITH_NODE:
         return int(fleet.cluster[row])
     if state not in (MachineState.CREATING, MachineState.DRAINING):
         return NONE
@@ -228,12 +229,14 @@ def _beyond_skew(fleet: Fleet, demand: Demand, decision: Decision, index: int) -
     pods, cluster = decision.placements, demand.cluster[index]
     its = pods.need == index
     rows, numbers = pods.row[its].tolist(), pods.pods[its].tolist()
-    before = [row for row in rows if _home(fleet, demand, row) == cluster]
+    nodes = [
+        row for row in rows if fleet.state[row] in _WITH_NODE and fleet.cluster[row] == cluster
+    ]
     for term in hard_spread(demand.needs[index].profile):
         count = _domains(fleet, rows, numbers, term.topology_key)
-        # A domain that is new to the cluster may lag behind. Domains without pods of the need are
-        # not seen here; with them, the minimum would be 0.
-        kept = [count[d] for d in _domains(fleet, before, [0] * len(before), term.topology_key)]
+        # A domain that is new to the cluster may lag behind, also one whose machine is on its way.
+        # Domains without pods of the need are not seen here; with them, the minimum would be 0.
+        kept = [count[d] for d in _domains(fleet, nodes, [0] * len(nodes), term.topology_key)]
         if term.min_domains == 1 and kept and max(kept) - min(kept) > term.max_skew:
             yield f"need {index} is placed beyond max_skew of {term.topology_key}"
 

@@ -4,12 +4,14 @@ A gang that fits on one machine needs no topology domain: any machine with room 
 the small gangs of one cluster and profile fold into one plain need, each of whose pods is a whole
 gang. A gang that fits on no machine keeps its Same requirement.
 
-Whether a gang folds depends on the current machines, and is decided in each cycle.
+Whether a gang folds depends on the current machines, and is decided in each cycle. The machine
+that could hold it may be in use: a gang that waits for one in vain, or that has machines as a gang,
+is to stay a gang.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -24,7 +26,7 @@ from bigfleet.engine.need_columns import NeedColumns, need_columns_of
 from bigfleet.engine.snapshot import IN_SERVICE, Demand, Flags, Fleet, Ints, Longs, Rows, in_states
 from bigfleet.model.group import Group
 from bigfleet.model.machine import MachineState
-from bigfleet.model.need import Need
+from bigfleet.model.need import Need, NeedKey
 from bigfleet.model.resources import MAX_MACHINE_UNITS
 
 # Machines that are created or drained were chosen or will be free: gangs must not unfold meanwhile.
@@ -53,8 +55,8 @@ def normalise(fleet: Fleet, demand: Demand) -> Demand:
     return fold(fleet, demand).demand
 
 
-def fold(fleet: Fleet, demand: Demand) -> FoldedDemand:
-    """`demand` with each gang folded that a single machine could hold.
+def fold(fleet: Fleet, demand: Demand, unfolded: Collection[NeedKey] = frozenset()) -> FoldedDemand:
+    """`demand` with each gang folded that a single machine could hold, but for the `unfolded` ones.
 
     A folded need takes the position of its first gang.
     """
@@ -63,6 +65,7 @@ def fold(fleet: Fleet, demand: Demand) -> FoldedDemand:
         return FoldedDemand(replace(demand, needs=asked), range(len(asked)))
     sizes = _gang_sizes(asked, demand.cluster)
     folds = _fit_on_one_machine(fleet, demand, asked, sizes)[sizes.number]
+    folds &= ~_stay_gangs(fleet, demand, asked, sizes, unfolded)
     number, gangs = sizes.number[folds], sizes.gangs[folds]
     of_need, first = number_rows(sizes.folded[number][:, None])
     # The first of the needs that become one stands for all of them.
@@ -75,6 +78,25 @@ def fold(fleet: Fleet, demand: Demand) -> FoldedDemand:
         demand, needs=NeedColumns(needs.values(), asked), cluster=demand.cluster[kept]
     )
     return FoldedDemand(served_demand, np.searchsorted(kept, leader).tolist())
+
+
+def _stay_gangs(
+    fleet: Fleet,
+    demand: Demand,
+    asked: NeedColumns,
+    sizes: _GangSizes,
+    unfolded: Collection[NeedKey],
+) -> Flags:
+    """Which of the gangs [G] are among `unfolded`."""
+    # Few profiles have such gangs, and a key takes longer to make than a profile to look up.
+    fingerprints = {key.fingerprint for key in unfolded}
+    profiles = np.array([each.fingerprint in fingerprints for each in asked.profiles], np.bool_)
+    stay: Flags = profiles[asked.profile[sizes.gangs]]
+    for at in np.flatnonzero(stay).tolist():
+        gang = int(sizes.gangs[at])
+        cluster = fleet.clusters[int(demand.cluster[gang])]
+        stay[at] = NeedKey(cluster, *asked[gang].key) in unfolded
+    return stay
 
 
 class _GangSizes(NamedTuple):

@@ -9,10 +9,11 @@ from bigfleet.engine.cycle_memory import CycleMemory
 from bigfleet.engine.decision import Decision
 from bigfleet.engine.explain.explain import Explainer
 from bigfleet.engine.explain.shortfall_report import ESCALATE_AFTER_CYCLES, MAX_ROWS
-from bigfleet.engine.fit.normalise import fold
+from bigfleet.engine.fit.normalise import FoldedDemand, fold
 from bigfleet.engine.snapshot import Demand, EngineConfig, Fleet
 from bigfleet.model import resources
 from bigfleet.model.need import NeedKey
+from bigfleet.services.shard.decide import unfolding
 from bigfleet.services.shard.decide.demand_status import (
     StatusByCluster,
     statuses_of,
@@ -31,7 +32,8 @@ class CycleInputs:
     """The state at one moment, immutable. `asked` is the demand as reported, `cycle_memory` the
     state carried over from the last decision. `machine_ids` names the rows, `hints_for` are the
     clusters that get capacity hints, `report_shortfalls` requests demand statuses, `quarantine` has
-    the needs that the last decision left out, `unavailable` the offerings in backoff.
+    the needs that the last decision left out, `unfolded` the gangs that are not to wait for one
+    machine that holds them, `unavailable` the offerings in backoff.
     """
 
     fleet: Fleet
@@ -43,6 +45,7 @@ class CycleInputs:
     hints_for: Collection[str] = ()
     report_shortfalls: bool = False
     quarantine: Quarantine = field(default_factory=dict)
+    unfolded: frozenset[NeedKey] = frozenset()
     unavailable: Mapping[Offering, Failure] = field(default_factory=dict)
 
 
@@ -70,7 +73,7 @@ class CycleResult:
     """A decision and its inputs: `demand` is `inputs.asked` in the shape in which it is served,
     `keys` name its needs, and `aged_shortfalls` are those that became old in this cycle. `hints`
     and `statuses` are None when none are due. The needs in `quarantine` are part of none of these;
-    those in `newly_quarantined` failed in this cycle.
+    those in `newly_quarantined` failed in this cycle. `unfolded` is the next cycle's.
     """
 
     inputs: CycleInputs
@@ -83,6 +86,7 @@ class CycleResult:
     statuses: StatusByCluster | None = None
     quarantine: Quarantine = field(default_factory=dict)
     newly_quarantined: Collection[NeedKey] = ()
+    unfolded: frozenset[NeedKey] = frozenset()
 
     def machine_id(self, row: int) -> str:
         """The machine in `row` of the fleet."""
@@ -106,10 +110,10 @@ def compute(inputs: CycleInputs, decide: Decide, settings: EngineConfig) -> Cycl
 
 
 def _compute(inputs: CycleInputs, decide: Decide, settings: EngineConfig) -> CycleResult:
-    folding = fold(inputs.fleet, inputs.asked)
-    demand = folding.demand
+    folding = fold_needs(inputs, inputs.asked)
+    demand, names = folding.demand, inputs.fleet.clusters
     keys = [
-        NeedKey(inputs.fleet.clusters[cluster], *need.key)
+        NeedKey(names[cluster], *need.key)
         for need, cluster in zip(demand.needs, demand.cluster.tolist(), strict=True)
     ]
     fleet = inputs.wants.apply_to(inputs.fleet, {key: index for index, key in enumerate(keys)})
@@ -121,7 +125,23 @@ def _compute(inputs: CycleInputs, decide: Decide, settings: EngineConfig) -> Cyc
         if inputs.report_shortfalls
         else None
     )
-    return CycleResult(inputs, fleet, demand, keys, decision, aged_shortfalls, hints, statuses)
+    return CycleResult(
+        inputs,
+        fleet,
+        demand,
+        keys,
+        decision,
+        aged_shortfalls,
+        hints,
+        statuses,
+        unfolded=unfolding.next_unfolded(inputs.unfolded, inputs.asked, folding, names, decision),
+    )
+
+
+def fold_needs(inputs: CycleInputs, asked: Demand) -> FoldedDemand:
+    """`asked` as it is served in this cycle."""
+    served_as_gangs = unfolding.with_machines(inputs.wants)
+    return fold(inputs.fleet, asked, inputs.unfolded | served_as_gangs)
 
 
 def _aged_shortfalls(

@@ -194,6 +194,7 @@ class Cycle:
             hints_for=self.sessions.clusters() if self.hints.are_due(now_seconds) else (),
             report_shortfalls=self.statuses.are_due(now_seconds),
             quarantine=last.quarantine if last else {},
+            unfolded=last.unfolded if last else frozenset(),
             unavailable=self.failures.offerings(now_seconds),
         )
 
@@ -280,11 +281,9 @@ class Cycle:
         metrics.shard_needs_quarantined.set(len(result.quarantine))
         for key in result.newly_quarantined:
             error = result.quarantine[key].error if key in result.quarantine else ""
-            self.journal.note(
-                JournalEvent.NEED_QUARANTINED, cluster=key.cluster, need=key.fingerprint
-            )
-            fields = {"cluster": key.cluster, "need": key.fingerprint, "error": error}
-            _log.error("need quarantined: deciding on it failed", extra=fields)
+            fields = {"cluster": key.cluster, "need": key.fingerprint}
+            self.journal.note(JournalEvent.NEED_QUARANTINED, **fields)
+            _log.error("need quarantined: deciding on it failed", extra={**fields, "error": error})
         metrics.shard_reclaims_capped.inc(decision.reclaims_capped)
         for state, count in self.inventory.count_by_state().items():
             metrics.shard_inventory.labels(state.name).set(count)

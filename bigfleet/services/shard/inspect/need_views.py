@@ -12,12 +12,11 @@ from bigfleet.api.v1alpha1 import shardread_pb2 as wire
 from bigfleet.engine.decision import ActionType
 from bigfleet.engine.explain.explain import Explainer
 from bigfleet.engine.explain.explanation import Explanation, PlacedMachine
-from bigfleet.engine.fit.normalise import fold
 from bigfleet.engine.snapshot import Flags
 from bigfleet.model import resources
 from bigfleet.model.machine import MachineState
 from bigfleet.model.need import NeedKey
-from bigfleet.services.shard.decide.compute import CycleResult
+from bigfleet.services.shard.decide.compute import CycleResult, fold_needs
 from bigfleet.services.shard.decide.quarantine import QUARANTINE_MESSAGE, QuarantinedNeed
 from bigfleet.services.shard.fleet.backoff import Offering, descriptions
 from bigfleet.services.shard.records.machine_class import INSTANCE_TYPE_LABEL, ZONE_LABEL
@@ -68,7 +67,7 @@ def _wanted(result: CycleResult, request: wire.InspectNeedsRequest) -> set[NeedK
     """Keys of the selected needs as served; a folded need is also found by its reported key."""
     served = {key for key in result.keys if _meets(key, request)}
     asked, names = result.inputs.asked, result.inputs.fleet.clusters
-    served_by = fold(result.inputs.fleet, asked).served_by
+    served_by = fold_needs(result.inputs, asked).served_by
     for need, cluster, at in zip(asked.needs, asked.cluster.tolist(), served_by, strict=True):
         if _meets(NeedKey(names[cluster], *need.key), request):
             served.add(result.keys[at])

@@ -185,8 +185,8 @@ coordinator_instructions = _counter(
 )
 coordinator_domains_moved = _counter(
     "bigfleet_coordinator_domains_moved_total",
-    "Domains moved to shards that lack machines, by the machines they moved for",
-    "rung",
+    "Domains moved by the coordinator itself, by cause",
+    "cause",
 )
 coordinator_incidents = _counter(
     "bigfleet_coordinator_incidents_total", "Incidents detected in shard reports, by type", "type"

@@ -147,7 +147,7 @@ async def components(endpoints: Iterable[Endpoint], before: Durations) -> dict[s
         result[key] = sum(values) if reported else None  # unreported is not zero
     result["electionsWithoutFault"] = _elections_without_fault(samples, known)
     result["actions"] = _by_label(samples, "bigfleet_shard_actions_total", "type")
-    result["domainsMoved"] = _by_label(samples, "bigfleet_coordinator_domains_moved_total", "rung")
+    result["domainsMoved"] = _by_label(samples, "bigfleet_coordinator_domains_moved_total", "cause")
     result["durations"] = numbers(observed)
     return result
 

@@ -121,7 +121,7 @@ async def test_only_elections_without_a_fault_count(scrape: Scrape) -> None:
 
 async def test_domains_that_moved_are_counted_by_what_they_moved_for(scrape: Scrape) -> None:
     """A gate on a rung that no domain moved for reads 0, and one on a misspelt rung nothing."""
-    moved = 'bigfleet_coordinator_domains_moved_total{rung="%s"} %d'
+    moved = 'bigfleet_coordinator_domains_moved_total{cause="%s"} %d'
     lines = ["# TYPE bigfleet_coordinator_domains_moved counter", moved % ("idle", 2), ""]
     found = await scrape("\n".join(lines), OPERATOR)
     assert found["domainsMoved"] == {"idle": 2}

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
+from itertools import chain
 from typing import Any
 
 import pytest
@@ -54,6 +56,11 @@ async def assign(world: World, rack: str, shard: str) -> None:
     )
 
 
+def owners(world: World, racks: int) -> dict[str, str]:
+    """The shard of each rack."""
+    return {rack: owner(world, rack) for rack in (f"r{number + 1}" for number in range(racks))}
+
+
 def assert_single_owner(world: World) -> None:
     """Exactly one shard owns each machine."""
     machines_now = world.provider.machines()
@@ -99,12 +106,11 @@ def test_a_rack_moves_to_the_shard_whose_cluster_lacks_machines(state: MachineSt
         for cluster in world.clusters.values():
             cluster.apply(pods("web", 4))
         await asyncio.sleep(60)
-        before = {rack: owner(world, rack) for rack in ("r1", "r2")}
+        before = owners(world, 2)
         world.clusters["east"].apply(pods("web", 20))
         await asyncio.sleep(60)
         assert (bound(world, "east"), bound(world, "west")) == (20, 4)
-        owners = {owner(world, rack) for rack in before}
-        assert len(owners) == 1
+        assert len({*owners(world, 2).values()}) == 1
         assert world.clusters["west"].evicted == 0
         registry = world.coordinators.registry if world.coordinators else None
         assert registry is not None
@@ -126,15 +132,60 @@ def test_where_nobody_has_machines_to_spare_nothing_moves() -> None:
         for cluster in world.clusters.values():
             cluster.apply(pods("web", 16))
         await asyncio.sleep(60)
-        before = {rack: owner(world, rack) for rack in ("r1", "r2")}
+        before = owners(world, 2)
         world.clusters["east"].apply(pods("web", 20))
         for _ in range(30):
             await asyncio.sleep(10)
-            assert {rack: owner(world, rack) for rack in before} == before
+            assert owners(world, 2) == before
             assert (pending(world, "east"), pending(world, "west")) == (4, 0)
         assert [cluster.evicted for cluster in world.clusters.values()] == [0, 0]
 
     run_scenario(two_racks(4), scenario)
+
+
+def test_a_shard_that_joins_gets_its_even_part() -> None:
+    """Also of racks with machines in use, and nobody who runs there notices. What moves then moves
+    once.
+    """
+
+    async def scenario(world: World) -> None:
+        for cluster in world.clusters.values():
+            cluster.apply(pods("web", 24))
+        await asyncio.sleep(60)
+        assert Counter(owners(world, 6).values()) == {"s-0": 3, "s-1": 3}
+        world.hosts["s-2"].start()
+        await asyncio.sleep(60)
+        even = owners(world, 6)
+        assert Counter(even.values()) == {"s-0": 2, "s-1": 2, "s-2": 2}
+        assert_single_owner(world)
+        for _ in range(40):
+            await asyncio.sleep(10)
+            assert owners(world, 6) == even
+        assert (bound(world, "east"), bound(world, "west")) == (24, 24)
+        assert [cluster.evicted for cluster in world.clusters.values()] == [0, 0]
+
+    racks = [machines(4, f"{n}", rack=f"r{n + 1}") for n in range(6)]
+    three = {**SHARDS, "shards": ("s-0", "s-1", "s-2"), "late_shards": ("s-2",)}
+    run_scenario(world_spec(list(chain(*racks)), "east", "west", **three), scenario)
+
+
+def test_a_shard_that_joins_does_not_get_the_rack_of_a_gang() -> None:
+    """Its gang may need another machine there."""
+
+    async def scenario(world: World) -> None:
+        east = world.clusters["east"]
+        east.apply(pods("gang", 3, cpu="3", same_key=RACK, gang_members=3))
+        await asyncio.sleep(30)
+        assert Counter(m.labels[RACK] for m in world.in_state(MachineState.CONFIGURED)) == {"r1": 3}
+        east.apply(pods("web", 5, cpu="4"))
+        await asyncio.sleep(30)
+        assert len(world.in_state(MachineState.CONFIGURED)) == 8
+        world.hosts["s-1"].start()
+        await asyncio.sleep(60)
+        assert owners(world, 2) == {"r1": "s-0", "r2": "s-1"}
+
+    fleet = [*machines(4, "m", rack="r1"), *machines(4, "n", rack="r2")]
+    run_scenario(world_spec(fleet, **SHARDS, late_shards=("s-1",)), scenario)
 
 
 def test_shards_serve_their_clusters_without_a_coordinator() -> None:

@@ -46,6 +46,7 @@ class ShardReport(_message.Message):
     SPLITS_FIELD_NUMBER: _builtins.int
     REMOVALS_FIELD_NUMBER: _builtins.int
     DOMAIN_KEYS_FIELD_NUMBER: _builtins.int
+    MOVABLE_DOMAINS_FIELD_NUMBER: _builtins.int
     shard_id: _builtins.str
     cycle: _builtins.int
     timestamp_unix_nanos: _builtins.int
@@ -88,6 +89,12 @@ class ShardReport(_message.Message):
     def domain_keys(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """A machine's domain is the first of these labels that it has. Empty: its rack, else its zone."""
 
+    @_builtins.property
+    def movable_domains(self) -> _containers.RepeatedCompositeFieldContainer[Global___MovableDomain]:
+        """Owned domains that another shard could have for its even part: of each instance type the 5 with
+        the fewest machines in use, and none in which a gang runs; at most 100.
+        """
+
     def __init__(
         self,
         *,
@@ -110,14 +117,42 @@ class ShardReport(_message.Message):
         splits: _abc.Iterable[Global___SplitTopology] | None = ...,
         removals: _abc.Iterable[Global___ClusterRemoval] | None = ...,
         domain_keys: _abc.Iterable[_builtins.str] | None = ...,
+        movable_domains: _abc.Iterable[Global___MovableDomain] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["summary", b"summary"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cycle", b"cycle", "domain_keys", b"domain_keys", "instruction_acks", b"instruction_acks", "out_of_domain_machines", b"out_of_domain_machines", "out_of_domain_omitted", b"out_of_domain_omitted", "owned_domains", b"owned_domains", "providers", b"providers", "removals", b"removals", "seen_sequence", b"seen_sequence", "seen_term", b"seen_term", "shard_address", b"shard_address", "shard_epoch", b"shard_epoch", "shard_id", b"shard_id", "shortfalls", b"shortfalls", "shortfalls_omitted", b"shortfalls_omitted", "splits", b"splits", "summary", b"summary", "timestamp_unix_nanos", b"timestamp_unix_nanos", "unowned_domains", b"unowned_domains"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cycle", b"cycle", "domain_keys", b"domain_keys", "instruction_acks", b"instruction_acks", "movable_domains", b"movable_domains", "out_of_domain_machines", b"out_of_domain_machines", "out_of_domain_omitted", b"out_of_domain_omitted", "owned_domains", b"owned_domains", "providers", b"providers", "removals", b"removals", "seen_sequence", b"seen_sequence", "seen_term", b"seen_term", "shard_address", b"shard_address", "shard_epoch", b"shard_epoch", "shard_id", b"shard_id", "shortfalls", b"shortfalls", "shortfalls_omitted", b"shortfalls_omitted", "splits", b"splits", "summary", b"summary", "timestamp_unix_nanos", b"timestamp_unix_nanos", "unowned_domains", b"unowned_domains"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ShardReport: _TypeAlias = ShardReport  # noqa: Y015
+
+@_typing.final
+class MovableDomain(_message.Message):
+    """In use: bound to a cluster, or reserved for one."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOPOLOGY_KEY_FIELD_NUMBER: _builtins.int
+    TOPOLOGY_VALUE_FIELD_NUMBER: _builtins.int
+    MACHINES_IN_USE_FIELD_NUMBER: _builtins.int
+    topology_key: _builtins.str
+    topology_value: _builtins.str
+    machines_in_use: _builtins.int
+    def __init__(
+        self,
+        *,
+        topology_key: _builtins.str = ...,
+        topology_value: _builtins.str = ...,
+        machines_in_use: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["machines_in_use", b"machines_in_use", "topology_key", b"topology_key", "topology_value", b"topology_value"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___MovableDomain: _TypeAlias = MovableDomain  # noqa: Y015
 
 @_typing.final
 class ClusterRemoval(_message.Message):
@@ -1199,6 +1234,7 @@ class ShardReportSnapshot(_message.Message):
     OUT_OF_DOMAIN_OMITTED_FIELD_NUMBER: _builtins.int
     SPLITS_FIELD_NUMBER: _builtins.int
     REMOVALS_FIELD_NUMBER: _builtins.int
+    MOVABLE_DOMAINS_FIELD_NUMBER: _builtins.int
     shard_id: _builtins.str
     cycle: _builtins.int
     received_at_unix_ns: _builtins.int
@@ -1215,6 +1251,8 @@ class ShardReportSnapshot(_message.Message):
     def splits(self) -> _containers.RepeatedCompositeFieldContainer[Global___SplitTopology]: ...
     @_builtins.property
     def removals(self) -> _containers.RepeatedCompositeFieldContainer[Global___ClusterRemoval]: ...
+    @_builtins.property
+    def movable_domains(self) -> _containers.RepeatedCompositeFieldContainer[Global___MovableDomain]: ...
     def __init__(
         self,
         *,
@@ -1229,10 +1267,11 @@ class ShardReportSnapshot(_message.Message):
         out_of_domain_omitted: _builtins.int = ...,
         splits: _abc.Iterable[Global___SplitTopology] | None = ...,
         removals: _abc.Iterable[Global___ClusterRemoval] | None = ...,
+        movable_domains: _abc.Iterable[Global___MovableDomain] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["summary", b"summary"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cycle", b"cycle", "out_of_domain_machines", b"out_of_domain_machines", "out_of_domain_omitted", b"out_of_domain_omitted", "received_at_unix_ns", b"received_at_unix_ns", "removals", b"removals", "shard_epoch", b"shard_epoch", "shard_id", b"shard_id", "shortfalls", b"shortfalls", "shortfalls_omitted", b"shortfalls_omitted", "splits", b"splits", "summary", b"summary"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cycle", b"cycle", "movable_domains", b"movable_domains", "out_of_domain_machines", b"out_of_domain_machines", "out_of_domain_omitted", b"out_of_domain_omitted", "received_at_unix_ns", b"received_at_unix_ns", "removals", b"removals", "shard_epoch", b"shard_epoch", "shard_id", b"shard_id", "shortfalls", b"shortfalls", "shortfalls_omitted", b"shortfalls_omitted", "splits", b"splits", "summary", b"summary"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

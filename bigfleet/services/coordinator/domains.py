@@ -70,8 +70,10 @@ def move(
     to: str,
     instruction_id: NewInstructionId,
     reason: str = "",
+    home: str = "",
 ) -> RowChanges:
-    """Transfer a domain to the shard `to`; its present shard releases it first.
+    """Transfer a domain to the shard `to`; its present shard releases it first. It keeps its home
+    unless there is a new one.
 
     UnknownObject for a shard that never reported; InvalidInput for one that is being removed, and
     for a topology key that is not among the shard's domain keys.
@@ -90,7 +92,7 @@ def move(
         return put(_assigned(Observation(*name), to, instruction_id()))
     if domain.state is not DomainState.RELEASING and domain.shard == to:
         return {}
-    return put(_releasing(domain, to, instruction_id(), reason))
+    return put(_releasing(domain, to, instruction_id(), reason, home))
 
 
 def release(registry: Registry, name: DomainName, instruction_id: NewInstructionId) -> RowChanges:
@@ -130,7 +132,7 @@ def freed(registry: Registry, domain: Domain, instruction_id: NewInstructionId) 
         return {domain.key: None}
     known = Observation(*domain.name, domain.machines, domain.instance_type)
     assigned = _assigned(known, transfer_target.id, instruction_id())
-    return put(msgspec.structs.replace(assigned, reason=domain.reason))
+    return put(msgspec.structs.replace(assigned, reason=domain.reason, home=domain.home))
 
 
 def reissued(domain: Domain, instruction_id: str) -> Domain:
@@ -147,11 +149,18 @@ def _assigned(observation: Observation, shard: str, instruction_id: str) -> Doma
     )
 
 
-def _releasing(domain: Domain, to: str, instruction_id: str, reason: str = "") -> Domain:
+def _releasing(
+    domain: Domain, to: str, instruction_id: str, reason: str = "", home: str = ""
+) -> Domain:
     """An unacknowledged instruction keeps its id: the shard may be carrying it out."""
     state = next_state(domain.name, domain.state, DomainEvent.RELEASE)
     if domain.state is DomainState.RELEASING:
         instruction_id = domain.instruction_id
     return msgspec.structs.replace(
-        domain, state=state, instruction_id=instruction_id, to=to, reason=reason
+        domain,
+        state=state,
+        instruction_id=instruction_id,
+        to=to,
+        reason=reason,
+        home=home or domain.home,
     )

@@ -15,10 +15,12 @@ from bigfleet.services.coordinator import (
     domains,
     ladder,
     quotas,
+    rebalancing,
     shard_removal,
     shards,
     validation,
 )
+from bigfleet.services.coordinator.domain_moves import Cause, DomainMove
 from bigfleet.services.coordinator.instructions import pending
 from bigfleet.services.coordinator.leader_term import LeaderTerm, NotLeader
 from bigfleet.services.coordinator.reports import LIVENESS_TIMEOUT_SECONDS
@@ -36,8 +38,8 @@ class LeaderHandlers:
 
     def __init__(self, expected_shards: int) -> None:
         self._expected_shards = expected_shards
-        for rung in ladder.Rung:
-            metrics.coordinator_domains_moved.labels(rung.value)
+        for cause in Cause:
+            metrics.coordinator_domains_moved.labels(cause.value)
 
     async def report(self, leader_term: LeaderTerm, report: wire.ShardReport) -> wire.ReportAck:
         """Record a shard's report; the answer carries its instructions. Fenced for a stale one."""
@@ -163,21 +165,25 @@ class LeaderHandlers:
             raise UnknownObject(f"cluster {cluster}: its shard {row.shard} no longer exists")
         return row, shard.address
 
-    async def help_short_shards(self, leader_term: LeaderTerm) -> None:
-        """Move domains to shards that lack machines. To be called every second or so."""
+    async def move_domains(self, leader_term: LeaderTerm) -> None:
+        """Move domains to shards that lack machines, or have less than their even part. To be
+        called every second or so.
+        """
         leader_term.require_leadership()
         if not self._may_assign(leader_term):
             return
         now = leader_term.clock.monotonic_seconds()
         received = (leader_term.reports.of(shard) for shard in _eligible_shards(leader_term))
         reports = [each.snapshot for each in received if each is not None]
-        choice = ladder.choose(leader_term.registry, reports, leader_term.ladder, now)
-        await leader_term.write(lambda: _moved(leader_term, choice.moves))
-        leader_term.ladder.note(choice, now)
-        for move in choice.moves:
-            metrics.coordinator_domains_moved.labels(move.rung.value).inc()
+        known = leader_term.registry, reports, leader_term.domain_moves, now
+        help_due = ladder.choose(*known)
+        moves = help_due.moves or rebalancing.choose(*known)
+        await leader_term.write(lambda: _moved(leader_term, moves))
+        leader_term.domain_moves.note(moves, help_due.needs, now)
+        for move in moves:
+            metrics.coordinator_domains_moved.labels(move.cause.value).inc()
             fields = {"domain": "=".join(move.name), "to": move.to, "why": move.reason}
-            _LOG.info("domain moves to a shard that lacks machines", extra=fields)
+            _LOG.info("domain moves to another shard", extra=fields)
 
     async def assign(self, leader_term: LeaderTerm, name: DomainName, shard: str) -> None:
         """Transfer a domain to a shard; its present shard releases it first."""
@@ -236,11 +242,16 @@ async def release_orphans(leader_term: LeaderTerm) -> None:
         await leader_term.write(batch)
 
 
-def _moved(leader_term: LeaderTerm, moves: Iterable[ladder.DomainMove]) -> RowChanges:
+def _moved(leader_term: LeaderTerm, moves: Iterable[DomainMove]) -> RowChanges:
     changes: RowChanges = {}
-    for name, to, _, reason in moves:
+    for each in moves:
         changes |= domains.move(
-            leader_term.registry, name, to, leader_term.new_instruction_id, reason
+            leader_term.registry,
+            each.name,
+            each.to,
+            leader_term.new_instruction_id,
+            each.reason,
+            each.home,
         )
     return changes
 

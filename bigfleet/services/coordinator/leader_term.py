@@ -11,7 +11,7 @@ from bigfleet.model.errors import BigFleetError, Unavailable
 from bigfleet.observe import metrics
 from bigfleet.ports.clock import Clock
 from bigfleet.ports.coordination import CoordinationStore, LeadershipLost, OutcomeUnknown
-from bigfleet.services.coordinator.ladder import LadderMemory
+from bigfleet.services.coordinator.domain_moves import MoveMemory
 from bigfleet.services.coordinator.registry import Registry
 from bigfleet.services.coordinator.reports import Reports
 from bigfleet.services.coordinator.rows import RowChanges, encode
@@ -44,9 +44,9 @@ class SequenceNumbers:
 class LeaderTerm:
     """Leadership in `term`, from a claim in the store until `end`.
 
-    `registry` holds the committed rows, `reports` the shards' reports to this leader, `ladder` the
-    domains that it has moved because of them. Ages and timeouts are measured by the monotonic
-    seconds of `clock`.
+    `registry` holds the committed rows, `reports` the shards' reports to this leader,
+    `domain_moves` which domains it has moved because of them. Ages and timeouts are measured by the
+    monotonic seconds of `clock`.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class LeaderTerm:
             clock,
         )
         self.reports = Reports(clock.monotonic_seconds())
-        self.ladder = LadderMemory()
+        self.domain_moves = MoveMemory()
         self._store, self.claim_revision = store, claim_revision
         self._writing = asyncio.Lock()
         self._ended = asyncio.Event()

@@ -51,6 +51,7 @@ class Registry:
         self.providers: dict[tuple[str, str], Provider] = {}
         self.term_base = 0
         self._loads: defaultdict[str, Load] = defaultdict(Load)
+        self._home_loads: defaultdict[str, Load] = defaultdict(Load)
         # By shard and instruction id: domains with an unacknowledged instruction.
         self._unacknowledged: defaultdict[str, dict[str, Domain]] = defaultdict(dict)
 
@@ -67,6 +68,15 @@ class Registry:
     def load(self, shard: str) -> Load:
         """What is assigned to this shard."""
         return self._loads.get(shard) or Load()
+
+    def home_load(self, shard: str) -> Load:
+        """What this shard is the home of; without clusters."""
+        return self._home_loads.get(shard) or Load()
+
+    @property
+    def moving_domains(self) -> int:
+        """How many domains a shard has yet to take or release."""
+        return sum(map(len, self._unacknowledged.values()))
 
     def unacknowledged(self, shard: str) -> Mapping[str, Domain]:
         """The domains that this shard has yet to take or release, by instruction id."""
@@ -85,6 +95,7 @@ class Registry:
             case Domain():
                 self.domains[row.name] = row
                 self._loads[row.shard].count(row)
+                self._home_loads[row.home].count(row)
                 if row.state is not DomainState.OWNED:
                     self._unacknowledged[row.shard][row.instruction_id] = row
             case Cluster():
@@ -104,6 +115,7 @@ class Registry:
             case Domain():
                 del self.domains[row.name]
                 self._loads[row.shard].count(row, -1)
+                self._home_loads[row.home].count(row, -1)
                 self._unacknowledged[row.shard].pop(row.instruction_id, None)
             case Cluster():
                 del self.clusters[row.id]

@@ -44,6 +44,7 @@ class Reports:
             out_of_domain_machines=report.out_of_domain_machines,
             out_of_domain_omitted=report.out_of_domain_omitted,
             splits=report.splits,
+            movable_domains=report.movable_domains,
             removals=report.removals,
         )
         last = self._received.get(report.shard_id)

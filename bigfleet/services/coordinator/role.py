@@ -156,7 +156,7 @@ async def _housekeeping(
     membership: Membership,
     handlers: LeaderHandlers,
 ) -> None:
-    """Rotate etcd's log; on the leader, promote learners, free orphaned rows and help shards."""
+    """Rotate etcd's log; on the leader, promote learners, free orphaned rows and move domains."""
     while True:
         await asyncio.sleep(_HOUSEKEEPING_INTERVAL_SECONDS)
         await etcd_supervisor.rotate_log()
@@ -165,7 +165,7 @@ async def _housekeeping(
             try:
                 await membership.promote_learners()
                 await release_orphans(leader_term)
-                await handlers.help_short_shards(leader_term)
+                await handlers.move_domains(leader_term)
             except Unavailable as error:
                 _LOG.debug("housekeeping deferred: %s", error)
             except BigFleetError as error:

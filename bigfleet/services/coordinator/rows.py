@@ -79,6 +79,8 @@ class Domain(msgspec.Struct, frozen=True):
     domain is being released, `to` is the transfer target, "" for none. `machines` is the number of
     machines when it was first assigned, and `instance_type` the most common type among them.
     `reason` is why the coordinator moved it last; "" if an administrator did, or if it was free.
+    `home` is the shard of whose even part it is: the one that it was assigned to when it was free,
+    or for balance. A domain that has moved for another reason is on loan, and moves no others.
     """
 
     topology_key: str
@@ -90,6 +92,11 @@ class Domain(msgspec.Struct, frozen=True):
     machines: int = 0
     instance_type: str = ""
     reason: str = ""
+    home: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.home:  # as stored by earlier releases
+            msgspec.structs.force_setattr(self, "home", self.shard)
 
     @property
     def name(self) -> DomainName:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from bigfleet.services.coordinator import clusters, domains, shards
 from bigfleet.services.coordinator.domain_lifecycle import DomainEvent, next_state
 from bigfleet.services.coordinator.domains import NewInstructionId
 from bigfleet.services.coordinator.registry import Registry
-from bigfleet.services.coordinator.rows import RowChanges
+from bigfleet.services.coordinator.rows import RowChanges, put
 
 
 def next_removal_step(
@@ -24,7 +26,9 @@ def next_removal_step(
 
 
 def orphaned_rows(registry: Registry, limit: int, instruction_id: NewInstructionId) -> RowChanges:
-    """Up to `limit` rows of removed shards: assigned to their transfer target, or free."""
+    """Up to `limit` rows of removed shards: assigned to their transfer target, or free. What they
+    had lent stays where it is, for good.
+    """
     gone = {row.id for row in registry.shards.values() if row.removed and _holds(registry, row.id)}
     changes: RowChanges = {}
     if not gone:
@@ -33,6 +37,8 @@ def orphaned_rows(registry: Registry, limit: int, instruction_id: NewInstruction
         if domain.shard in gone and len(changes) < limit:
             next_state(domain.name, domain.state, DomainEvent.OWNER_GONE)
             changes |= domains.freed(registry, domain, instruction_id)
+        elif domain.home in gone and len(changes) < limit:
+            changes |= put(msgspec.structs.replace(domain, home=domain.to or domain.shard))
     for cluster in registry.clusters.values():
         if cluster.shard in gone and len(changes) < limit:
             changes[cluster.key] = None
@@ -41,4 +47,4 @@ def orphaned_rows(registry: Registry, limit: int, instruction_id: NewInstruction
 
 def _holds(registry: Registry, shard: str) -> bool:
     load = registry.load(shard)
-    return load.domains > 0 or load.clusters > 0
+    return load.domains > 0 or load.clusters > 0 or registry.home_load(shard).domains > 0

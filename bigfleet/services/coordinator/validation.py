@@ -14,6 +14,7 @@ MAX_OUT_OF_DOMAIN = 100
 MAX_PROVIDERS = 200
 MAX_SPLITS = 20
 MAX_REMOVALS = 1000
+MAX_MOVABLE_DOMAINS = 100
 MAX_DOMAIN_KEYS = 8
 MAX_ACKS = 1000
 # A name is part of a key in the store and of a line of output.
@@ -63,6 +64,7 @@ def report(message: wire.ShardReport) -> None:
     _at_most(f"{who}: splits", len(message.splits), MAX_SPLITS)
     _at_most(f"{who}: domain_keys", len(message.domain_keys), MAX_DOMAIN_KEYS)
     _at_most(f"{who}: removals", len(message.removals), MAX_REMOVALS)
+    _at_most(f"{who}: movable_domains", len(message.movable_domains), MAX_MOVABLE_DOMAINS)
     _at_most(f"{who}: providers", len(message.providers), MAX_PROVIDERS)
     _at_most(f"{who}: instruction_acks", len(message.instruction_acks), MAX_ACKS)
     _helpful_domains(who, message.shortfalls)
@@ -71,6 +73,8 @@ def report(message: wire.ShardReport) -> None:
     _counts(who, message)
     for seen in message.unowned_domains:
         domain(seen.topology_key, seen.topology_value)
+    for movable in message.movable_domains:
+        domain(movable.topology_key, movable.topology_value)
     for split in message.splits:
         domain(split.topology_key, split.topology_value)
     for removal in message.removals:

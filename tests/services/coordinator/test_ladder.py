@@ -11,29 +11,15 @@ from hypothesis import strategies as st
 from bigfleet.api.v1alpha1 import coordinator_pb2 as wire
 from bigfleet.services.coordinator import domains, ladder
 from bigfleet.services.coordinator.domain_lifecycle import DomainState
-from bigfleet.services.coordinator.ladder import (
+from bigfleet.services.coordinator.domain_moves import (
     COOLDOWN_SECONDS,
     SETTLING_SECONDS,
-    Choice,
-    LadderMemory,
-    Rung,
+    Cause,
+    MoveMemory,
 )
+from bigfleet.services.coordinator.ladder import Choice
 from bigfleet.services.coordinator.registry import Registry
-from bigfleet.services.coordinator.rows import Domain, Shard, put
-
-RACK = "topology.bigfleet/rack"
-SHARDS = ("s-0", "s-1", "s-2")
-
-
-def registry_of(**owners: str) -> Registry:
-    """Racks by their shard."""
-    registry = Registry()
-    registry.apply(put(*(Shard(name, "127.0.0.1:1", 1, 0) for name in SHARDS)))
-    rows = (
-        Domain(RACK, rack, shard, DomainState.OWNED, f"1-{rack}") for rack, shard in owners.items()
-    )
-    registry.apply(put(*rows))
-    return registry
+from tests.services.coordinator.domains_rig import RACK, SHARDS, carry_out, registry_of
 
 
 def helpful(rack: str, idle: int = 0, speculative: int = 0, pods: int = 4) -> wire.HelpfulDomain:
@@ -77,11 +63,11 @@ def report_of(
 def chosen(
     registry: Registry,
     *reports: wire.ShardReportSnapshot,
-    memory: LadderMemory | None = None,
+    memory: MoveMemory | None = None,
     now: float = 0.0,
 ) -> list[tuple[str, str]]:
     """The racks that move, and to which shards."""
-    choice = ladder.choose(registry, reports, memory or LadderMemory(), now)
+    choice = ladder.choose(registry, reports, memory or MoveMemory(), now)
     return [(move.name[1], move.to) for move in choice.moves]
 
 
@@ -95,8 +81,8 @@ def test_the_smallest_rack_that_holds_all_unplaced_pods_moves() -> None:
 def test_the_reason_names_who_lacked_what_and_who_had_it() -> None:
     registry = registry_of(own="s-0", r1="s-1")
     reports = report_of("s-0", short(helpful("r1", 2))), report_of("s-1")
-    (move,) = ladder.choose(registry, reports, LadderMemory(), 0.0).moves
-    assert move.rung is Rung.IDLE
+    (move,) = ladder.choose(registry, reports, MoveMemory(), 0.0).moves
+    assert move.cause is Cause.IDLE
     assert move.reason == (
         "cluster east of shard s-0 lacked machines for 8 pods of priority 0 for 6 cycles; "
         "shard s-1 had 2 idle ones here that serve 8"
@@ -143,9 +129,10 @@ def test_a_gang_gets_one_domain_or_none() -> None:
 
 
 def test_after_a_move_the_shortfall_waits_and_the_domain_stays() -> None:
-    registry, memory = registry_of(a="s-0", b="s-1", r="s-2"), LadderMemory()
+    registry, memory = registry_of(a="s-0", b="s-1", r="s-2"), MoveMemory()
     reports = report_of("s-0", short(helpful("r", 2))), report_of("s-1"), report_of("s-2")
-    memory.note(ladder.choose(registry, reports, memory, 0.0), 0.0)
+    choice = ladder.choose(registry, reports, memory, 0.0)
+    memory.note(choice.moves, choice.needs, 0.0)
     other = registry_of(a="s-0", b="s-1", r="s-0", r2="s-2")
     still = report_of("s-0", short(helpful("r2", 2)))
     rest = report_of("s-1"), report_of("s-2")
@@ -186,7 +173,7 @@ def test_whatever_is_reported_few_domains_move_and_none_twice_in_a_while(
     owners: dict[str, str], rounds: list[dict[str, list[wire.Shortfall]]]
 ) -> None:
     """At most one of six at a time, never to its owner, never without a shortfall that it helps."""
-    registry, memory, numbers = registry_of(**owners), LadderMemory(), count()
+    registry, memory, numbers = registry_of(**owners), MoveMemory(), count()
     moved_at: dict[str, float] = {}
     for number, reported in enumerate(rounds):
         now = 20.0 * number
@@ -197,19 +184,9 @@ def test_whatever_is_reported_few_domains_move_and_none_twice_in_a_while(
             rack = move.name[1]
             assert now - moved_at.get(rack, -COOLDOWN_SECONDS) >= COOLDOWN_SECONDS
             moved_at[rack] = now
-            _carry_out(registry, move, lambda: f"1-{next(numbers)}")
-        memory.note(choice, now)
+            carry_out(registry, move, lambda: f"1-{next(numbers)}")
+        memory.note(choice.moves, choice.needs, now)
     assert Counter(registry.domains[RACK, rack].state for rack in _RACKS) == {DomainState.OWNED: 6}
-
-
-def _carry_out(
-    registry: Registry, move: ladder.DomainMove, new_id: domains.NewInstructionId
-) -> None:
-    """Both shards accept."""
-    registry.apply(domains.move(registry, move.name, move.to, new_id, move.reason))
-    registry.apply(domains.released(registry, registry.domains[move.name], new_id))
-    assert registry.domains[move.name].reason == move.reason
-    registry.apply(domains.taken(registry.domains[move.name]))
 
 
 def _check(registry: Registry, choice: Choice, reported: dict[str, list[wire.Shortfall]]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
@@ -14,7 +14,7 @@ from bigfleet.api.v1alpha1.capacity_pb2 import PenaltyBucket
 from bigfleet.engine.explain.shortfall_report import ShortfallGroup, report
 from bigfleet.engine.snapshot import Fleet
 from bigfleet.model import resources
-from bigfleet.model.domain import RACK_LABEL
+from bigfleet.model.domain import RACK_LABEL, Domain
 from bigfleet.model.machine import MachineState
 from bigfleet.services.shard.coordination.helpful_domains import OthersFreeMachines
 from bigfleet.services.shard.decide.compute import CycleResult
@@ -27,6 +27,7 @@ MAX_TYPES, MAX_ZONES = 6, 3
 OTHERS = "others"
 MAX_OUT_OF_DOMAIN = 100
 MAX_SPLITS = 20
+MAX_MOVABLE_OF_TYPE, MAX_MOVABLE = 5, 100
 MAX_COUNT = 2**31 - 1
 
 
@@ -65,6 +66,33 @@ def out_of_domain_machines(inventory: Inventory) -> tuple[list[wire.OutOfDomainM
         for machine_id, cluster, domain in found
     ]
     return machines, omitted
+
+
+def commonest_type(counts: Mapping[str, int]) -> str:
+    """The most common instance type; ties go by name, so that all shards report the same."""
+    return min(counts, key=lambda name: (-counts[name], name))
+
+
+def movable_domains(
+    machines: Mapping[Domain, Mapping[str, int]], in_use: Mapping[Domain, int]
+) -> list[wire.MovableDomain]:
+    """Of each instance type the domains with the fewest machines in use. `machines` counts those
+    of the candidates by type.
+    """
+    by_type: defaultdict[str, list[Domain]] = defaultdict(list)
+    for domain in sorted(machines, key=lambda domain: (in_use.get(domain, 0), domain)):
+        of_type = by_type[commonest_type(machines[domain])]
+        if len(of_type) < MAX_MOVABLE_OF_TYPE:
+            of_type.append(domain)
+    found = [domain for _, domains in sorted(by_type.items()) for domain in domains]
+    return [
+        wire.MovableDomain(
+            topology_key=domain.key,
+            topology_value=domain.value,
+            machines_in_use=in_use.get(domain, 0),
+        )
+        for domain in found[:MAX_MOVABLE]
+    ]
 
 
 def splits(

@@ -62,12 +62,11 @@ class DomainObservations:
 
 
 def _observation(domain: Domain, counts: Counter[str]) -> DiscoveredDomain:
-    """Ties between equally common types go by name, so that all shards report the same."""
     return DiscoveredDomain(
         topology_key=domain.key,
         topology_value=domain.value,
         machines=counts.total(),
-        instance_type=min(counts, key=lambda name: (-counts[name], name)),
+        instance_type=report.commonest_type(counts),
     )
 
 
@@ -124,6 +123,7 @@ class Reporter:
             metrics.shard_machines_of_other_shards.set(there - len(result.inputs.fleet))
             made.summary.CopyFrom(report.summary(result.inputs.fleet))
             made.splits.extend(report.splits(result, self.inventory, self.config.domain_keys))
+            made.movable_domains.extend(self._movable_domains(result, seen))
             rows, made.shortfalls_omitted = await self._shortfalls(result)
             made.shortfalls.extend(rows)
         return made
@@ -143,6 +143,19 @@ class Reporter:
         left = sorted(self.cycle.removals.left().items(), key=itemgetter(1))
         for cluster, machines in left[:_MAX_REMOVALS]:
             yield wire.ClusterRemoval(cluster_id=cluster, machines_left=machines)
+
+    def _movable_domains(
+        self, result: CycleResult, seen: Mapping[Domain, Counter[str]]
+    ) -> list[wire.MovableDomain]:
+        """Domains that could be another shard's. None of a gang, which may need machines there."""
+        gangs = {n.profile.fingerprint for n in result.demand.needs if n.profile.same_key}
+        kept = self.inventory.domains_serving(gangs)
+        own = {
+            domain: seen[domain]
+            for domain in self.ownership.record.domains
+            if domain in seen and domain not in kept
+        }
+        return report.movable_domains(own, self.inventory.machines_in_use())
 
     async def _shortfalls(self, result: CycleResult) -> _Shortfalls:
         """The shortfalls of a result, computed once."""

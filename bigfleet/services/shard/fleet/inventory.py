@@ -18,7 +18,11 @@ from bigfleet.services.shard.fleet.assignment import incarnation_of
 from bigfleet.services.shard.fleet.claims import ALL, Rows
 from bigfleet.services.shard.fleet.columns import Columns
 from bigfleet.services.shard.fleet.machine_ids import MachineIds
-from bigfleet.services.shard.fleet.shard_filter import ShardFilter, has_reserved_machine
+from bigfleet.services.shard.fleet.shard_filter import (
+    ShardFilter,
+    has_reserved_machine,
+    reserved,
+)
 from bigfleet.services.shard.records.interning import Interned
 from bigfleet.services.shard.records.machine_class import (
     INSTANCE_TYPE_LABEL,
@@ -224,6 +228,21 @@ class Inventory:
             if count:
                 seen[domain][flavour.labels[INSTANCE_TYPE_LABEL]] += count
         return seen
+
+    def machines_in_use(self) -> Counter[Domain]:
+        """Machines in each domain that are bound to a cluster, or reserved for one."""
+        in_use = (self._columns.cluster != NONE) | reserved(self._columns)
+        counts = np.bincount(self._columns.flavour[in_use], minlength=len(self._domains)).tolist()
+        used: Counter[Domain] = Counter()
+        for domain, count in zip(self._domains, counts, strict=True):
+            used[domain] += count
+        return used
+
+    def domains_serving(self, profiles: Collection[str]) -> set[Domain]:
+        """The domains with machines for needs of these profiles, given by fingerprint."""
+        needs = [n for n, key in enumerate(self._needs.values) if key.fingerprint in profiles]
+        rows = np.isin(self._columns.need, needs)
+        return {self._domains[n] for n in np.unique(self._columns.flavour[rows]).tolist()}
 
     def free_of_other_shards(self) -> Iterator[FreeMachines]:
         """The idle and speculative machines that are not this shard's, by flavour."""

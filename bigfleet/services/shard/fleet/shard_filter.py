@@ -72,7 +72,7 @@ class ShardFilter:
         by_domain = self._of_domains.flags(self._owned, domains)[columns.flavour]
         leaving = self._of_leaving.flags(self._owned, domains)
         if leaving.any():
-            by_domain |= leaving[columns.flavour] & _reserved(columns)
+            by_domain |= leaving[columns.flavour] & reserved(columns)
         by_cluster = self._of_clusters.flags(self._owned, clusters)[columns.cluster]
         owned: Flags = np.where(columns.cluster == NONE, by_domain, by_cluster)
         owned &= columns.state != 0
@@ -106,12 +106,13 @@ def has_reserved_machine(columns: Columns, domains: Sequence[Domain], domain: Do
     `domains` has the domain of each flavour.
     """
     there = np.array([each == domain for each in domains], np.bool_)
-    return bool(len(there)) and bool((there[columns.flavour] & _reserved(columns)).any())
+    return bool(len(there)) and bool((there[columns.flavour] & reserved(columns)).any())
 
 
-def _reserved(columns: Columns) -> Flags:
-    reserved: Flags = np.isin(columns.state, _RESERVABLE) & (columns.need != NONE)
-    return reserved
+def reserved(columns: Columns) -> Flags:
+    """Which machines are reserved for a need, and not bound to its cluster yet."""
+    flags: Flags = np.isin(columns.state, _RESERVABLE) & (columns.need != NONE)
+    return flags
 
 
 class _CachedFlags(Generic[_Value]):

@@ -1,0 +1,94 @@
+"""What all moves of domains between shards have in common: cause, pace and memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import NamedTuple, TypeVar
+
+from bigfleet.services.coordinator.domain_lifecycle import DomainState
+from bigfleet.services.coordinator.registry import Registry
+from bigfleet.services.coordinator.rows import Domain, DomainName
+
+_Key = TypeVar("_Key")
+
+# A domain does not move again for so long.
+COOLDOWN_SECONDS = 300.0
+# Two reports until its new shard has it, and some decisions and reports after that.
+SETTLING_SECONDS = 15.0
+# At most this share of all domains moves at the same time; at least one.
+MOVING_SHARE = 0.05
+
+
+class Cause(Enum):
+    """Why a domain moves; the values are used in reasons and metrics."""
+
+    #: its idle machines serve what another shard lacks
+    IDLE = "idle"
+    #: its speculative machines do
+    SPECULATIVE = "speculative"
+    #: another shard has less than its even part of the instance type
+    BALANCE = "balance"
+
+
+class DomainMove(NamedTuple):
+    """A domain to transfer to the shard `to`."""
+
+    name: DomainName
+    to: str
+    cause: Cause
+    reason: str
+
+    @property
+    def home(self) -> str:
+        """Its new home; "" to keep the present one, from which it is on loan then."""
+        return self.to if self.cause is Cause.BALANCE else ""
+
+
+class ShortNeed(NamedTuple):
+    """Identifies what is short: a profile of a cluster, of the shard that serves it."""
+
+    shard: str
+    cluster: str
+    fingerprint: str
+
+
+@dataclass
+class MoveMemory:
+    """What one leader ordered, by its monotonic clock. A new leader begins without it."""
+
+    moved_at: dict[DomainName, float] = field(default_factory=dict)
+    helped_at: dict[ShortNeed, float] = field(default_factory=dict)
+
+    def note(
+        self, moves: Iterable[DomainMove], helped: Iterable[ShortNeed], now_seconds: float
+    ) -> None:
+        """Record moves that are ordered now, and the needs that they are for; forget what no
+        longer matters.
+        """
+        self.moved_at = _within(self.moved_at, now_seconds - COOLDOWN_SECONDS)
+        self.helped_at = _within(self.helped_at, now_seconds - SETTLING_SECONDS)
+        self.moved_at |= {move.name: now_seconds for move in moves}
+        self.helped_at |= dict.fromkeys(helped, now_seconds)
+
+    def may_move(self, row: Domain, now_seconds: float) -> bool:
+        """Whether a domain is at rest, and has been for the cooldown."""
+        moved_at = self.moved_at.get(row.name)
+        return row.state is DomainState.OWNED and (
+            moved_at is None or now_seconds - moved_at >= COOLDOWN_SECONDS
+        )
+
+    def was_helped(self, need: ShortNeed, now_seconds: float) -> bool:
+        """Whether a need was helped so shortly before that the help may not have arrived yet."""
+        helped_at = self.helped_at.get(need)
+        return helped_at is not None and now_seconds - helped_at < SETTLING_SECONDS
+
+
+def moves_allowed(registry: Registry) -> int:
+    """How many more domains may move now; not positive if enough are moving."""
+    return max(1, int(MOVING_SHARE * len(registry.domains))) - registry.moving_domains
+
+
+def _within(times: Mapping[_Key, float], since_seconds: float) -> dict[_Key, float]:
+    return {key: at for key, at in times.items() if at > since_seconds}

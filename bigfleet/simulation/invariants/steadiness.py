@@ -24,7 +24,8 @@ class Steadiness:
 
     def __init__(self, clusters: Mapping[str, SimulatedCluster], *, grows: bool) -> None:
         self._clusters, self._grows = clusters, grows
-        self._acquired: dict[str, tuple[float, str]] = {}
+        # For each machine since when, for which cluster, and beside how many others of its shard.
+        self._acquired: dict[str, tuple[float, str, int]] = {}
         self._released: dict[str, float] = {}
         self._lost: dict[str, float] = {}
         self._rebuys: Counter[str] = Counter()
@@ -42,11 +43,15 @@ class Steadiness:
             if action.type in _ACQUIRING:
                 name = result.machine_id(action.row)
                 cluster = result.keys[action.need].cluster
-                if self._acquired.get(name, (0.0, ""))[1] != cluster:
+                if self._acquired.get(name, (0.0, "", 0))[1] != cluster:
                     bought.add(cluster)
                     # Needs decided together do not know what room the later ones' machines leave.
                     if buyers[cluster] == 1:
-                        self._acquired[name] = result.inputs.now_seconds, cluster
+                        self._acquired[name] = (
+                            result.inputs.now_seconds,
+                            cluster,
+                            len(result.fleet),
+                        )
             elif action.need != NONE:
                 self._note_taken(result, action)
             else:
@@ -101,7 +106,7 @@ class Steadiness:
 
     def _given_back(self, result: CycleResult, action: Action) -> Iterator[str]:
         name, now = result.machine_id(action.row), result.inputs.now_seconds
-        since, cluster = self._acquired.pop(name, (-SOON_SECONDS, ""))
+        since, cluster, machines = self._acquired.pop(name, (-SOON_SECONDS, "", 0))
         if result.fleet.state[action.row] == MachineState.FAILED:
             return
         if action.type is ActionType.RECLAIM:
@@ -112,7 +117,9 @@ class Steadiness:
             why = f"{name} is reclaimed with {len(running)} pods in {owner}, which only grows"
             self._suspect(result, action, owner, why if running and self._grows else "")
         changed = self._changed_seconds(result, cluster) if cluster else now
-        if now - since < SOON_SECONDS and changed <= since:
+        # A machine of a rack that has come from another shard may serve better.
+        more_to_choose_from = len(result.fleet) > machines
+        if now - since < SOON_SECONDS and changed <= since and not more_to_choose_from:
             yield f"{name} was acquired for {cluster} and is released without a reason"
 
     def _changed_seconds(self, result: CycleResult, cluster: str) -> float:

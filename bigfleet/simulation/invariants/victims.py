@@ -20,15 +20,20 @@ class Victims:
 
     def __init__(self) -> None:
         self._of: dict[NeedKey, set[str]] = {}
+        self._unfolded: frozenset[NeedKey] = frozenset()
 
     def check(self, result: CycleResult) -> Iterator[str]:
         """Needs that take more machines while no longer counting one that is being drained for
         them, as sentences.
 
         A need may lose one to a higher priority, or not need it any more, and a gang may gather in
-        another domain; a need that was absent in between starts over.
+        another domain; a need that was absent in between starts over, as do all of a cluster when
+        one of its gangs is no longer folded.
         """
-        self._of = {key: self._of.get(key, set()) for key in result.keys}
+        changed = {key.cluster for key in result.inputs.unfolded - self._unfolded}
+        self._unfolded = result.inputs.unfolded
+        kept = {key: names for key, names in self._of.items() if key.cluster not in changed}
+        self._of = {key: kept.get(key, set()) for key in result.keys}
         short = {shortfall.need for shortfall in result.decision.shortfalls}
         orders = [a for a in result.decision.actions if a.type in _TAKING and a.need != NONE]
         taking = {action.need for action in orders}

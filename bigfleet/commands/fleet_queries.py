@@ -27,7 +27,7 @@ _LISTS: Mapping[str, tuple[str, Message]] = {
     "providers": ("ListProviders", wire.ListProvidersRequest()),
 }
 _LISTS_OF_VIEW: Mapping[str, Sequence[str]] = {
-    "status": ("shards", "reports", "domains", "clusters"),
+    "status": ("shards", "reports", "domains", "clusters", "quotas"),
     "shards": ("shards", "reports", "domains", "clusters"),
     "domains": ("domains",),
     "clusters": ("clusters", "reports"),

@@ -31,6 +31,7 @@ class Lists:
     reports: Sequence[wire.ShardReportSnapshot]
     domains: Sequence[wire.DomainAssignment]
     clusters: Sequence[wire.ClusterAssignment]
+    quotas: Sequence[wire.QuotaAllocation] = ()
 
 
 def shard_lines(lists: Lists) -> list[str]:
@@ -195,7 +196,12 @@ def status(leader: str, term: int, lists: Lists) -> list[str]:
             f"{count(len(shortfalls_found) + omitted, 'profile')}{_oldest(shortfalls_found)}"
         ),
     ]
-    return [*lines, *_warnings(lists.shards), *_splits(lists.reports)]
+    return [
+        *lines,
+        *_warnings(lists.shards),
+        *_without_quota(lists.shards, lists.quotas),
+        *_splits(lists.reports),
+    ]
 
 
 def _parts(counts: Counter[str]) -> str:
@@ -206,6 +212,19 @@ def _parts(counts: Counter[str]) -> str:
 def _oldest(shortfalls_found: Sequence[wire.Shortfall]) -> str:
     oldest = max((each.age_cycles for each in shortfalls_found), default=0)
     return f", the oldest for {count(oldest, 'cycle')}" if shortfalls_found else ""
+
+
+def _without_quota(
+    entries: Sequence[wire.ShardRegistryEntry], quotas: Sequence[wire.QuotaAllocation]
+) -> Iterator[str]:
+    """Warnings about shards that a quota does not name, such as those that have joined since."""
+    for quota in quotas:
+        named = [each.shard_id for each in entries if state_of(each) == "live"]
+        if left_out := [shard for shard in named if shard not in quota.per_shard]:
+            where = " ".join(filter(None, (quota.provider, quota.region)))
+            shards = ", ".join(left_out)
+            yield f"warning      {shards}: no quota at {where}, so nothing is purchased"
+            yield "             there; `fleet set-quota` replaces the quota of all shards"
 
 
 def _splits(reports: Sequence[wire.ShardReportSnapshot]) -> Iterator[str]:

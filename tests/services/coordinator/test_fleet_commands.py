@@ -63,6 +63,22 @@ def test_a_shard_that_died_while_leaving_shows_how_to_end_it() -> None:
     assert hint.endswith("if it is dead, `fleet remove-shard s` again")
 
 
+def test_a_live_shard_that_a_quota_does_not_name_is_a_warning() -> None:
+    """It would buy nothing, and say so only once a cluster lacks machines."""
+    live, joined, dead = (
+        wire.ShardRegistryEntry(shard_id=name, last_heartbeat_unix_ns=1, seconds_since_report=age)
+        for name, age in (("s1", 1.0), ("s2", 1.0), ("s3", 60.0))
+    )
+    quota = wire.QuotaAllocation(provider="kwok", region="eu-1", per_shard={"s1": 5})
+    lists = views.Lists([live, joined, dead], [], [], [], [quota])
+    *_, without, hint = views.status("a:1", 2, lists)
+    assert without.endswith("s2: no quota at kwok eu-1, so nothing is purchased")
+    assert "`fleet set-quota`" in hint
+    assert not any(
+        "quota" in line for line in views.status("a:1", 2, views.Lists([live], [], [], [], [quota]))
+    )
+
+
 async def test_a_leader_that_must_wait_is_not_called_absent() -> None:
     """The error has the leader's reason, instead of saying that there is no leader."""
     async with unavailable_leader("ask again in 9 s") as address, LeaderClient([address]) as asks:

@@ -65,6 +65,7 @@ MUTANTS = [
     ("phases/assign", "        self._place_additional()\n        changes", "        changes"),
     ("phases/assign", "incoming &= fleet.last_claimed_by[packing.rows] != index", "pass"),
     ("phases/assign", "            self._use_headroom(index)\n", "            pass\n"),
+    ("phases/assign", "        self._return_unused_headroom(index)\n", ""),
     ("phases/assign", "if not state.lacks(index) or index in state.not_acquiring:",
      "if not state.lacks(index):"),
     ("state/cycle_state",

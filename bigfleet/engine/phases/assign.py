@@ -66,6 +66,7 @@ class AssignmentPhase:
         # Nothing left to acquire: any need may use the headroom.
         if state.lacks(index) and self._use_headroom(index):
             self.place_again(index)
+        self._return_unused_headroom(index)
 
     def _acquire(self, index: int) -> None:
         state = self._state
@@ -156,6 +157,19 @@ class AssignmentPhase:
             if flavour_fit.is_constrained:
                 state.packings[cluster].clear_need(state.classes.of(index))
         return helps
+
+    def _return_unused_headroom(self, index: int) -> None:
+        """Keep from later needs the cluster's headroom that need `index` has left empty."""
+        state, cluster = self._state, self._state.cluster_of(index)
+        packing = state.packings[cluster]
+        present = np.flatnonzero((packing.rows != NONE) & ~packing.has_pods)
+        unused = present[state.fleet.headroom[packing.rows[present]]]
+        if len(unused):
+            # Else gangs without a use for it would be placed there, and it would be replaced.
+            rows = packing.rows[unused]
+            state.headroom_pool[cluster] = np.concatenate((state.headroom_pool[cluster], rows))
+            for machine in unused.tolist():
+                packing.remove_machine(machine)
 
     def _waits_for_incoming(self, index: int) -> bool:
         """Whether the pods of an additional need may yet fit on a machine that its cluster is about

@@ -50,6 +50,7 @@ def serve(cycle: Cycle, need: NeedView) -> None:
             acquire(cycle, need, plain_order(cycle, need.cluster, need.priority), among)
     if need.lacks and _use_headroom(cycle, need):
         place_again(cycle, need)
+    _return_unused_headroom(cycle, need)
 
 
 def _use_headroom(cycle: Cycle, need: NeedView) -> bool:
@@ -67,6 +68,14 @@ def _use_headroom(cycle: Cycle, need: NeedView) -> bool:
         for slot in cluster.slots if need.terms or need.apart else ():
             slot.clear([size for size in slot.pods if size.need == need.index])
     return bool(useful) and need.kind != "additional"
+
+
+def _return_unused_headroom(cycle: Cycle, need: NeedView) -> None:
+    """Keep from later needs the headroom that a need was offered and has left empty."""
+    cluster = cycle.cluster_of(need)
+    unused = [slot.machine for slot in cluster.slots if slot.machine.headroom and not slot.pods]
+    cluster.headroom_pool += unused
+    cluster.slots = [slot for slot in cluster.slots if slot.machine not in unused]
 
 
 def place_again(cycle: Cycle, need: NeedView) -> None:

@@ -23,7 +23,7 @@ DIGESTS = {
     "knee-50": ("d1f470ca242eed0a", "16f822a5749f6e94"),
     "reclaim-50": ("0e42ba085400348c", "3922a0939e434faa"),
     "oscillation-50": ("ad1fab370373f34b", "3922a0939e434faa"),
-    "preemption-50": ("5949d5c4b01e29aa", "c413d91413a8d64a"),
+    "preemption-50": ("03dcad28629d847b", "c413d91413a8d64a"),
     "fedhpa-3": ("fc8298afe6503e1f", "40e0353096ba70e7"),
     "scarcity-50": ("6cccc1d6cb8f639c", "0d43b48b6cbd6d4a"),
     "compare-50": ("83c1fa643002d902", "593a9f19cd8d31b3"),

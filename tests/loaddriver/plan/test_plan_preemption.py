@@ -80,11 +80,10 @@ def test_the_budget_of_a_burst_is_deleted_with_it(tmp_path: Path) -> None:
 
 
 def test_archetypes_that_do_not_preempt_have_a_class_with_policy_never() -> None:
-    """Otherwise kube-scheduler would preempt, not BigFleet."""
     profile, plan, _ = planned(NAME)
     classes = {body["metadata"]["name"]: body for _, body in created(plan, "PriorityClass")}
-    assert classes["scaletest-1000000-never"]["preemptionPolicy"] == "Never"
-    assert "preemptionPolicy" not in classes["scaletest-100"]  # that of other work in c2
+    assert classes["scaletest-100-never"]["preemptionPolicy"] == "Never"
+    assert "preemptionPolicy" not in classes["scaletest-1000000"]
     for _, body in created(plan, "Deployment"):
         name = body["spec"]["template"]["spec"]["priorityClassName"]
         archetype = body["metadata"]["labels"]["scaletest.bigfleet/archetype"]

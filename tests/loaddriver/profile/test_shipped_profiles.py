@@ -103,6 +103,16 @@ def test_a_profile_whose_waits_are_gated_stays_below_the_knee(name: str) -> None
     assert settings.pods / settings.phase_seconds("ramp") <= 0.55 * capacity
 
 
+@pytest.mark.parametrize("name", profile_names(PROFILES))
+def test_a_profile_that_counts_preempted_machines_has_pods_that_may_preempt(name: str) -> None:
+    """BigFleet evicts nothing for pods whose preemptionPolicy is Never."""
+    profile = shipped(name)
+    if any(g.metric == "disruptions.machinesPreempted" and g.limit > 0 for g in profile.gates):
+        archetypes = profile.catalog.archetypes
+        lowest = min(archetype.priority for archetype in archetypes)
+        assert any(each.preempts and each.priority > lowest for each in archetypes)
+
+
 def test_every_profile_is_a_rung_or_gates_one_behaviour() -> None:
     """So that a new one is put where the other tests look at it."""
     assert set(profile_names(PROFILES)) == {*SHIPPED, *SPECIAL, *SHARED, *LARGE}

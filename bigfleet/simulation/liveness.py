@@ -7,6 +7,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator
 
+from bigfleet.services.shard.sessions.session import ANSWER_TIMEOUT_SECONDS
 from bigfleet.simulation.cluster.cluster import SimulatedCluster
 from bigfleet.simulation.convergence import unserved_workloads
 from bigfleet.simulation.runtime.permanent_faults import offering_of
@@ -71,8 +72,14 @@ class Attempts:
     def problems(self, seconds: float) -> Iterator[str]:
         """Things that were attempted too often in so many seconds, as sentences."""
         tries: Counter[str] = Counter()
+        overdue_seconds: dict[str, float] = {}
         for entry in self._world.story.events[self._from :]:
-            tries.update(self._futile(entry))
+            for what in self._futile(entry):
+                if entry.at_seconds >= overdue_seconds.get(what, 0.0):
+                    tries[what] += 1
+                    # Until its answer is overdue, an operator is not known to be silent.
+                    if entry.event == "bootstrap-requested":
+                        overdue_seconds[what] = entry.at_seconds + ANSWER_TIMEOUT_SECONDS
         for what, times in tries.items():
             if times > max_attempts(seconds):
                 yield f"{what} {times} times in {seconds:.0f} s"

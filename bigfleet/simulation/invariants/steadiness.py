@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
+import numpy as np
+
 from bigfleet.engine.decision import Action, ActionType
 from bigfleet.engine.snapshot import NONE
 from bigfleet.model.machine import MachineState
@@ -30,10 +32,13 @@ class Steadiness:
         self._lost: dict[str, float] = {}
         self._rebuys: Counter[str] = Counter()
         self._suspected: dict[str, tuple[float, str, str]] = {}
+        self._backed_off: frozenset[str] = frozenset()
+        self._backed_off_seconds = 0.0
 
     def check(self, result: CycleResult) -> Iterator[str]:
         """Problems of a decision, given the earlier ones, as sentences."""
         yield from self._unjustified_drains(result.inputs.now_seconds)
+        self._note_backoff(result)
         bought: set[str] = set()
         buyers = Counter(
             result.keys[need].cluster
@@ -58,6 +63,14 @@ class Steadiness:
                 yield from self._given_back(result, action)
         for cluster in sorted(bought):
             yield from self._bought(cluster, result.inputs.now_seconds)
+
+    def _note_backoff(self, result: CycleResult) -> None:
+        """Note when machines begin or end to be in backoff: then others may serve better."""
+        flags = result.fleet.backed_off
+        names = () if flags is None else map(result.machine_id, np.flatnonzero(flags).tolist())
+        backed_off = frozenset(names)
+        if backed_off != self._backed_off:
+            self._backed_off, self._backed_off_seconds = backed_off, result.inputs.now_seconds
 
     def _bought(self, cluster: str, now: float) -> Iterator[str]:
         released = self._released.pop(cluster, None)
@@ -123,8 +136,10 @@ class Steadiness:
             yield f"{name} was acquired for {cluster} and is released without a reason"
 
     def _changed_seconds(self, result: CycleResult, cluster: str) -> float:
-        """When the cluster's demand last changed, or its shard learned that it had."""
+        """When the cluster's demand last changed, or its shard learned that it had, or which
+        machines are available changed.
+        """
         home, demand = self._clusters[cluster], result.demand
         number = result.fleet.clusters.index(cluster)
         learned = (seen.get(number, 0.0) for seen in (demand.rose_seconds, demand.fell_seconds))
-        return max(home.shrank_seconds, home.grew_seconds, *learned)
+        return max(home.shrank_seconds, home.grew_seconds, self._backed_off_seconds, *learned)

@@ -69,6 +69,7 @@ async def test_a_hint_is_deleted_when_it_is_withdrawn_or_not_repeated(
             return found & wanted == {availability_name(f"capacity:{key}") for key in keys}
 
         async with operating(kubeconfig, address):
+            await shard.hellos.get()
             for key in "abc":
                 shard.order(_hint(f"capacity:{key}"))
             await eventually(partial(there, "a", "b", "c"), "three hints")
@@ -79,6 +80,7 @@ async def test_a_hint_is_deleted_when_it_is_withdrawn_or_not_repeated(
         spec = {"availability": "None", "availableCount": 0, "cost": "0", "resources": {}}
         await client.create(path, {**body, "metadata": {"name": "by-hand"}, "spec": spec})
         async with operating(kubeconfig, address):
+            await shard.hellos.get()  # else the session before this one may take the hint
             shard.order(_hint("capacity:b"))
             await eventually(partial(there, "b"), "the one that nobody repeated to go")
         assert await get(client, f"{path}/by-hand") is not None

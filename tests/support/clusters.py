@@ -172,6 +172,7 @@ class FakeShard(ShardServicer):
         self.rejected = ""
         self.rejected_items: list[RejectedItem] = []
         self._outbox: asyncio.Queue[ShardMessage | None] = asyncio.Queue()
+        self._one_at_a_time = asyncio.Lock()
 
     def order(self, message: ShardMessage) -> None:
         self._outbox.put_nowait(message)
@@ -185,12 +186,14 @@ class FakeShard(ShardServicer):
         request_iterator: AsyncIterator[OperatorMessage],
         context: grpc.aio.ServicerContext[OperatorMessage, ShardMessage],  # noqa: ARG002 - gRPC's
     ) -> AsyncIterator[ShardMessage]:
-        receiver = asyncio.create_task(self._receive(request_iterator))
-        try:
-            while (message := await self._outbox.get()) is not None:
-                yield message
-        finally:
-            receiver.cancel()
+        # A session that ends takes orders until gRPC has noticed; the next hello comes after that.
+        async with self._one_at_a_time:
+            receiver = asyncio.create_task(self._receive(request_iterator))
+            try:
+                while (message := await self._outbox.get()) is not None:
+                    yield message
+            finally:
+                receiver.cancel()
 
     async def _receive(self, messages: AsyncIterator[OperatorMessage]) -> None:
         async for message in messages:

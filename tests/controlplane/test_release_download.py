@@ -171,7 +171,7 @@ def test_a_file_that_the_host_does_not_have_is_built_and_the_others_are_download
     binaries = resolved(rig, host, sums if pinned else {})
     assert binaries.origin["kube-scheduler"] == BUILT
     assert binaries.origin["kube-apiserver"].startswith("downloaded")
-    assert len([line for line in rig.lines if "404" in line]) == 1
+    assert len([line for line in rig.lines if "Error 404" in line]) == 1
 
 
 def test_a_file_of_a_project_without_published_sums_is_built_and_its_host_is_not_asked(

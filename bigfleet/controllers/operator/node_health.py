@@ -64,9 +64,9 @@ class NodeHealth:
         if node is not None and node.machine in machines and node.reclaim_deadline is None:
             self._deleted.add(node.machine)
 
-    def names(self) -> set[str]:
+    def names(self) -> list[str]:
         """The names of all Nodes."""
-        return set(self._nodes)
+        return list(self._nodes)
 
     def orphaned_nodes(self) -> list[Node]:
         """Nodes whose machine label differs from their name."""

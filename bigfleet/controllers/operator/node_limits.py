@@ -146,8 +146,10 @@ class NodeLimits:
 
     def _replace(self, nodes: Sequence[Node]) -> None:
         machines = self._machines.in_service()
-        for gone in self._health.names() - {node.metadata.name for node in nodes}:
-            self._health.remove(gone, machines)
+        listed = {node.metadata.name for node in nodes}
+        for gone in self._health.names():
+            if gone not in listed:
+                self._health.remove(gone, machines)
         for node in nodes:
             self._health.put(node)
         self._listed.set()

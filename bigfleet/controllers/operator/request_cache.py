@@ -132,7 +132,8 @@ class RequestCache:
     def replace(self, requests: list[CapacityRequest]) -> None:
         """Replace all requests."""
         started = time.perf_counter()
-        for gone in set(self._keys()) - {r.key for r in requests}:
+        listed = {request.key for request in requests}
+        for gone in [key for key in self._keys() if key not in listed]:
             self.remove(gone)
         for request in requests:
             self.put(request)

@@ -215,7 +215,7 @@ class ShortConditions:
         """The requests whose condition is True."""
         current = (
             (key, self._current_condition(key))
-            for key in {*self._request_cache.short, *self._written}
+            for key in {**self._request_cache.short, **self._written}
         )
         known = self._request_cache.created
         return [k for k, c in current if c is not None and c.status == "True" and k in known]

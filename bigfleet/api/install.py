@@ -1,4 +1,4 @@
-"""Installs BigFleet's CRDs, RBAC and admission policies in a cluster.
+"""Installs BigFleet's CRDs, RBAC, flow schemas and admission policies in a cluster.
 
 The same YAML files work with `kubectl apply`. Here they are applied server-side, and waited for: a
 CRD, a role or a policy takes effect some time after it was written.
@@ -38,6 +38,7 @@ _COLLECTIONS = {
     "ClusterRoleBinding": "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
     "Role": "/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/roles",
     "RoleBinding": "/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/rolebindings",
+    "FlowSchema": "/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas",
     "CustomResourceDefinition": "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
     "ValidatingAdmissionPolicy": (
         "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"

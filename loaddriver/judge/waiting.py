@@ -132,11 +132,11 @@ def _request_cause(waiting: Waiting) -> str:
             f"{format_number(unseen)} have no CapacityRequest: the pod controller is "
             "behind or its requests are rejected"
         )
-    unacknowledged = sum(pod.acknowledged_micros is None for pod in pods)
-    if 2 * unacknowledged > len(pods) and any(row.acknowledged_micros for row in waiting.rows):
+    unreported = sum(pod.rolled_up_micros is None for pod in pods)
+    if 2 * unreported > len(pods) and any(row.rolled_up_micros for row in waiting.rows):
         return (
-            f"the requests of {format_number(unacknowledged)} were never "
-            "acknowledged: no shard has received them"
+            f"the requests of {format_number(unreported)} were in no roll-up that a shard "
+            "accepted: their operator is behind or has no shard"
         )
     return ""
 

@@ -21,6 +21,8 @@ from loaddriver.profile.fleet import FleetSettings
 class BigfleetSettings(ConfigStruct, frozen=True, kw_only=True):
     """The settings of the system under test that change what is measured.
 
+    The acknowledgement of a CapacityRequest is a write per pod: without `acknowledgementsPerSecond`
+    requests are acknowledged only where the load consists of them.
     Several `shards` split the machines and clusters, assigned by a coordinator with `coordinators`
     replicas. Without a coordinator, the one shard owns everything.
     """
@@ -32,6 +34,7 @@ class BigfleetSettings(ConfigStruct, frozen=True, kw_only=True):
     idle_hold_seconds: NotNegative
     unschedulable_delay_seconds: NotNegative = 15.0
     node_ready_timeout_seconds: NotNegative = 300.0
+    acknowledgements_per_second: NotNegative | None = None
     shards: Annotated[int, msgspec.Meta(ge=1, le=8)] = 1
     coordinators: Literal[0, 1, 3] = 0
 

@@ -19,6 +19,8 @@ JOURNALS = "machines*.jsonl"
 # The only replica: its fixed identity lets it resume after a restart, and the long lease lets it
 # keep leading while the API server is overloaded.
 _LONE_REPLICA = ("--replica", "loaddriver", "--lease", "120")
+# Of a load of CapacityRequests the acknowledgements are what is timed: more than are created.
+_TIMED_ACKNOWLEDGEMENTS_PER_SECOND = 200.0
 # Never rotate: a run is judged by its whole journal.
 _WHOLE_JOURNAL_MEGABYTES = "1000000"
 _PEER = "peer"
@@ -116,6 +118,13 @@ def shard_role(settings: ProfileSettings, number: int = 0) -> RoleSpec:
     )
 
 
+def _acknowledgements_per_second(settings: ProfileSettings) -> float:
+    per_second = settings.bigfleet.acknowledgements_per_second
+    if per_second is None:
+        return _TIMED_ACKNOWLEDGEMENTS_PER_SECOND if settings.load.mode == "cr" else 0.0
+    return per_second
+
+
 def _addresses(roles: Sequence[str]) -> str:
     return ",".join(f"{{{role}/{LISTEN}}}" for role in roles)
 
@@ -135,6 +144,7 @@ def cluster_roles(settings: ProfileSettings, cluster: Cluster) -> Iterator[RoleS
                 f"{settings.bigfleet.rollup_seconds:g}",
             ),
             *("--node-ready-timeout", f"{settings.bigfleet.node_ready_timeout_seconds:g}"),
+            *("--acknowledgement-qps", f"{_acknowledgements_per_second(settings):g}"),
             *_LONE_REPLICA,
         ],
         ports=(_OBSERVE,),

@@ -122,19 +122,19 @@ def test_pods_without_a_request_wait_for_the_pod_controller() -> None:
     )
 
 
-def test_requests_that_were_not_acknowledged_wait_for_the_operator() -> None:
-    """Demand that was written down and reached no shard."""
-    told = {"seen_micros": at(0.5), "acknowledged_micros": at(0.9)}
+def test_requests_that_reached_no_shard_wait_for_the_operator() -> None:
+    """Demand that was written down, and that no roll-up contained."""
+    told = {"seen_micros": at(0.5), "rolled_up_micros": at(0.9)}
     known = [web(f"x{n}", 1, **told) for n in range(10)]
     [said, *_] = diagnosed(seen(node("w1", "w.small")), *known, web("b", seen_micros=at(1)))
-    assert "the requests of 1 were never acknowledged: no shard has received them" in said
+    assert "the requests of 1 were in no roll-up that a shard accepted" in said
 
 
 def test_where_such_stamps_are_not_taken_nobody_is_blamed_for_them() -> None:
-    """Without an audit log, or without acknowledgements, their absence means nothing."""
+    """Without an audit log, or without a journal, their absence means nothing."""
     [said] = diagnosed(seen(), web("b"))
     assert "CapacityRequest" not in said
-    assert "acknowledged" not in said
+    assert "roll-up" not in said
 
 
 def test_a_shard_that_is_short_says_of_what_and_why() -> None:

@@ -95,10 +95,11 @@ class OperatorConfig:
         float,
         Flag(
             "--acknowledgement-qps",
-            "status writes per second that acknowledge CapacityRequests; 0 disables them",
+            "status writes per second that acknowledge CapacityRequests; 0 for none, as they cost "
+            "a write per pod",
             "N",
         ),
-    ] = 200.0
+    ] = 0.0
     short_conditions_per_second: float = 50.0
     identity: Identity | None = None
     lease_seconds: Annotated[float, LEASE] = 12.0

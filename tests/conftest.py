@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
 import itertools
 import os
 import uuid
 from collections.abc import AsyncIterator, Generator, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -81,6 +83,14 @@ def binaries() -> Binaries:
     if missing:
         pytest.skip(f"no {', '.join(missing)}: run `make binaries` first")
     return binaries_of(found)
+
+
+@pytest.fixture(scope="session")
+def scipy_stats() -> Any:
+    """scipy.stats, imported by workers that use it and not by all that collect: it takes a second
+    of CPU time.
+    """
+    return importlib.import_module("scipy.stats")
 
 
 @pytest.fixture

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 import random
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from scipy import stats
 
 from loaddriver.judge.confidence import bracket, required_sample_size
 from loaddriver.judge.percentiles import (
@@ -223,10 +223,12 @@ def test_a_long_curve_is_thinned_and_keeps_its_ends() -> None:
 
 @given(st.integers(6, 1200), st.sampled_from([0.5, 0.9, 0.99]))
 @settings(max_examples=40, deadline=None)
-def test_the_ranks_of_an_interval_are_those_of_scipy(samples: int, level: float) -> None:
+def test_the_ranks_of_an_interval_are_those_of_scipy(
+    scipy_stats: Any, samples: int, level: float
+) -> None:
     """An implementation by others of the same rule: order statistics and the binomial."""
     ranks = np.arange(1.0, samples + 1)
-    ends = stats.quantile_test(ranks, q=0.0, p=level).confidence_interval(0.95)
+    ends = scipy_stats.quantile_test(ranks, q=0.0, p=level).confidence_interval(0.95)
     theirs = [None if math.isnan(end) else round(end) for end in (ends.low, ends.high)]
     assert list(bracket(samples, level)) == theirs
 
@@ -234,23 +236,25 @@ def test_the_ranks_of_an_interval_are_those_of_scipy(samples: int, level: float)
 @given(WAITS.filter(bool), WAITS)
 @settings(max_examples=60, deadline=None)
 def test_the_distribution_of_censored_waits_is_that_of_scipy(
-    ended: list[float], censored: list[float]
+    scipy_stats: Any, ended: list[float], censored: list[float]
 ) -> None:
     """Its Kaplan-Meier estimate, at every time at which a wait ended."""
     times, cdf = kaplan_meier_cdf(ended, censored)
-    sample = stats.CensoredData.right_censored(
+    sample = scipy_stats.CensoredData.right_censored(
         [*ended, *censored], [False] * len(ended) + [True] * len(censored)
     )
-    theirs = stats.ecdf(sample).cdf.evaluate(times)
+    theirs = scipy_stats.ecdf(sample).cdf.evaluate(times)
     assert cdf == pytest.approx(theirs, abs=1e-9)
 
 
 @given(st.lists(st.floats(0, 1e4), min_size=400, max_size=500), st.integers(0, 2**32))
 @settings(max_examples=20, deadline=None)
-def test_percentiles_without_censoring_are_those_of_scipy(waits: list[float], seed: int) -> None:
+def test_percentiles_without_censoring_are_those_of_scipy(
+    scipy_stats: Any, waits: list[float], seed: int
+) -> None:
     """The inverse of the empirical distribution, whatever the order of the waits."""
     random.Random(seed).shuffle(waits)
     found = quantiles(waits)
     for level, value in ((0.5, found.p50), (0.9, found.p90), (0.99, found.p99)):
-        theirs = float(stats.quantile(np.array(waits), level, method="inverted_cdf"))
+        theirs = float(scipy_stats.quantile(np.array(waits), level, method="inverted_cdf"))
         assert value == pytest.approx(theirs, abs=1e-6)

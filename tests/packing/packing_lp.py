@@ -17,12 +17,11 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import LinearConstraint, linprog, milp
-from scipy.sparse import coo_array
 
 from loaddriver.judge.active_pods import active_pods
 from loaddriver.judge.facts import FleetFacts
@@ -125,7 +124,11 @@ class _Rows:
             self.values.append(value)
         self.limits.append(limit)
 
-    def matrix(self, width: int) -> coo_array:
+    def matrix(self, width: int) -> Any:
+        """A scipy.sparse.coo_array of `width` columns."""
+        # Imported here and below, so that not every worker that collects tests imports scipy.
+        from scipy.sparse import coo_array
+
         shape = (len(self.limits), width)
         return coo_array((self.values, (self.rows, self.columns)), shape=shape)
 
@@ -158,6 +161,8 @@ class Program:
         """The optimum for what one machine of each offer costs, and the machines by cluster and
         offer, the clusters one below the other.
         """
+        from scipy.optimize import linprog
+
         width = len(self._machines) + len(self._pods)
         most, exactly = self._at_most(), self._exactly()
         wanted = np.zeros(width)
@@ -180,6 +185,8 @@ class Program:
         """Whole machines by cluster and offer that hold all pods, if those may be cut; the cheapest
         that are found within so many seconds.
         """
+        from scipy.optimize import LinearConstraint, milp
+
         width = len(self._machines) + len(self._pods)
         most, exactly = self._at_most(), self._exactly()
         wanted, integral = np.zeros(width), np.zeros(width)

@@ -6,16 +6,19 @@ Only the predicates on a single machine are shared with the code that decides.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from bigfleet.engine.checks.need_invariants import capacity, violations_of_need
 from bigfleet.engine.decision import EVENT_OF, Action, ActionType, Decision
-from bigfleet.engine.fit.matching import accepts, accepts_machine, hard_spread, tolerates
+from bigfleet.engine.fit.matching import accepts_machine
 from bigfleet.engine.snapshot import ACQUIRABLE, NONE, Demand, Fleet
-from bigfleet.model.group import Additional
 from bigfleet.model.machine import TRANSITIONS, MachineState
-from bigfleet.model.need import HOSTNAME_LABEL, Size, sizes_of
+from bigfleet.model.need import Size, sizes_of
 
 _ORDER = [*EVENT_OF]
 _ACQUIRING = (ActionType.BOOTSTRAP, ActionType.PROVISION)
@@ -28,13 +31,13 @@ def violations(fleet: Fleet, demand: Demand, decision: Decision) -> Iterator[str
     yield from _impossible_actions(fleet, demand, decision)
     yield from _wrong_order(decision)
     yield from _false_supply(fleet, demand, decision)
+    yield from _mismatched(fleet, demand, decision)
     yield from _overfull(fleet, demand, decision)
     yield from _wrong_totals(demand, decision)
     yield from _unused_orders(decision)
     yield from _unconfirmed_reclaims(fleet, decision)
     for need in range(len(demand.needs)):
-        yield from _misplaced(fleet, demand, decision, need)
-        yield from _needless_evictions(fleet, demand, decision, need)
+        yield from violations_of_need(fleet, demand, decision, need)
 
 
 def _impossible_actions(fleet: Fleet, demand: Demand, decision: Decision) -> Iterator[str]:
@@ -76,22 +79,39 @@ def _false_supply(fleet: Fleet, demand: Demand, decision: Decision) -> Iterator[
     """Pods are placed only on machines that are supply for their cluster."""
     ordered = {action.row: action.need for action in decision.actions}
     unordered: set[int] = set()
+    configured = int(MachineState.CONFIGURED)
+    # Single values of lists are read faster than those of numpy's arrays.
+    states, clusters, served = _lists(fleet.state, fleet.cluster, demand.cluster)
     for row, need in _pairs(decision):
-        state = MachineState(int(fleet.state[row]))
-        cluster = int(demand.cluster[need])
-        if state is MachineState.CONFIGURED and fleet.cluster[row] != cluster:
-            orderer = ordered.get(row, NONE)
-            if orderer == NONE:
-                unordered.add(row)
-            elif demand.cluster[orderer] != cluster:
-                yield f"need {need} uses row {row}, which another cluster takes"
-        elif not _is_supply(fleet, demand, row, cluster, ordered.get(row, NONE), decision):
-            yield f"need {need} uses row {row}, which is {state.name} and not its supply"
-        if not accepts_machine(demand.needs[need].profile, fleet.flavours[fleet.flavour[row]]):
-            yield f"need {need} uses row {row}, which does not match its profile"
+        cluster, orderer = served[need], ordered.get(row, NONE)
+        if states[row] != configured:
+            if not _is_supply(fleet, demand, row, cluster, orderer, decision):
+                what = f"row {row}, which is {MachineState(states[row]).name}"
+                yield f"need {need} uses {what} and not its supply"
+        elif clusters[row] != cluster and orderer == NONE:
+            unordered.add(row)
+        elif clusters[row] != cluster and served[orderer] != cluster:
+            yield f"need {need} uses row {row}, which another cluster takes"
     # The cap may make a machine of another cluster wait for its reclaim.
     if len(unordered) > decision.reclaims_capped:
         yield f"{len(unordered)} machines of other clusters are used, but not drained"
+
+
+def _mismatched(fleet: Fleet, demand: Demand, decision: Decision) -> Iterator[str]:
+    """Machines meet the per-machine conditions of the pods that are placed on them."""
+
+    @cache
+    def accepted(need: int, flavour: int) -> bool:
+        return accepts_machine(demand.needs[need].profile, fleet.flavours[flavour])
+
+    (flavours,) = _lists(fleet.flavour)
+    for row, need in _pairs(decision):
+        if not accepted(need, flavours[row]):
+            yield f"need {need} uses row {row}, which does not match its profile"
+
+
+def _lists(*columns: NDArray[Any]) -> list[list[int]]:
+    return [column.tolist() for column in columns]
 
 
 def _pairs(decision: Decision) -> list[tuple[int, int]]:
@@ -133,35 +153,25 @@ def _home(fleet: Fleet, demand: Demand, row: int) -> int:
 
 def _overfull(fleet: Fleet, demand: Demand, decision: Decision) -> Iterator[str]:
     """The pods on a machine fit, and are of one cluster."""
-    used: defaultdict[int, Counter[str]] = defaultdict(Counter)
+
+    @cache
+    def room_of(flavour: int, cluster: int) -> dict[str, int]:
+        return capacity(demand, fleet.flavours[flavour], cluster)
+
+    used: defaultdict[int, defaultdict[str, int]] = defaultdict(lambda: defaultdict(int))
     cluster: dict[int, int] = {}
-    pods = decision.placements
-    for row, need, size, number in zip(*(column.tolist() for column in pods), strict=True):
-        if cluster.setdefault(row, int(demand.cluster[need])) != demand.cluster[need]:
+    flavours, served = _lists(fleet.flavour, demand.cluster)
+    for row, need, size, number in zip(*_lists(*decision.placements), strict=True):
+        if cluster.setdefault(row, served[need]) != served[need]:
             yield f"row {row} has pods of two clusters"
+        amounts = used[row]
         for name, amount in demand.needs[need].sizes[size].amounts:
-            used[row][name] += amount * number
+            amounts[name] += amount * number
     for row, amounts in used.items():
-        room = capacity(fleet, demand, row, cluster[row])
+        room = room_of(flavours[row], cluster[row])
         over = {name: n for name, n in amounts.items() if n > room.get(name, 0)}
         if over:
             yield f"row {row} is overcommitted: {over}"
-
-
-def capacity(fleet: Fleet, demand: Demand, row: int, cluster: int) -> dict[str, int]:
-    """Allocatable of one machine for a cluster's pods, less its DaemonSets' overhead."""
-    flavour = fleet.flavours[fleet.flavour[row]]
-    room = dict(flavour.allocatable)
-    for overhead in () if flavour.limited else demand.overheads.get(cluster, ()):
-        alternatives = overhead.alternatives
-        if (
-            accepts(overhead.requirements, flavour.labels)
-            and (not alternatives or any(accepts(t, flavour.labels) for t in alternatives))
-            and tolerates(overhead.tolerations, flavour.taints)
-        ):
-            for name, amount in overhead.amounts:
-                room[name] = room.get(name, 0) - amount
-    return {name: max(0, amount) for name, amount in room.items()}
 
 
 def _wrong_totals(demand: Demand, decision: Decision) -> Iterator[str]:
@@ -180,8 +190,7 @@ def _wrong_totals(demand: Demand, decision: Decision) -> Iterator[str]:
 def placed_sizes(demand: Demand, decision: Decision) -> dict[int, list[Size]]:
     """By need, how many pods of each size are placed."""
     placed: dict[int, list[Size]] = {}
-    pods = decision.placements
-    for _, need, size, number in zip(*(column.tolist() for column in pods), strict=True):
+    for _, need, size, number in zip(*_lists(*decision.placements), strict=True):
         placed.setdefault(need, []).append(Size(demand.needs[need].sizes[size].amounts, number))
     return placed
 
@@ -206,84 +215,3 @@ def _unconfirmed_reclaims(fleet: Fleet, decision: Decision) -> Iterator[str]:
                 yield f"row {action.row} is reclaimed, but its disruption cost is unknown"
             if action.row in counted:
                 yield f"row {action.row} is reclaimed with pods placed on it"
-
-
-def _misplaced(fleet: Fleet, demand: Demand, decision: Decision, index: int) -> Iterator[str]:
-    profile, pods = demand.needs[index].profile, decision.placements
-    its = pods.need == index
-    rows, numbers = pods.row[its].tolist(), pods.pods[its].tolist()
-    if profile.same_key not in (None, HOSTNAME_LABEL):
-        domains = _domains(fleet, rows, [1] * len(rows), str(profile.same_key))
-        if len(domains) > 1:
-            yield f"need {index} has machines in {len(domains)} domains of {profile.same_key}"
-    for key in profile.anti_affinity:
-        if any(number > 1 for number in _domains(fleet, rows, numbers, key).values()):
-            yield f"need {index} has two pods in one domain of {key}"
-    may_have_lost_pods = index in {shortfall.need for shortfall in decision.shortfalls}
-    # The pods of an additional need spread together with those of another need.
-    if not may_have_lost_pods and not isinstance(demand.needs[index].group, Additional):
-        yield from _beyond_skew(fleet, demand, decision, index)
-
-
-def _beyond_skew(fleet: Fleet, demand: Demand, decision: Decision, index: int) -> Iterator[str]:
-    pods, cluster = decision.placements, demand.cluster[index]
-    its = pods.need == index
-    rows, numbers = pods.row[its].tolist(), pods.pods[its].tolist()
-    nodes = [
-        row for row in rows if fleet.state[row] in _WITH_NODE and fleet.cluster[row] == cluster
-    ]
-    for term in hard_spread(demand.needs[index].profile):
-        count = _domains(fleet, rows, numbers, term.topology_key)
-        # A domain that is new to the cluster may lag behind, also one whose machine is on its way.
-        # Domains without pods of the need are not seen here; with them, the minimum would be 0.
-        kept = [count[d] for d in _domains(fleet, nodes, [0] * len(nodes), term.topology_key)]
-        if term.min_domains == 1 and kept and max(kept) - min(kept) > term.max_skew:
-            yield f"need {index} is placed beyond max_skew of {term.topology_key}"
-
-
-def _domains(fleet: Fleet, rows: Sequence[int], numbers: Sequence[int], key: str) -> Counter[str]:
-    domains: Counter[str] = Counter()
-    for row, number in zip(rows, numbers, strict=True):
-        labels = fleet.flavours[fleet.flavour[row]].labels
-        domains[str(row) if key == HOSTNAME_LABEL else labels.get(key, "")] += number
-    return domains
-
-
-def _needless_evictions(
-    fleet: Fleet, demand: Demand, decision: Decision, index: int
-) -> Iterator[str]:
-    profile = demand.needs[index].profile
-    evicted = [a.row for a in decision.actions if a.need == index and a.type is ActionType.PREEMPT]
-    if not evicted:
-        return
-    if profile.never_preempts:
-        yield f"need {index} preempts, but its preemptionPolicy is Never"
-    short = {shortfall.need for shortfall in decision.shortfalls if shortfall.sizes}
-    if profile.same_key is not None and index in short:
-        yield f"need {index} preempts, but its gang stays incomplete"
-    if profile.same_key is None and not hard_spread(profile) and not profile.anti_affinity:
-        yield from _avoidable_evictions(fleet, demand, decision, index, evicted)
-
-
-def _avoidable_evictions(
-    fleet: Fleet, demand: Demand, decision: Decision, index: int, evicted: Sequence[int]
-) -> Iterator[str]:
-    """Free machines that a plain need could use instead of those that it preempts, and that no
-    later need could use.
-    """
-    profile = demand.needs[index].profile
-    unpromised = (fleet.last_claimed_by == NONE) | (fleet.last_claimed_by == index)
-    free = fleet.acquirable & (decision.claimed_by == NONE) & unpromised
-    free &= True if fleet.backed_off is None else ~fleet.backed_off
-    cluster = int(demand.cluster[index])
-    for row in np.flatnonzero(free).tolist():
-        flavour = fleet.flavours[fleet.flavour[row]]
-        # A later need may have used it until its own turn to preempt.
-        if any(accepts_machine(need.profile, flavour) for need in demand.needs[index + 1 :]):
-            continue
-        for victim in evicted:
-            theirs = capacity(fleet, demand, victim, cluster)
-            mine = capacity(fleet, demand, row, cluster)
-            enough = all(mine.get(name, 0) >= amount for name, amount in theirs.items())
-            if enough and accepts_machine(profile, flavour):
-                yield f"need {index} preempts row {victim}, although row {row} is free"

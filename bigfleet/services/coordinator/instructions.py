@@ -13,7 +13,7 @@ from bigfleet.api.v1alpha1 import coordinator_pb2 as wire
 from bigfleet.services.coordinator.acknowledgements import reassignment_id
 from bigfleet.services.coordinator.domain_lifecycle import DomainState
 from bigfleet.services.coordinator.registry import Registry
-from bigfleet.services.coordinator.rows import Domain, Quota
+from bigfleet.services.coordinator.rows import Domain
 
 # Per answer; the rest follows with the next report.
 MAX_INSTRUCTIONS = 500
@@ -66,16 +66,12 @@ def _quota_instructions(
     registry: Registry, shard: str, accepted_ids: Collection[str]
 ) -> Iterator[wire.CoordinatorInstruction]:
     for quota in registry.quotas.values():
-        instruction_id = quota_instruction_id(quota, shard)
+        instruction_id = quota.instruction_for(shard)
         if instruction_id not in accepted_ids:
             payload = wire.QuotaSlice(
                 provider=quota.provider,
                 region=quota.region,
-                machines=quota.per_shard.get(shard, 0),
+                machines=quota.slice_of(shard),
+                reason=quota.reasons.get(shard, ""),
             )
             yield wire.CoordinatorInstruction(instruction_id=instruction_id, quota_slice=payload)
-
-
-def quota_instruction_id(quota: Quota, shard: str) -> str:
-    """Id of the instruction that carries this shard's slice."""
-    return f"{quota.instruction_id}/{shard}"

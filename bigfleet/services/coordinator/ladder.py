@@ -26,6 +26,7 @@ from bigfleet.services.coordinator.domain_moves import (
     MoveMemory,
     ShortNeed,
     moves_allowed,
+    urgency,
 )
 from bigfleet.services.coordinator.registry import Registry
 from bigfleet.services.coordinator.rows import Domain, DomainName
@@ -52,13 +53,9 @@ def choose(
     """The domains to move now, from the `reports` of all live shards that are not leaving."""
     chooser = _Chooser(registry, reports, memory, now_seconds)
     short = [(report.shard_id, each) for report in reports for each in report.shortfalls]
-    short.sort(key=lambda found: _urgency(*found))
+    short.sort(key=lambda found: urgency(*found))
     needs = [need for need in (chooser.serve(*found) for found in short) if need is not None]
     return Choice(chooser.moves, needs)
-
-
-def _urgency(shard: str, short: wire.Shortfall) -> tuple[int, int, str, str, str]:
-    return -short.priority, -short.age_cycles, shard, short.cluster_id, short.profile_fingerprint
 
 
 class _Chooser:

@@ -76,6 +76,11 @@ class InstructionHandler:
 
 def _log_moves(received: Iterable[wire.CoordinatorInstruction]) -> None:
     for each in received:
+        if each.quota_slice.reason:
+            quota = each.quota_slice
+            name = f"{quota.provider} {quota.region}".strip()
+            fields = {"quota": name, "machines": quota.machines, "why": quota.reason}
+            _log.info("part of a quota changed", extra=fields)
         for what in (each.assign_domain, each.unassign_domain):
             if what.reason:
                 domain = str(Domain(what.topology_key, what.topology_value))

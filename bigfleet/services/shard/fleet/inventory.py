@@ -244,9 +244,9 @@ class Inventory:
         rows = np.isin(self._columns.need, needs)
         return {self._domains[n] for n in np.unique(self._columns.flavour[rows]).tolist()}
 
-    def free_of_other_shards(self) -> Iterator[FreeMachines]:
-        """The idle and speculative machines that are not this shard's, by flavour."""
-        for number, idle, speculative in self._columns.free_by_flavour(~self.owned()):
+    def free(self, *, owned: bool) -> Iterator[FreeMachines]:
+        """The idle and speculative machines of this shard, or those of all others, by flavour."""
+        for number, idle, speculative in self._columns.free_by_flavour(self.owned() == owned):
             domain = self._domains[number]
             yield FreeMachines(number, self._flavours[number], domain, idle, speculative)
 

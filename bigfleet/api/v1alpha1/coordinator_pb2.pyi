@@ -436,7 +436,7 @@ class Shortfall(_message.Message):
     @_builtins.property
     def helpful_domains(self) -> _containers.RepeatedCompositeFieldContainer[Global___HelpfulDomain]:
         """Domains of other shards with free machines that would serve it, once it is old enough that other
-        shards should help; at most 10. If it is confined to one domain, only those that hold all of it.
+        shards should help; at most 10, and 3 with machines to drain. If it is confined to one domain, only those that hold all of it.
         """
 
     @_builtins.property
@@ -482,12 +482,23 @@ class HelpfulDomain(_message.Message):
     FREE_MACHINES_FIELD_NUMBER: _builtins.int
     IDLE_PODS_FIELD_NUMBER: _builtins.int
     FREE_PODS_FIELD_NUMBER: _builtins.int
+    DRAINED_MACHINE_IDS_FIELD_NUMBER: _builtins.int
+    DRAINED_PODS_FIELD_NUMBER: _builtins.int
+    DRAINED_PRIORITY_FIELD_NUMBER: _builtins.int
     topology_key: _builtins.str
     topology_value: _builtins.str
     idle_machines: _builtins.int
     free_machines: _builtins.int
     idle_pods: _builtins.int
     free_pods: _builtins.int
+    drained_pods: _builtins.int
+    drained_priority: _builtins.int
+    @_builtins.property
+    def drained_machine_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Instead of free machines: those in use there by lower priorities than the shortfall's that would
+        serve it if they were drained, at most 20; how many pods they hold, and the highest priority.
+        """
+
     def __init__(
         self,
         *,
@@ -497,10 +508,13 @@ class HelpfulDomain(_message.Message):
         free_machines: _builtins.int = ...,
         idle_pods: _builtins.int = ...,
         free_pods: _builtins.int = ...,
+        drained_machine_ids: _abc.Iterable[_builtins.str] | None = ...,
+        drained_pods: _builtins.int = ...,
+        drained_priority: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["free_machines", b"free_machines", "free_pods", b"free_pods", "idle_machines", b"idle_machines", "idle_pods", b"idle_pods", "topology_key", b"topology_key", "topology_value", b"topology_value"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["drained_machine_ids", b"drained_machine_ids", "drained_pods", b"drained_pods", "drained_priority", b"drained_priority", "free_machines", b"free_machines", "free_pods", b"free_pods", "idle_machines", b"idle_machines", "idle_pods", b"idle_pods", "topology_key", b"topology_key", "topology_value", b"topology_value"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -657,11 +671,19 @@ Global___ReassignSpeculative: _TypeAlias = ReassignSpeculative  # noqa: Y015
 
 @_typing.final
 class CrossShardDrain(_message.Message):
+    """To drain these machines of its clusters, which serve lower priorities, and to release their domain."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     MACHINE_IDS_FIELD_NUMBER: _builtins.int
     PREEMPTOR_PRIORITY_FIELD_NUMBER: _builtins.int
+    TOPOLOGY_KEY_FIELD_NUMBER: _builtins.int
+    TOPOLOGY_VALUE_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
     preemptor_priority: _builtins.int
+    topology_key: _builtins.str
+    topology_value: _builtins.str
+    reason: _builtins.str
     @_builtins.property
     def machine_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
     def __init__(
@@ -669,10 +691,13 @@ class CrossShardDrain(_message.Message):
         *,
         machine_ids: _abc.Iterable[_builtins.str] | None = ...,
         preemptor_priority: _builtins.int = ...,
+        topology_key: _builtins.str = ...,
+        topology_value: _builtins.str = ...,
+        reason: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["machine_ids", b"machine_ids", "preemptor_priority", b"preemptor_priority"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["machine_ids", b"machine_ids", "preemptor_priority", b"preemptor_priority", "reason", b"reason", "topology_key", b"topology_key", "topology_value", b"topology_value"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -9,6 +9,7 @@ from typing import NamedTuple, TypeVar
 
 from bigfleet.api.v1alpha1 import coordinator_pb2 as wire
 from bigfleet.services.coordinator.domain_lifecycle import DomainState
+from bigfleet.services.coordinator.domains import Drain
 from bigfleet.services.coordinator.registry import Registry
 from bigfleet.services.coordinator.rows import Domain, DomainName, QuotaName
 
@@ -29,6 +30,8 @@ class Cause(Enum):
     IDLE = "idle"
     #: its speculative machines do
     SPECULATIVE = "speculative"
+    #: those in use there, drained of lower priorities, do
+    DRAIN = "drain"
     #: another shard has less than its even part of the instance type
     BALANCE = "balance"
 
@@ -40,6 +43,7 @@ class DomainMove(NamedTuple):
     to: str
     cause: Cause
     reason: str
+    drain: Drain | None = None
 
     @property
     def home(self) -> str:
@@ -61,6 +65,8 @@ class MoveMemory:
 
     moved_at: dict[DomainName, float] = field(default_factory=dict)
     helped_at: dict[ShortNeed, float] = field(default_factory=dict)
+    #: by donor: when, and how many machines it was told to drain
+    drained_at: dict[str, list[tuple[float, int]]] = field(default_factory=dict)
     quota_given_at: dict[tuple[QuotaName, str], float] = field(default_factory=dict)
 
     def note(
@@ -73,6 +79,17 @@ class MoveMemory:
         self.helped_at = _within(self.helped_at, now_seconds - SETTLING_SECONDS)
         self.moved_at |= {move.name: now_seconds for move in moves}
         self.helped_at |= dict.fromkeys(helped, now_seconds)
+
+    def note_drain(self, donor: str, machines: int, now_seconds: float) -> None:
+        """Record that a shard is told to drain so many machines for others."""
+        recent = self.drained_at.get(donor, ())
+        since = now_seconds - COOLDOWN_SECONDS
+        self.drained_at[donor] = [*(d for d in recent if d[0] > since), (now_seconds, machines)]
+
+    def drained(self, donor: str, now_seconds: float) -> int:
+        """How many machines a shard was told to drain for others within the cooldown."""
+        recent = self.drained_at.get(donor, ())
+        return sum(n for at, n in recent if now_seconds - at < COOLDOWN_SECONDS)
 
     def note_quotas(
         self,

@@ -252,6 +252,10 @@ def _record_incidents(leader_term: LeaderTerm, report: wire.ShardReport) -> None
     """Count and log incidents that a report reveals."""
     shard = report.shard_id
     for ack in acknowledgements.rejected(report):
+        if ack.outcome == wire.InstructAck.FAILED:  # refused for good reasons, or overtaken
+            text = "shard %s did not carry out %s: %s"
+            _LOG.warning(text, shard, ack.instruction_id, ack.reason)
+            continue
         outcome = wire.InstructAck.Outcome.Name(ack.outcome).lower()
         _incident(outcome, f"shard {shard} rejected {ack.instruction_id}: {ack.reason}")
     if report.seen_term > leader_term.term:

@@ -40,17 +40,29 @@ def _domain_instructions(registry: Registry, shard: str) -> Iterator[wire.Coordi
     unacknowledged = registry.unacknowledged(shard).values()
     for domain in unacknowledged:
         if domain.state is DomainState.RELEASING:
-            payload = wire.UnassignDomain(
-                topology_key=domain.topology_key,
-                topology_value=domain.topology_value,
-                reason=domain.reason,
-            )
-            yield wire.CoordinatorInstruction(
-                instruction_id=domain.instruction_id, unassign_domain=payload
-            )
+            yield _release(domain)
     for domain in unacknowledged:
         if domain.state is DomainState.ASSIGNING:
             yield _assignment(domain, domain.instruction_id)
+
+
+def _release(domain: Domain) -> wire.CoordinatorInstruction:
+    number = domain.instruction_id
+    if domain.drained:
+        drain = wire.CrossShardDrain(
+            machine_ids=domain.drained,
+            preemptor_priority=domain.drained_for_priority,
+            topology_key=domain.topology_key,
+            topology_value=domain.topology_value,
+            reason=domain.reason,
+        )
+        return wire.CoordinatorInstruction(instruction_id=number, cross_shard_drain=drain)
+    payload = wire.UnassignDomain(
+        topology_key=domain.topology_key,
+        topology_value=domain.topology_value,
+        reason=domain.reason,
+    )
+    return wire.CoordinatorInstruction(instruction_id=number, unassign_domain=payload)
 
 
 def _assignment(domain: Domain, instruction_id: str) -> wire.CoordinatorInstruction:

@@ -81,6 +81,8 @@ class Domain(msgspec.Struct, frozen=True):
     `reason` is why the coordinator moved it last; "" if an administrator did, or if it was free.
     `home` is the shard of whose even part it is: the one that it was assigned to when it was free,
     or for balance. A domain that has moved for another reason is on loan, and moves no others.
+    While it is being released, its shard is to drain the machines `drained` for pods of that
+    priority.
     """
 
     topology_key: str
@@ -93,6 +95,8 @@ class Domain(msgspec.Struct, frozen=True):
     instance_type: str = ""
     reason: str = ""
     home: str = ""
+    drained: tuple[str, ...] = ()
+    drained_for_priority: int = 0
 
     def __post_init__(self) -> None:
         if not self.home:  # as stored by earlier releases

@@ -37,9 +37,13 @@ async def _move_domains(
     known = leader_term.registry, reports, leader_term.domain_moves, now_seconds
     help_due = ladder.choose(*known)
     moves = help_due.moves or rebalancing.choose(*known)
+    donors = {move.name: leader_term.registry.domains[move.name].shard for move in moves}
     await leader_term.write(lambda: _moved(leader_term, moves))
     leader_term.domain_moves.note(moves, help_due.needs, now_seconds)
     for move in moves:
+        if move.drain:
+            drained = len(move.drain.machine_ids)
+            leader_term.domain_moves.note_drain(donors[move.name], drained, now_seconds)
         metrics.coordinator_domains_moved.labels(move.cause.value).inc()
         fields = {"domain": "=".join(move.name), "to": move.to, "why": move.reason}
         _LOG.info("domain moves to another shard", extra=fields)
@@ -70,5 +74,6 @@ def _moved(leader_term: LeaderTerm, moves: Iterable[DomainMove]) -> RowChanges:
             leader_term.new_instruction_id,
             each.reason,
             each.home,
+            each.drain,
         )
     return changes

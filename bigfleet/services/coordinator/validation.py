@@ -8,7 +8,8 @@ from bigfleet.api.v1alpha1 import coordinator_pb2 as wire
 from bigfleet.model.errors import InvalidInput
 
 MAX_SHORTFALLS = 100
-MAX_HELPFUL_DOMAINS = 10
+MAX_HELPFUL_DOMAINS = 13
+MAX_DRAINED_MACHINES = 20
 MAX_UNOWNED_DOMAINS = 1000
 MAX_OUT_OF_DOMAIN = 100
 MAX_PROVIDERS = 200
@@ -102,6 +103,7 @@ def _shortfalls(who: str, shortfalls: Iterable[wire.Shortfall]) -> None:
         _at_most(what, len(shortfall.helpful_domains), MAX_HELPFUL_DOMAINS)
         for helpful in shortfall.helpful_domains:
             domain(helpful.topology_key, helpful.topology_value)
+            _at_most(f"{what}: machines", len(helpful.drained_machine_ids), MAX_DRAINED_MACHINES)
         what = f"{who}: quotas that a shortfall of {shortfall.cluster_id} lacks"
         _at_most(what, len(shortfall.quotas), MAX_QUOTA_SHORTAGES)
         for lack in shortfall.quotas:

@@ -16,6 +16,7 @@ from bigfleet.engine.snapshot import Fleet
 from bigfleet.model import resources
 from bigfleet.model.domain import RACK_LABEL, Domain
 from bigfleet.model.machine import MachineState
+from bigfleet.services.shard.coordination.drainable_domains import OthersBusyMachines
 from bigfleet.services.shard.coordination.helpful_domains import OthersFreeMachines
 from bigfleet.services.shard.coordination.withheld_machines import WithheldMachines
 from bigfleet.services.shard.decide.compute import CycleResult
@@ -49,12 +50,20 @@ def shortfalls(
     result: CycleResult,
     free_of_others: Sequence[FreeMachines] = (),
     withheld: WithheldMachines | None = None,
+    busy_of_others: OthersBusyMachines | None = None,
 ) -> tuple[list[wire.Shortfall], int]:
     """The most urgent shortfalls of the last decision, and how many old ones are omitted."""
     found = report(result.fleet, result.demand, result.decision)
     others = OthersFreeMachines(free_of_others, result.fleet.flavours)
     rows = [
-        _shortfall(row, others.helpful_to(row), withheld.lacking_to(row) if withheld else ())
+        _shortfall(
+            row,
+            [
+                *others.helpful_to(row),
+                *(busy_of_others.drainable_for(row) if busy_of_others else ()),
+            ],
+            withheld.lacking_to(row) if withheld else (),
+        )
         for row in found.rows
     ]
     return rows, found.unreported

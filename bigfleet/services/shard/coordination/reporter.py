@@ -19,6 +19,10 @@ from bigfleet.observe import metrics
 from bigfleet.ports.clock import Clock, to_nanos
 from bigfleet.services.shard.config import ShardConfig
 from bigfleet.services.shard.coordination import report
+from bigfleet.services.shard.coordination.drainable_domains import (
+    AGE_CYCLES,
+    OthersBusyMachines,
+)
 from bigfleet.services.shard.coordination.withheld_machines import WithheldMachines
 from bigfleet.services.shard.decide.compute import CycleResult
 from bigfleet.services.shard.decide.cycle import Cycle
@@ -172,6 +176,7 @@ class Reporter:
                         result,
                         list(self._free_of_others(result)),
                         self._withheld(result),
+                        self._busy_of_others(result),
                     )
                 ),
             )
@@ -188,6 +193,14 @@ class Reporter:
                 yield each._replace(speculative=0)
             else:
                 yield each
+
+    def _busy_of_others(self, result: CycleResult) -> OthersBusyMachines | None:
+        """What could be drained for this shard, once a shortfall is old enough."""
+        ages = (short.age_cycles for short in result.decision.shortfalls)
+        if max(ages, default=0) <= AGE_CYCLES:
+            return None
+        flavours = tuple(result.fleet.flavours)
+        return OthersBusyMachines(self.inventory.busy_of_other_shards(), flavours)
 
     def _withheld(self, result: CycleResult) -> WithheldMachines:
         """The machines that this shard may not purchase, because their quota is used up."""

@@ -35,11 +35,14 @@ class OthersBusyMachines:
 
     def drainable_for(self, short: ShortfallGroup) -> list[wire.HelpfulDomain]:
         """Domains where drained machines hold most of its pods, the fewest machines first; of a
-        gang those that hold all of it. None unless it is old, nor for what never preempts.
+        gang those that hold all of it. None unless it is old, nor for what never preempts, nor for
+        pods with other topology constraints, which may not be allowed where they would fit.
         """
-        busy, is_gang = self._busy, short.profile.same_key is not None
+        busy, profile = self._busy, short.profile
+        is_gang = profile.same_key is not None
         is_old = short.escalates and short.age_cycles > AGE_CYCLES
-        if not is_old or short.profile.never_preempts or not len(busy.ids):
+        is_constrained = any(each.hard for each in profile.spread) or profile.anti_affinity
+        if not is_old or profile.never_preempts or is_constrained or not len(busy.ids):
             return []
         pods = np.zeros(len(busy.ids), np.int64)
         pods[self._known] = short.pods_per_machine[busy.flavour[self._known]]
@@ -49,7 +52,7 @@ class OthersBusyMachines:
         wanted = -(-short.count // short.needs) if is_gang else short.count - coming
         usable = np.flatnonzero((pods > 0) & ~busy.coming & (busy.priority < short.priority))
         found = sorted(
-            self._domains(short.profile.same_key, pods, usable, wanted),
+            self._domains(profile.same_key, pods, usable, wanted),
             key=lambda each: (-each.drained_pods, len(each.drained_machine_ids)),
         )
         return found[:MAX_DOMAINS]

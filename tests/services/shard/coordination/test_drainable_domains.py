@@ -11,10 +11,11 @@ import pytest
 from bigfleet.engine.explain.shortfall_report import ShortfallGroup
 from bigfleet.engine.snapshot import Flavour
 from bigfleet.model.domain import Domain
+from bigfleet.model.need import Spread
 from bigfleet.services.shard.coordination.drainable_domains import OthersBusyMachines
 from bigfleet.services.shard.records.views import BusyMachines
 from tests.engine.engine_pods import pods
-from tests.engine.engine_rig import RACK, same
+from tests.engine.engine_rig import RACK, ZONE, same
 from tests.services.shard.coordination.test_helpful_domains import short_of
 
 
@@ -42,6 +43,16 @@ def named(
 def test_only_an_old_shortfall_names_machines_in_use(cycles: int, racks: list[str]) -> None:
     row, flavour = short_of(pods((2, 4)), cycles)
     assert [rack for rack, *_ in named(row, flavour, ("r1", 1))] == racks
+
+
+def test_pods_with_topology_constraints_name_none() -> None:
+    """What would fit on an empty machine may still not be allowed on it, and evictions are dear."""
+    row, flavour = short_of(pods((2, 4)), 21)
+    for constrained in (
+        replace(row.profile, anti_affinity=(ZONE,)),
+        replace(row.profile, spread=(Spread(ZONE, 1, hard=True),)),
+    ):
+        assert named(replace(row, profile=constrained), flavour, ("r1", 1)) == []
 
 
 def test_it_names_the_fewest_that_hold_its_pods_those_of_the_lowest_priority_first() -> None:

@@ -19,6 +19,7 @@ LONG_FILES: dict[str, str] = {
     "bigfleet/engine/placement/topology.py": "every kind of constraint beside the others",
     "bigfleet/engine/state/cluster_packing.py": "one class: a cluster's machines and their pods",
     "bigfleet/engine/state/cycle_state.py": "one class: all that a decision changes",
+    "bigfleet/observe/metrics.py": "a list: every metric is defined once, here",
     "bigfleet/services/shard/fleet/inventory.py": "one class: what is known of each machine",
 }
 LONG_FUNCTIONS: dict[str, str] = {}
@@ -29,7 +30,6 @@ SMALL_FILES: dict[str, str] = {
     "bigfleet/conformance/rules/readiness.py": "the rules of one promise, as its neighbours are",
     "bigfleet/conformance/rules/retries.py": "the rules of one promise, as its neighbours are",
     "bigfleet/conformance/rules/taints.py": "the rules of one promise, as its neighbours are",
-    "bigfleet/services/coordinator/quotas.py": "pure; its importer speaks gRPC",
     "bigfleet/services/coordinator/shard_removal.py": "pure; its importer speaks gRPC",
     "bigfleet/services/provider/spot_market.py": "pure and seeded; its importer runs tasks",
     "kind/images/packages.py": "installs packages; its importer lays out a build context",

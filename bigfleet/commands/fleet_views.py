@@ -120,11 +120,18 @@ def clusters(
 def quotas(entries: Sequence[wire.QuotaAllocation]) -> list[str]:
     """One line for each shard's share; shards without one may purchase nothing."""
     rows = [
-        (entry.provider, entry.region or _UNNAMED, shard, machines)
+        (
+            entry.provider,
+            entry.region or _UNNAMED,
+            shard,
+            f"{machines:,}"
+            + (f", {entry.for_now[shard]:,} for now" if shard in entry.for_now else ""),
+            entry.reasons.get(shard, ""),
+        )
         for entry in entries
         for shard, machines in sorted(entry.per_shard.items()) or [("(no shard)", 0)]
     ]
-    return table(("PROVIDER", "REGION", "SHARD", "MACHINES"), rows)
+    return table(("PROVIDER", "REGION", "SHARD", "MACHINES", "CHANGED BECAUSE"), rows)
 
 
 def providers(entries: Sequence[wire.ProviderEntry]) -> list[str]:
@@ -217,14 +224,14 @@ def _oldest(shortfalls_found: Sequence[wire.Shortfall]) -> str:
 def _without_quota(
     entries: Sequence[wire.ShardRegistryEntry], quotas: Sequence[wire.QuotaAllocation]
 ) -> Iterator[str]:
-    """Warnings about shards that a quota does not name, such as those that have joined since."""
+    """Warnings about shards without a part of a quota, such as those that have just joined."""
     for quota in quotas:
         named = [each.shard_id for each in entries if state_of(each) == "live"]
-        if left_out := [shard for shard in named if shard not in quota.per_shard]:
+        if left_out := [shard for shard in named if not quota.per_shard.get(shard, 0)]:
             where = " ".join(filter(None, (quota.provider, quota.region)))
             shards = ", ".join(left_out)
             yield f"warning      {shards}: no quota at {where}, so nothing is purchased"
-            yield "             there; `fleet set-quota` replaces the quota of all shards"
+            yield "             there while others use all; `fleet set-quota` divides it anew"
 
 
 def _splits(reports: Sequence[wire.ShardReportSnapshot]) -> Iterator[str]:

@@ -186,6 +186,8 @@ def _missing(view: wire.NeedView) -> Iterator[str]:
     )
     for offering in view.unavailable_offerings:
         yield f"  In backoff after a failure: {offering}."
+    for quota in view.exhausted_quotas:
+        yield f"  Quota used up: {quota}; `bigfleet fleet quotas` shows all shards' parts."
     for each in view.same_candidates:
         yield f"  Domain {each.domain} could hold {each.coverage_per_mille / 10:g} % of it."
 

@@ -188,6 +188,11 @@ coordinator_domains_moved = _counter(
     "Domains moved by the coordinator itself, by cause",
     "cause",
 )
+coordinator_quota_moved = _counter(
+    "bigfleet_coordinator_quota_machines_moved_total",
+    "Machines by which the coordinator itself moved quotas between shards, by cause",
+    "cause",
+)
 coordinator_incidents = _counter(
     "bigfleet_coordinator_incidents_total", "Incidents detected in shard reports, by type", "type"
 )

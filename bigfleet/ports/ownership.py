@@ -33,6 +33,14 @@ class InstructionResult(NamedTuple):
     reason: str
 
 
+class DrainTask(NamedTuple):
+    """Machines to drain for pods of this priority in another shard's cluster, and why."""
+
+    machine_ids: tuple[str, ...]
+    priority: int
+    reason: str
+
+
 @dataclass(frozen=True)
 class OwnershipRecord:
     """What a shard owns."""
@@ -45,6 +53,8 @@ class OwnershipRecord:
     slices: Mapping[QuotaKey, int] = field(default_factory=dict)
     #: by instruction id: domains to release once no operation on their machines is in progress
     leaving: Mapping[str, Domain] = field(default_factory=dict)
+    #: by instruction id, also one of `leaving`: what is to be drained before the release
+    drains: Mapping[str, DrainTask] = field(default_factory=dict)
     #: by instruction id: the latest results, in order of completion
     answered: Mapping[str, InstructionResult] = field(default_factory=dict)
 

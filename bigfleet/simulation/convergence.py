@@ -110,7 +110,7 @@ def _wrong_quotas(world: World) -> Iterator[str]:
     for (_, region), quota in registry.quotas.items() if registry is not None else ():
         for name, host in world.hosts.items():
             has = host.held.slices.get(QuotaKey(NAME, region))
-            most = quota.per_shard.get(name, 0)
+            most = quota.slice_of(name)
             if name not in removed and has != most:
                 yield f"after convergence, {name} has a quota of {has} in {region}, not {most}"
 

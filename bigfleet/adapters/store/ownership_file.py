@@ -11,6 +11,7 @@ from bigfleet.model.domain import Domain
 from bigfleet.model.errors import BigFleetError
 from bigfleet.ports.files import Files
 from bigfleet.ports.ownership import (
+    DrainTask,
     InstructionResult,
     InstructionVersion,
     OwnershipRecord,
@@ -32,6 +33,7 @@ class _Content(msgspec.Struct, forbid_unknown_fields=True):
     slices: list[_Slice]
     leaving: dict[str, tuple[str, str]]
     answered: list[tuple[str, int, str]]
+    drains: dict[str, tuple[tuple[str, ...], int, str]] = {}
 
 
 class OwnershipFile:
@@ -67,6 +69,7 @@ def _content(record: OwnershipRecord) -> _Content:
         slices=[_Slice(*key, machines) for key, machines in sorted(record.slices.items())],
         leaving={number: (d.key, d.value) for number, d in record.leaving.items()},
         answered=[(number, *ended) for number, ended in record.answered.items()],
+        drains=dict(record.drains),
     )
 
 
@@ -77,6 +80,7 @@ def _record(content: _Content) -> OwnershipRecord:
         clusters=frozenset(content.clusters),
         slices={QuotaKey(s.provider, s.region): s.machines for s in content.slices},
         leaving={number: Domain(*each) for number, each in content.leaving.items()},
+        drains={number: DrainTask(*each) for number, each in content.drains.items()},
         answered={
             number: InstructionResult(outcome, why) for number, outcome, why in content.answered
         },

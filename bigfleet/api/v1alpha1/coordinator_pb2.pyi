@@ -47,6 +47,7 @@ class ShardReport(_message.Message):
     REMOVALS_FIELD_NUMBER: _builtins.int
     DOMAIN_KEYS_FIELD_NUMBER: _builtins.int
     MOVABLE_DOMAINS_FIELD_NUMBER: _builtins.int
+    QUOTAS_FIELD_NUMBER: _builtins.int
     shard_id: _builtins.str
     cycle: _builtins.int
     timestamp_unix_nanos: _builtins.int
@@ -95,6 +96,10 @@ class ShardReport(_message.Message):
         the fewest machines in use, and none in which a gang runs; at most 100.
         """
 
+    @_builtins.property
+    def quotas(self) -> _containers.RepeatedCompositeFieldContainer[Global___QuotaUse]:
+        """One for each quota slice of this shard; none before its first decision."""
+
     def __init__(
         self,
         *,
@@ -118,14 +123,74 @@ class ShardReport(_message.Message):
         removals: _abc.Iterable[Global___ClusterRemoval] | None = ...,
         domain_keys: _abc.Iterable[_builtins.str] | None = ...,
         movable_domains: _abc.Iterable[Global___MovableDomain] | None = ...,
+        quotas: _abc.Iterable[Global___QuotaUse] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["summary", b"summary"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cycle", b"cycle", "domain_keys", b"domain_keys", "instruction_acks", b"instruction_acks", "movable_domains", b"movable_domains", "out_of_domain_machines", b"out_of_domain_machines", "out_of_domain_omitted", b"out_of_domain_omitted", "owned_domains", b"owned_domains", "providers", b"providers", "removals", b"removals", "seen_sequence", b"seen_sequence", "seen_term", b"seen_term", "shard_address", b"shard_address", "shard_epoch", b"shard_epoch", "shard_id", b"shard_id", "shortfalls", b"shortfalls", "shortfalls_omitted", b"shortfalls_omitted", "splits", b"splits", "summary", b"summary", "timestamp_unix_nanos", b"timestamp_unix_nanos", "unowned_domains", b"unowned_domains"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cycle", b"cycle", "domain_keys", b"domain_keys", "instruction_acks", b"instruction_acks", "movable_domains", b"movable_domains", "out_of_domain_machines", b"out_of_domain_machines", "out_of_domain_omitted", b"out_of_domain_omitted", "owned_domains", b"owned_domains", "providers", b"providers", "quotas", b"quotas", "removals", b"removals", "seen_sequence", b"seen_sequence", "seen_term", b"seen_term", "shard_address", b"shard_address", "shard_epoch", b"shard_epoch", "shard_id", b"shard_id", "shortfalls", b"shortfalls", "shortfalls_omitted", b"shortfalls_omitted", "splits", b"splits", "summary", b"summary", "timestamp_unix_nanos", b"timestamp_unix_nanos", "unowned_domains", b"unowned_domains"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ShardReport: _TypeAlias = ShardReport  # noqa: Y015
+
+@_typing.final
+class QuotaUse(_message.Message):
+    """`machines` is the slice that is in force, `held` how many of the shard's machines there count
+    against it, ordered ones included.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PROVIDER_FIELD_NUMBER: _builtins.int
+    REGION_FIELD_NUMBER: _builtins.int
+    MACHINES_FIELD_NUMBER: _builtins.int
+    HELD_FIELD_NUMBER: _builtins.int
+    provider: _builtins.str
+    region: _builtins.str
+    machines: _builtins.int
+    held: _builtins.int
+    def __init__(
+        self,
+        *,
+        provider: _builtins.str = ...,
+        region: _builtins.str = ...,
+        machines: _builtins.int = ...,
+        held: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["held", b"held", "machines", b"machines", "provider", b"provider", "region", b"region"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___QuotaUse: _TypeAlias = QuotaUse  # noqa: Y015
+
+@_typing.final
+class QuotaShortage(_message.Message):
+    """So many more machines of a quota that is used up would serve what is short."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PROVIDER_FIELD_NUMBER: _builtins.int
+    REGION_FIELD_NUMBER: _builtins.int
+    MACHINES_FIELD_NUMBER: _builtins.int
+    provider: _builtins.str
+    region: _builtins.str
+    machines: _builtins.int
+    def __init__(
+        self,
+        *,
+        provider: _builtins.str = ...,
+        region: _builtins.str = ...,
+        machines: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["machines", b"machines", "provider", b"provider", "region", b"region"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___QuotaShortage: _TypeAlias = QuotaShortage  # noqa: Y015
 
 @_typing.final
 class MovableDomain(_message.Message):
@@ -350,6 +415,7 @@ class Shortfall(_message.Message):
     SAME_DOMAIN_FIELD_NUMBER: _builtins.int
     COUNT_FIELD_NUMBER: _builtins.int
     HELPFUL_DOMAINS_FIELD_NUMBER: _builtins.int
+    QUOTAS_FIELD_NUMBER: _builtins.int
     priority: _builtins.int
     age_cycles: _builtins.int
     interruption_penalty_bucket: _capacity_pb2.PenaltyBucket.ValueType
@@ -370,7 +436,13 @@ class Shortfall(_message.Message):
     @_builtins.property
     def helpful_domains(self) -> _containers.RepeatedCompositeFieldContainer[Global___HelpfulDomain]:
         """Domains of other shards with free machines that would serve it, once it is old enough that other
-        shards should help; at most 10. If it is confined to one domain, only those that hold all of it.
+        shards should help; at most 10, and 3 with machines to drain. If it is confined to one domain, only those that hold all of it.
+        """
+
+    @_builtins.property
+    def quotas(self) -> _containers.RepeatedCompositeFieldContainer[Global___QuotaShortage]:
+        """The quotas of this shard without which it would purchase machines that serve it, under the same
+        conditions; at most 10.
         """
 
     def __init__(
@@ -388,10 +460,11 @@ class Shortfall(_message.Message):
         same_domain: _builtins.bool = ...,
         count: _builtins.int = ...,
         helpful_domains: _abc.Iterable[Global___HelpfulDomain] | None = ...,
+        quotas: _abc.Iterable[Global___QuotaShortage] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["deficit", b"deficit"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["age_cycles", b"age_cycles", "cluster_id", b"cluster_id", "count", b"count", "deficit", b"deficit", "helpful_domains", b"helpful_domains", "interruption_penalty_bucket", b"interruption_penalty_bucket", "needs", b"needs", "priority", b"priority", "profile_fingerprint", b"profile_fingerprint", "reason", b"reason", "requirements", b"requirements", "same_domain", b"same_domain"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["age_cycles", b"age_cycles", "cluster_id", b"cluster_id", "count", b"count", "deficit", b"deficit", "helpful_domains", b"helpful_domains", "interruption_penalty_bucket", b"interruption_penalty_bucket", "needs", b"needs", "priority", b"priority", "profile_fingerprint", b"profile_fingerprint", "quotas", b"quotas", "reason", b"reason", "requirements", b"requirements", "same_domain", b"same_domain"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -409,12 +482,23 @@ class HelpfulDomain(_message.Message):
     FREE_MACHINES_FIELD_NUMBER: _builtins.int
     IDLE_PODS_FIELD_NUMBER: _builtins.int
     FREE_PODS_FIELD_NUMBER: _builtins.int
+    DRAINED_MACHINE_IDS_FIELD_NUMBER: _builtins.int
+    DRAINED_PODS_FIELD_NUMBER: _builtins.int
+    DRAINED_PRIORITY_FIELD_NUMBER: _builtins.int
     topology_key: _builtins.str
     topology_value: _builtins.str
     idle_machines: _builtins.int
     free_machines: _builtins.int
     idle_pods: _builtins.int
     free_pods: _builtins.int
+    drained_pods: _builtins.int
+    drained_priority: _builtins.int
+    @_builtins.property
+    def drained_machine_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Instead of free machines: those in use there by lower priorities than the shortfall's that would
+        serve it if they were drained, at most 20; how many pods they hold, and the highest priority.
+        """
+
     def __init__(
         self,
         *,
@@ -424,10 +508,13 @@ class HelpfulDomain(_message.Message):
         free_machines: _builtins.int = ...,
         idle_pods: _builtins.int = ...,
         free_pods: _builtins.int = ...,
+        drained_machine_ids: _abc.Iterable[_builtins.str] | None = ...,
+        drained_pods: _builtins.int = ...,
+        drained_priority: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["free_machines", b"free_machines", "free_pods", b"free_pods", "idle_machines", b"idle_machines", "idle_pods", b"idle_pods", "topology_key", b"topology_key", "topology_value", b"topology_value"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["drained_machine_ids", b"drained_machine_ids", "drained_pods", b"drained_pods", "drained_priority", b"drained_priority", "free_machines", b"free_machines", "free_pods", b"free_pods", "idle_machines", b"idle_machines", "idle_pods", b"idle_pods", "topology_key", b"topology_key", "topology_value", b"topology_value"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -584,11 +671,19 @@ Global___ReassignSpeculative: _TypeAlias = ReassignSpeculative  # noqa: Y015
 
 @_typing.final
 class CrossShardDrain(_message.Message):
+    """To drain these machines of its clusters, which serve lower priorities, and to release their domain."""
+
     DESCRIPTOR: _descriptor.Descriptor
 
     MACHINE_IDS_FIELD_NUMBER: _builtins.int
     PREEMPTOR_PRIORITY_FIELD_NUMBER: _builtins.int
+    TOPOLOGY_KEY_FIELD_NUMBER: _builtins.int
+    TOPOLOGY_VALUE_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
     preemptor_priority: _builtins.int
+    topology_key: _builtins.str
+    topology_value: _builtins.str
+    reason: _builtins.str
     @_builtins.property
     def machine_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
     def __init__(
@@ -596,10 +691,13 @@ class CrossShardDrain(_message.Message):
         *,
         machine_ids: _abc.Iterable[_builtins.str] | None = ...,
         preemptor_priority: _builtins.int = ...,
+        topology_key: _builtins.str = ...,
+        topology_value: _builtins.str = ...,
+        reason: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["machine_ids", b"machine_ids", "preemptor_priority", b"preemptor_priority"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["machine_ids", b"machine_ids", "preemptor_priority", b"preemptor_priority", "reason", b"reason", "topology_key", b"topology_key", "topology_value", b"topology_value"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -640,19 +738,23 @@ class QuotaSlice(_message.Message):
     PROVIDER_FIELD_NUMBER: _builtins.int
     REGION_FIELD_NUMBER: _builtins.int
     MACHINES_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
     provider: _builtins.str
     region: _builtins.str
     machines: _builtins.int
+    reason: _builtins.str
+    """Why the coordinator changed it; empty if an administrator did."""
     def __init__(
         self,
         *,
         provider: _builtins.str = ...,
         region: _builtins.str = ...,
         machines: _builtins.int = ...,
+        reason: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["machines", b"machines", "provider", b"provider", "region", b"region"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["machines", b"machines", "provider", b"provider", "reason", b"reason", "region", b"region"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1099,23 +1201,75 @@ class QuotaAllocation(_message.Message):
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 
+    @_typing.final
+    class ForNowEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.int
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    @_typing.final
+    class ReasonsEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.str
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     PROVIDER_FIELD_NUMBER: _builtins.int
     REGION_FIELD_NUMBER: _builtins.int
     PER_SHARD_FIELD_NUMBER: _builtins.int
+    FOR_NOW_FIELD_NUMBER: _builtins.int
+    REASONS_FIELD_NUMBER: _builtins.int
     provider: _builtins.str
     region: _builtins.str
     @_builtins.property
     def per_shard(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]: ...
+    @_builtins.property
+    def for_now(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
+        """Where it differs from per_shard: what the shard may use until others have confirmed theirs."""
+
+    @_builtins.property
+    def reasons(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
+        """Why the coordinator changed a shard's part last; absent if an administrator did."""
+
     def __init__(
         self,
         *,
         provider: _builtins.str = ...,
         region: _builtins.str = ...,
         per_shard: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
+        for_now: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
+        reasons: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["per_shard", b"per_shard", "provider", b"provider", "region", b"region"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["for_now", b"for_now", "per_shard", b"per_shard", "provider", b"provider", "reasons", b"reasons", "region", b"region"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1235,6 +1389,7 @@ class ShardReportSnapshot(_message.Message):
     SPLITS_FIELD_NUMBER: _builtins.int
     REMOVALS_FIELD_NUMBER: _builtins.int
     MOVABLE_DOMAINS_FIELD_NUMBER: _builtins.int
+    QUOTAS_FIELD_NUMBER: _builtins.int
     shard_id: _builtins.str
     cycle: _builtins.int
     received_at_unix_ns: _builtins.int
@@ -1253,6 +1408,8 @@ class ShardReportSnapshot(_message.Message):
     def removals(self) -> _containers.RepeatedCompositeFieldContainer[Global___ClusterRemoval]: ...
     @_builtins.property
     def movable_domains(self) -> _containers.RepeatedCompositeFieldContainer[Global___MovableDomain]: ...
+    @_builtins.property
+    def quotas(self) -> _containers.RepeatedCompositeFieldContainer[Global___QuotaUse]: ...
     def __init__(
         self,
         *,
@@ -1268,10 +1425,11 @@ class ShardReportSnapshot(_message.Message):
         splits: _abc.Iterable[Global___SplitTopology] | None = ...,
         removals: _abc.Iterable[Global___ClusterRemoval] | None = ...,
         movable_domains: _abc.Iterable[Global___MovableDomain] | None = ...,
+        quotas: _abc.Iterable[Global___QuotaUse] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["summary", b"summary"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cycle", b"cycle", "movable_domains", b"movable_domains", "out_of_domain_machines", b"out_of_domain_machines", "out_of_domain_omitted", b"out_of_domain_omitted", "received_at_unix_ns", b"received_at_unix_ns", "removals", b"removals", "shard_epoch", b"shard_epoch", "shard_id", b"shard_id", "shortfalls", b"shortfalls", "shortfalls_omitted", b"shortfalls_omitted", "splits", b"splits", "summary", b"summary"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cycle", b"cycle", "movable_domains", b"movable_domains", "out_of_domain_machines", b"out_of_domain_machines", "out_of_domain_omitted", b"out_of_domain_omitted", "quotas", b"quotas", "received_at_unix_ns", b"received_at_unix_ns", "removals", b"removals", "shard_epoch", b"shard_epoch", "shard_id", b"shard_id", "shortfalls", b"shortfalls", "shortfalls_omitted", b"shortfalls_omitted", "splits", b"splits", "summary", b"summary"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

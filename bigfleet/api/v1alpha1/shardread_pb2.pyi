@@ -226,6 +226,7 @@ class NeedView(_message.Message):
     SHORT_SIZES_FIELD_NUMBER: _builtins.int
     IMPOSSIBLE_SIZES_FIELD_NUMBER: _builtins.int
     UNAVAILABLE_OFFERINGS_FIELD_NUMBER: _builtins.int
+    EXHAUSTED_QUOTAS_FIELD_NUMBER: _builtins.int
     SERVED_PRIORITY_FIELD_NUMBER: _builtins.int
     cluster_id: _builtins.str
     arrival_unix_nanos: _builtins.int
@@ -279,6 +280,10 @@ class NeedView(_message.Message):
     def unavailable_offerings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Offerings that could serve it and are paused, since they have just failed."""
 
+    @_builtins.property
+    def exhausted_quotas(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The quotas of the shard that are used up, among those for machines that the need accepts."""
+
     def __init__(
         self,
         *,
@@ -309,11 +314,12 @@ class NeedView(_message.Message):
         short_sizes: _capacity_pb2.PodSizes | None = ...,
         impossible_sizes: _capacity_pb2.PodSizes | None = ...,
         unavailable_offerings: _abc.Iterable[_builtins.str] | None = ...,
+        exhausted_quotas: _abc.Iterable[_builtins.str] | None = ...,
         served_priority: _builtins.int | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_served_priority", b"_served_priority", "impossible_sizes", b"impossible_sizes", "matching_supply", b"matching_supply", "need", b"need", "preemption", b"preemption", "residual_deficit", b"residual_deficit", "served_priority", b"served_priority", "short_sizes", b"short_sizes", "usable_supply", b"usable_supply"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_served_priority", b"_served_priority", "acquisition_parked", b"acquisition_parked", "age_cycles_unmet", b"age_cycles_unmet", "arrival_unix_nanos", b"arrival_unix_nanos", "bootstrap_count", b"bootstrap_count", "by_requirement", b"by_requirement", "claimed_machine_count", b"claimed_machine_count", "cluster_id", b"cluster_id", "counted", b"counted", "free_count", b"free_count", "impossible_sizes", b"impossible_sizes", "lower_priority_count", b"lower_priority_count", "matching_supply", b"matching_supply", "need", b"need", "parked_age_cycles", b"parked_age_cycles", "preemption", b"preemption", "profile_fingerprint", b"profile_fingerprint", "provision_count", b"provision_count", "residual_deficit", b"residual_deficit", "same_candidates", b"same_candidates", "same_domain", b"same_domain", "same_satisfiable", b"same_satisfiable", "satisfied", b"satisfied", "served_priority", b"served_priority", "short_sizes", b"short_sizes", "unavailable_offerings", b"unavailable_offerings", "unmet_reason", b"unmet_reason", "unmet_reason_text", b"unmet_reason_text", "usable_supply", b"usable_supply"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_served_priority", b"_served_priority", "acquisition_parked", b"acquisition_parked", "age_cycles_unmet", b"age_cycles_unmet", "arrival_unix_nanos", b"arrival_unix_nanos", "bootstrap_count", b"bootstrap_count", "by_requirement", b"by_requirement", "claimed_machine_count", b"claimed_machine_count", "cluster_id", b"cluster_id", "counted", b"counted", "exhausted_quotas", b"exhausted_quotas", "free_count", b"free_count", "impossible_sizes", b"impossible_sizes", "lower_priority_count", b"lower_priority_count", "matching_supply", b"matching_supply", "need", b"need", "parked_age_cycles", b"parked_age_cycles", "preemption", b"preemption", "profile_fingerprint", b"profile_fingerprint", "provision_count", b"provision_count", "residual_deficit", b"residual_deficit", "same_candidates", b"same_candidates", "same_domain", b"same_domain", "same_satisfiable", b"same_satisfiable", "satisfied", b"satisfied", "served_priority", b"served_priority", "short_sizes", b"short_sizes", "unavailable_offerings", b"unavailable_offerings", "unmet_reason", b"unmet_reason", "unmet_reason_text", b"unmet_reason_text", "usable_supply", b"usable_supply"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__served_priority: _TypeAlias = _typing.Literal["served_priority"]  # noqa: Y015
     _WhichOneofArgType__served_priority: _TypeAlias = _typing.Literal["_served_priority", b"_served_priority"]  # noqa: Y015

@@ -40,11 +40,17 @@ def apply_acks(
         if domain is None:
             continue
         if ack.outcome == wire.InstructAck.FAILED:
-            # A shard answers a repeated instruction as it did the first time.
-            changes |= put(msgspec.structs.replace(domain, instruction_id=instruction_id()))
+            changes |= _after_failure(domain, instruction_id)
         elif ack.outcome == wire.InstructAck.ACCEPTED:
             changes |= _after_acceptance(registry, domain, instruction_id)
     return changes
+
+
+def _after_failure(domain: Domain, instruction_id: NewInstructionId) -> RowChanges:
+    if domain.drained:
+        return domains.refused(domain)
+    # A shard answers a repeated instruction as it did the first time.
+    return put(msgspec.structs.replace(domain, instruction_id=instruction_id()))
 
 
 def _after_acceptance(

@@ -29,6 +29,7 @@ class DomainEvent(Enum):
     TAKEN = "its shard's acceptance"
     RELEASE = "an instruction to release it"
     RELEASED = "its release"
+    REFUSED = "its shard's refusal to drain machines"
     OWNER_GONE = "its shard's removal"
     REPEAT = "instructing its shard again"
 
@@ -43,6 +44,8 @@ TRANSITIONS: Mapping[tuple[DomainState, DomainEvent], DomainState] = {
     (_S.OWNED, _E.RELEASE): _S.RELEASING,
     (_S.RELEASING, _E.RELEASE): _S.RELEASING,
     (_S.RELEASING, _E.RELEASED): _S.FREE,
+    # The shard has begun nothing then.
+    (_S.RELEASING, _E.REFUSED): _S.OWNED,
     (_S.ASSIGNING, _E.OWNER_GONE): _S.FREE,
     (_S.OWNED, _E.OWNER_GONE): _S.FREE,
     (_S.RELEASING, _E.OWNER_GONE): _S.FREE,

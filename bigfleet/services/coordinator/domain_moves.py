@@ -1,4 +1,4 @@
-"""What all moves of domains between shards have in common: cause, pace and memory."""
+"""What all moves between shards have in common: cause, order, pace and memory."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple, TypeVar
 
+from bigfleet.api.v1alpha1 import coordinator_pb2 as wire
 from bigfleet.services.coordinator.domain_lifecycle import DomainState
+from bigfleet.services.coordinator.domains import Drain
 from bigfleet.services.coordinator.registry import Registry
-from bigfleet.services.coordinator.rows import Domain, DomainName
+from bigfleet.services.coordinator.rows import Domain, DomainName, QuotaName
 
 _Key = TypeVar("_Key")
 
-# A domain does not move again for so long.
+# A domain does not move again for so long; nor does a shard give of a quota after it got of it.
 COOLDOWN_SECONDS = 300.0
 # Two reports until its new shard has it, and some decisions and reports after that.
 SETTLING_SECONDS = 15.0
@@ -28,6 +30,8 @@ class Cause(Enum):
     IDLE = "idle"
     #: its speculative machines do
     SPECULATIVE = "speculative"
+    #: those in use there, drained of lower priorities, do
+    DRAIN = "drain"
     #: another shard has less than its even part of the instance type
     BALANCE = "balance"
 
@@ -39,6 +43,7 @@ class DomainMove(NamedTuple):
     to: str
     cause: Cause
     reason: str
+    drain: Drain | None = None
 
     @property
     def home(self) -> str:
@@ -60,6 +65,9 @@ class MoveMemory:
 
     moved_at: dict[DomainName, float] = field(default_factory=dict)
     helped_at: dict[ShortNeed, float] = field(default_factory=dict)
+    #: by donor: when, and how many machines it was told to drain
+    drained_at: dict[str, list[tuple[float, int]]] = field(default_factory=dict)
+    quota_given_at: dict[tuple[QuotaName, str], float] = field(default_factory=dict)
 
     def note(
         self, moves: Iterable[DomainMove], helped: Iterable[ShortNeed], now_seconds: float
@@ -72,6 +80,33 @@ class MoveMemory:
         self.moved_at |= {move.name: now_seconds for move in moves}
         self.helped_at |= dict.fromkeys(helped, now_seconds)
 
+    def note_drain(self, donor: str, machines: int, now_seconds: float) -> None:
+        """Record that a shard is told to drain so many machines for others."""
+        recent = self.drained_at.get(donor, ())
+        since = now_seconds - COOLDOWN_SECONDS
+        self.drained_at[donor] = [*(d for d in recent if d[0] > since), (now_seconds, machines)]
+
+    def drained(self, donor: str, now_seconds: float) -> int:
+        """How many machines a shard was told to drain for others within the cooldown."""
+        recent = self.drained_at.get(donor, ())
+        return sum(n for at, n in recent if now_seconds - at < COOLDOWN_SECONDS)
+
+    def note_quotas(
+        self,
+        given: Iterable[tuple[QuotaName, str]],
+        helped: Iterable[ShortNeed],
+        now_seconds: float,
+    ) -> None:
+        """Record which shards are given more of which quotas now, and the needs that it is for."""
+        self.quota_given_at = _within(self.quota_given_at, now_seconds - COOLDOWN_SECONDS)
+        self.quota_given_at |= dict.fromkeys(given, now_seconds)
+        self.helped_at |= dict.fromkeys(helped, now_seconds)
+
+    def may_give(self, quota: QuotaName, shard: str, now_seconds: float) -> bool:
+        """Whether a shard was not given more of the quota itself within the cooldown."""
+        given_at = self.quota_given_at.get((quota, shard))
+        return given_at is None or now_seconds - given_at >= COOLDOWN_SECONDS
+
     def may_move(self, row: Domain, now_seconds: float) -> bool:
         """Whether a domain is at rest, and has been for the cooldown."""
         moved_at = self.moved_at.get(row.name)
@@ -83,6 +118,11 @@ class MoveMemory:
         """Whether a need was helped so shortly before that the help may not have arrived yet."""
         helped_at = self.helped_at.get(need)
         return helped_at is not None and now_seconds - helped_at < SETTLING_SECONDS
+
+
+def urgency(shard: str, short: wire.Shortfall) -> tuple[int, int, str, str, str]:
+    """Sorts shortfalls: by priority, then by age; the rest so that every leader decides alike."""
+    return -short.priority, -short.age_cycles, shard, short.cluster_id, short.profile_fingerprint
 
 
 def moves_allowed(registry: Registry) -> int:

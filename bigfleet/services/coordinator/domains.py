@@ -26,6 +26,15 @@ class Observation(NamedTuple):
     instance_type: str = ""
 
 
+class Drain(NamedTuple):
+    """Machines that a shard is to drain for pods of a higher priority, before it releases their
+    domain.
+    """
+
+    machine_ids: tuple[str, ...]
+    priority: int
+
+
 def assign_unowned(
     registry: Registry,
     candidates: Iterable[str],
@@ -71,9 +80,10 @@ def move(
     instruction_id: NewInstructionId,
     reason: str = "",
     home: str = "",
+    drain: Drain | None = None,
 ) -> RowChanges:
-    """Transfer a domain to the shard `to`; its present shard releases it first. It keeps its home
-    unless there is a new one.
+    """Transfer a domain to the shard `to`; its present shard releases it first, and drains machines
+    if told so. It keeps its home unless there is a new one.
 
     UnknownObject for a shard that never reported; InvalidInput for one that is being removed, and
     for a topology key that is not among the shard's domain keys.
@@ -92,7 +102,7 @@ def move(
         return put(_assigned(Observation(*name), to, instruction_id()))
     if domain.state is not DomainState.RELEASING and domain.shard == to:
         return {}
-    return put(_releasing(domain, to, instruction_id(), reason, home))
+    return put(_releasing(domain, to, instruction_id(), reason, home, drain))
 
 
 def release(registry: Registry, name: DomainName, instruction_id: NewInstructionId) -> RowChanges:
@@ -125,6 +135,16 @@ def released(registry: Registry, domain: Domain, instruction_id: NewInstructionI
     return freed(registry, domain, instruction_id)
 
 
+def refused(domain: Domain) -> RowChanges:
+    """The domain once its shard has refused to drain machines of it: nothing changes hands."""
+    state = next_state(domain.name, domain.state, DomainEvent.REFUSED)
+    return put(
+        msgspec.structs.replace(
+            domain, state=state, to="", reason="", drained=(), drained_for_priority=0
+        )
+    )
+
+
 def freed(registry: Registry, domain: Domain, instruction_id: NewInstructionId) -> RowChanges:
     """A domain without an owner: assigned to its transfer target, or free."""
     transfer_target = registry.shards.get(domain.to)
@@ -150,7 +170,12 @@ def _assigned(observation: Observation, shard: str, instruction_id: str) -> Doma
 
 
 def _releasing(
-    domain: Domain, to: str, instruction_id: str, reason: str = "", home: str = ""
+    domain: Domain,
+    to: str,
+    instruction_id: str,
+    reason: str = "",
+    home: str = "",
+    drain: Drain | None = None,
 ) -> Domain:
     """An unacknowledged instruction keeps its id: the shard may be carrying it out."""
     state = next_state(domain.name, domain.state, DomainEvent.RELEASE)
@@ -163,4 +188,6 @@ def _releasing(
         to=to,
         reason=reason,
         home=home or domain.home,
+        drained=drain.machine_ids if drain else (),
+        drained_for_priority=drain.priority if drain else 0,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from bigfleet.api.v1alpha1 import coordinator_pb2 as wire
 from bigfleet.model.errors import UnknownObject
@@ -13,14 +13,12 @@ from bigfleet.services.coordinator import (
     acknowledgements,
     clusters,
     domains,
-    ladder,
     quotas,
-    rebalancing,
     shard_removal,
     shards,
+    shares,
     validation,
 )
-from bigfleet.services.coordinator.domain_moves import Cause, DomainMove
 from bigfleet.services.coordinator.instructions import pending
 from bigfleet.services.coordinator.leader_term import LeaderTerm, NotLeader
 from bigfleet.services.coordinator.reports import LIVENESS_TIMEOUT_SECONDS
@@ -38,8 +36,7 @@ class LeaderHandlers:
 
     def __init__(self, expected_shards: int) -> None:
         self._expected_shards = expected_shards
-        for cause in Cause:
-            metrics.coordinator_domains_moved.labels(cause.value)
+        shares.count_from_zero()
 
     async def report(self, leader_term: LeaderTerm, report: wire.ShardReport) -> wire.ReportAck:
         """Record a shard's report; the answer carries its instructions. Fenced for a stale one."""
@@ -49,10 +46,15 @@ class LeaderHandlers:
         unix_ns = to_nanos(leader_term.clock.unix_seconds())
         await leader_term.write(lambda: shards.registered(leader_term.registry, report, unix_ns))
         received = leader_term.reports.record(report, now, unix_ns)
+        received.accepted_ids.update(acknowledgements.accepted(report))
         await leader_term.write(lambda: self._changes_from(leader_term, report))
+        await leader_term.write(
+            lambda: quotas.confirmed(
+                leader_term.registry, report, received.accepted_ids, leader_term.new_instruction_id
+            )
+        )
         await self._continue_removal(leader_term, report.shard_id)
         _record_incidents(leader_term, report)
-        received.accepted_ids.update(acknowledgements.accepted(report))
         leader_term.require_leadership()
         return self._reply(
             leader_term,
@@ -165,25 +167,15 @@ class LeaderHandlers:
             raise UnknownObject(f"cluster {cluster}: its shard {row.shard} no longer exists")
         return row, shard.address
 
-    async def move_domains(self, leader_term: LeaderTerm) -> None:
-        """Move domains to shards that lack machines, or have less than their even part. To be
-        called every second or so.
+    async def rebalance(self, leader_term: LeaderTerm) -> None:
+        """Move domains and parts of quotas to shards that lack machines, or have less than their
+        even part. To be called every second or so.
         """
         leader_term.require_leadership()
-        if not self._may_assign(leader_term):
-            return
-        now = leader_term.clock.monotonic_seconds()
-        received = (leader_term.reports.of(shard) for shard in _eligible_shards(leader_term))
-        reports = [each.snapshot for each in received if each is not None]
-        known = leader_term.registry, reports, leader_term.domain_moves, now
-        help_due = ladder.choose(*known)
-        moves = help_due.moves or rebalancing.choose(*known)
-        await leader_term.write(lambda: _moved(leader_term, moves))
-        leader_term.domain_moves.note(moves, help_due.needs, now)
-        for move in moves:
-            metrics.coordinator_domains_moved.labels(move.cause.value).inc()
-            fields = {"domain": "=".join(move.name), "to": move.to, "why": move.reason}
-            _LOG.info("domain moves to another shard", extra=fields)
+        if self._may_assign(leader_term):
+            received = (leader_term.reports.of(shard) for shard in _eligible_shards(leader_term))
+            reports = [each.snapshot for each in received if each is not None]
+            await shares.rebalance(leader_term, reports)
 
     async def assign(self, leader_term: LeaderTerm, name: DomainName, shard: str) -> None:
         """Transfer a domain to a shard; its present shard releases it first."""
@@ -202,7 +194,7 @@ class LeaderHandlers:
         """Replace a quota allocation."""
         validation.quota(quota)
         await leader_term.write(
-            lambda: quotas.replaced(leader_term.registry, quota, leader_term.new_instruction_id())
+            lambda: quotas.replaced(leader_term.registry, quota, leader_term.new_instruction_id)
         )
 
     async def remove(self, leader_term: LeaderTerm, shard_id: str) -> None:
@@ -242,20 +234,6 @@ async def release_orphans(leader_term: LeaderTerm) -> None:
         await leader_term.write(batch)
 
 
-def _moved(leader_term: LeaderTerm, moves: Iterable[DomainMove]) -> RowChanges:
-    changes: RowChanges = {}
-    for each in moves:
-        changes |= domains.move(
-            leader_term.registry,
-            each.name,
-            each.to,
-            leader_term.new_instruction_id,
-            each.reason,
-            each.home,
-        )
-    return changes
-
-
 def _eligible_shards(leader_term: LeaderTerm) -> list[str]:
     """Live shards that are not leaving."""
     live = leader_term.reports.live(leader_term.clock.monotonic_seconds())
@@ -274,6 +252,10 @@ def _record_incidents(leader_term: LeaderTerm, report: wire.ShardReport) -> None
     """Count and log incidents that a report reveals."""
     shard = report.shard_id
     for ack in acknowledgements.rejected(report):
+        if ack.outcome == wire.InstructAck.FAILED:  # refused for good reasons, or overtaken
+            text = "shard %s did not carry out %s: %s"
+            _LOG.warning(text, shard, ack.instruction_id, ack.reason)
+            continue
         outcome = wire.InstructAck.Outcome.Name(ack.outcome).lower()
         _incident(outcome, f"shard {shard} rejected {ack.instruction_id}: {ack.reason}")
     if report.seen_term > leader_term.term:

@@ -13,7 +13,7 @@ from bigfleet.api.v1alpha1 import coordinator_pb2 as wire
 from bigfleet.services.coordinator.acknowledgements import reassignment_id
 from bigfleet.services.coordinator.domain_lifecycle import DomainState
 from bigfleet.services.coordinator.registry import Registry
-from bigfleet.services.coordinator.rows import Domain, Quota
+from bigfleet.services.coordinator.rows import Domain
 
 # Per answer; the rest follows with the next report.
 MAX_INSTRUCTIONS = 500
@@ -40,17 +40,29 @@ def _domain_instructions(registry: Registry, shard: str) -> Iterator[wire.Coordi
     unacknowledged = registry.unacknowledged(shard).values()
     for domain in unacknowledged:
         if domain.state is DomainState.RELEASING:
-            payload = wire.UnassignDomain(
-                topology_key=domain.topology_key,
-                topology_value=domain.topology_value,
-                reason=domain.reason,
-            )
-            yield wire.CoordinatorInstruction(
-                instruction_id=domain.instruction_id, unassign_domain=payload
-            )
+            yield _release(domain)
     for domain in unacknowledged:
         if domain.state is DomainState.ASSIGNING:
             yield _assignment(domain, domain.instruction_id)
+
+
+def _release(domain: Domain) -> wire.CoordinatorInstruction:
+    number = domain.instruction_id
+    if domain.drained:
+        drain = wire.CrossShardDrain(
+            machine_ids=domain.drained,
+            preemptor_priority=domain.drained_for_priority,
+            topology_key=domain.topology_key,
+            topology_value=domain.topology_value,
+            reason=domain.reason,
+        )
+        return wire.CoordinatorInstruction(instruction_id=number, cross_shard_drain=drain)
+    payload = wire.UnassignDomain(
+        topology_key=domain.topology_key,
+        topology_value=domain.topology_value,
+        reason=domain.reason,
+    )
+    return wire.CoordinatorInstruction(instruction_id=number, unassign_domain=payload)
 
 
 def _assignment(domain: Domain, instruction_id: str) -> wire.CoordinatorInstruction:
@@ -66,16 +78,12 @@ def _quota_instructions(
     registry: Registry, shard: str, accepted_ids: Collection[str]
 ) -> Iterator[wire.CoordinatorInstruction]:
     for quota in registry.quotas.values():
-        instruction_id = quota_instruction_id(quota, shard)
+        instruction_id = quota.instruction_for(shard)
         if instruction_id not in accepted_ids:
             payload = wire.QuotaSlice(
                 provider=quota.provider,
                 region=quota.region,
-                machines=quota.per_shard.get(shard, 0),
+                machines=quota.slice_of(shard),
+                reason=quota.reasons.get(shard, ""),
             )
             yield wire.CoordinatorInstruction(instruction_id=instruction_id, quota_slice=payload)
-
-
-def quota_instruction_id(quota: Quota, shard: str) -> str:
-    """Id of the instruction that carries this shard's slice."""
-    return f"{quota.instruction_id}/{shard}"

@@ -4,6 +4,7 @@
 |-------------|-----------------------------------------|------------------------------------------|
 | idle        | idle machines                           | 5 cycles                                 |
 | speculative | speculative ones, if no idle ones help  | 10 cycles                                |
+| drain       | machines in use by lower priorities     | 20 cycles                                |
 
 Shards report their shortfalls with the domains of others that would help. The most urgent shortfall
 chooses first: of the domains that hold all its pods the smallest, else those that hold most, until
@@ -11,11 +12,14 @@ all its pods have a place. Of a need confined to one domain, one domain moves.
 
 A domain that has moved stays for a while, and after a move its shortfall waits until the new
 machines could serve it. Few domains move at the same time, and each donor keeps some of its free
-machines. Machines in use stay with their cluster, and so with the donor, until they are free.
+machines. Machines in use stay with their cluster, and so with the donor, until they are free; the
+last rung has the donor drain as many as are needed, if their pods have a lower priority. A donor
+that finds a higher one there refuses, and nothing moves.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -26,14 +30,18 @@ from bigfleet.services.coordinator.domain_moves import (
     MoveMemory,
     ShortNeed,
     moves_allowed,
+    urgency,
 )
+from bigfleet.services.coordinator.domains import Drain
 from bigfleet.services.coordinator.registry import Registry
 from bigfleet.services.coordinator.rows import Domain, DomainName
 
 # A donor keeps this share of its machines free, rounded down.
 DONOR_MARGIN = 0.05
 # A shortfall must be older than this many cycles: younger ones often end by themselves.
-AGE_CYCLES: Mapping[Cause, int] = {Cause.IDLE: 5, Cause.SPECULATIVE: 10}
+AGE_CYCLES: Mapping[Cause, int] = {Cause.IDLE: 5, Cause.SPECULATIVE: 10, Cause.DRAIN: 20}
+# Of a donor's machines, at most this share is drained for others within the cooldown; at least one.
+DRAINED_SHARE = 0.25
 
 
 class Choice(NamedTuple):
@@ -52,13 +60,9 @@ def choose(
     """The domains to move now, from the `reports` of all live shards that are not leaving."""
     chooser = _Chooser(registry, reports, memory, now_seconds)
     short = [(report.shard_id, each) for report in reports for each in report.shortfalls]
-    short.sort(key=lambda found: _urgency(*found))
+    short.sort(key=lambda found: urgency(*found))
     needs = [need for need in (chooser.serve(*found) for found in short) if need is not None]
     return Choice(chooser.moves, needs)
-
-
-def _urgency(shard: str, short: wire.Shortfall) -> tuple[int, int, str, str, str]:
-    return -short.priority, -short.age_cycles, shard, short.cluster_id, short.profile_fingerprint
 
 
 class _Chooser:
@@ -72,8 +76,10 @@ class _Chooser:
         self.moves: list[DomainMove] = []
         self._registry, self._memory, self._now_seconds = registry, memory, now_seconds
         self._spare = {report.shard_id: _spare(report.summary) for report in reports}
+        self._machines = {each.shard_id: each.summary.total_machines for each in reports}
         self._may_move = moves_allowed(registry)
         self._taken: set[DomainName] = set()
+        self._drained: Counter[str] = Counter()
 
     def serve(self, shard: str, short: wire.Shortfall) -> ShortNeed | None:
         """Choose domains for a shortfall; returns its need if there are any."""
@@ -86,6 +92,8 @@ class _Chooser:
         return None
 
     def _serve_by(self, cause: Cause, shard: str, short: wire.Shortfall) -> bool:
+        if cause is Cause.DRAIN:
+            return self._drain(shard, short)
         pods, before = short.count, len(self.moves)
         while pods > 0 and self._may_move > 0:
             found = list(self._candidates(cause, shard, short))
@@ -95,6 +103,41 @@ class _Chooser:
             pods = 0 if short.same_domain else pods - _pods(best, cause)
             self._move(cause, best, shard, short)
         return len(self.moves) > before
+
+    def _drain(self, shard: str, short: wire.Shortfall) -> bool:
+        """One domain after the other: what is being drained may be enough."""
+        domains = self._registry.domains
+        under_way = any(row.drained and row.to == shard for row in domains.values())
+        found = [each for each in short.helpful_domains if self._may_drain(each, shard, short)]
+        if under_way or not found or self._may_move <= 0:
+            return False
+        best = min(found, key=lambda each: _drain_preference(each, short.count))
+        donor = domains[_name(best)].shard
+        drain = Drain(tuple(best.drained_machine_ids[: self._drainable(donor)]), short.priority)
+        reason = (
+            f"cluster {short.cluster_id} of shard {shard} lacked machines for {short.count} pods "
+            f"of priority {short.priority} for {short.age_cycles} cycles; no free ones served "
+            f"them, and shard {donor} used {len(drain.machine_ids)} here for priority "
+            f"{best.drained_priority} or less"
+        )
+        self._taken.add(_name(best))
+        self._may_move -= 1
+        self._drained[donor] += len(drain.machine_ids)
+        self.moves.append(DomainMove(_name(best), shard, Cause.DRAIN, reason, drain))
+        return True
+
+    def _may_drain(self, helpful: wire.HelpfulDomain, to: str, short: wire.Shortfall) -> bool:
+        row = self._registry.domains.get(_name(helpful))
+        machines = len(helpful.drained_machine_ids)
+        if row is None or not machines or helpful.drained_priority >= short.priority:
+            return False
+        most = self._drainable(row.shard)
+        is_enough = most >= machines if short.same_domain else most > 0
+        return is_enough and self._may_give(row, helpful, to)
+
+    def _drainable(self, donor: str) -> int:
+        most = max(1, int(DRAINED_SHARE * self._machines.get(donor, 0)))
+        return most - self._memory.drained(donor, self._now_seconds) - self._drained[donor]
 
     def _candidates(
         self, cause: Cause, shard: str, short: wire.Shortfall
@@ -148,6 +191,12 @@ def _preference(
     """The smallest that holds all `pods` before the largest that does not."""
     holds = _pods(helpful, cause)
     return (holds < pods, holds if holds >= pods else -holds, _name(helpful))
+
+
+def _drain_preference(helpful: wire.HelpfulDomain, pods: int) -> tuple[bool, int, int, DomainName]:
+    """One that holds all `pods`, and there the fewest machines, of the lowest priority."""
+    machines = len(helpful.drained_machine_ids)
+    return helpful.drained_pods < pods, machines, helpful.drained_priority, _name(helpful)
 
 
 def _spare(summary: wire.ShardSummary) -> int:

@@ -50,7 +50,15 @@ def clusters(leader_term: LeaderTerm) -> Iterator[wire.ClusterAssignment]:
 def quotas(leader_term: LeaderTerm) -> Iterator[wire.QuotaAllocation]:
     """By provider and region."""
     for (provider, region), row in sorted(leader_term.registry.quotas.items()):
-        yield wire.QuotaAllocation(provider=provider, region=region, per_shard=row.per_shard)
+        known = leader_term.registry.shards
+        live = [shard for shard in row.per_shard if shard in known and not known[shard].removed]
+        yield wire.QuotaAllocation(
+            provider=provider,
+            region=region,
+            per_shard=row.per_shard,
+            for_now={s: row.slice_of(s) for s in live if row.slice_of(s) != row.per_shard[s]},
+            reasons=row.reasons,
+        )
 
 
 def providers(leader_term: LeaderTerm) -> Iterator[wire.ProviderEntry]:

@@ -45,6 +45,7 @@ class Reports:
             out_of_domain_omitted=report.out_of_domain_omitted,
             splits=report.splits,
             movable_domains=report.movable_domains,
+            quotas=report.quotas,
             removals=report.removals,
         )
         last = self._received.get(report.shard_id)

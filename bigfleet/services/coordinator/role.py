@@ -165,7 +165,7 @@ async def _housekeeping(
             try:
                 await membership.promote_learners()
                 await release_orphans(leader_term)
-                await handlers.move_domains(leader_term)
+                await handlers.rebalance(leader_term)
             except Unavailable as error:
                 _LOG.debug("housekeeping deferred: %s", error)
             except BigFleetError as error:

@@ -81,6 +81,8 @@ class Domain(msgspec.Struct, frozen=True):
     `reason` is why the coordinator moved it last; "" if an administrator did, or if it was free.
     `home` is the shard of whose even part it is: the one that it was assigned to when it was free,
     or for balance. A domain that has moved for another reason is on loan, and moves no others.
+    While it is being released, its shard is to drain the machines `drained` for pods of that
+    priority.
     """
 
     topology_key: str
@@ -93,6 +95,8 @@ class Domain(msgspec.Struct, frozen=True):
     instance_type: str = ""
     reason: str = ""
     home: str = ""
+    drained: tuple[str, ...] = ()
+    drained_for_priority: int = 0
 
     def __post_init__(self) -> None:
         if not self.home:  # as stored by earlier releases
@@ -109,13 +113,41 @@ class Domain(msgspec.Struct, frozen=True):
         return f"domain/{quote(self.topology_key, safe='')}/{quote(self.topology_value, safe='')}"
 
 
+QuotaName: TypeAlias = tuple[str, str]
+
+
 class Quota(msgspec.Struct, frozen=True):
-    """How many machines of a provider's region each shard may have purchased; others none."""
+    """How many machines of a provider's region each shard may have purchased; others none.
+
+    `allowed` is what each shard may be using now: more than its part until it has confirmed a
+    smaller one, less until others have confirmed theirs. `reasons` say why the coordinator changed
+    a shard's part last.
+    """
 
     provider: str
     region: str
     per_shard: Mapping[str, int]
     instruction_id: str
+    allowed: Mapping[str, int] | None = None
+    reasons: Mapping[str, str] = {}
+
+    @property
+    def name(self) -> QuotaName:
+        """Provider and region."""
+        return self.provider, self.region
+
+    @property
+    def allowances(self) -> Mapping[str, int]:
+        """What each shard may be using; in rows of earlier releases, and in new ones, its part."""
+        return self.per_shard if self.allowed is None else self.allowed
+
+    def slice_of(self, shard: str) -> int:
+        """How many machines the shard is told to have at most."""
+        return min(self.per_shard.get(shard, 0), self.allowances.get(shard, 0))
+
+    def instruction_for(self, shard: str) -> str:
+        """Id of the instruction that carries this shard's slice."""
+        return f"{self.instruction_id}/{shard}"
 
     @property
     def key(self) -> str:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from bigfleet.api.v1alpha1 import coordinator_pb2 as wire
 from bigfleet.model.errors import InvalidInput
 
 MAX_SHORTFALLS = 100
-MAX_HELPFUL_DOMAINS = 10
+MAX_HELPFUL_DOMAINS = 13
+MAX_DRAINED_MACHINES = 20
 MAX_UNOWNED_DOMAINS = 1000
 MAX_OUT_OF_DOMAIN = 100
 MAX_PROVIDERS = 200
+MAX_QUOTAS = 200
+MAX_QUOTA_SHORTAGES = 10
 MAX_SPLITS = 20
 MAX_REMOVALS = 1000
 MAX_MOVABLE_DOMAINS = 100
@@ -67,7 +70,8 @@ def report(message: wire.ShardReport) -> None:
     _at_most(f"{who}: movable_domains", len(message.movable_domains), MAX_MOVABLE_DOMAINS)
     _at_most(f"{who}: providers", len(message.providers), MAX_PROVIDERS)
     _at_most(f"{who}: instruction_acks", len(message.instruction_acks), MAX_ACKS)
-    _helpful_domains(who, message.shortfalls)
+    _shortfalls(who, message.shortfalls)
+    _quotas(who, message.quotas)
     summary_bytes = message.summary.ByteSize()
     _at_most(f"{who}: bytes of summary", summary_bytes, _MAX_SUMMARY_BYTES)
     _counts(who, message)
@@ -86,12 +90,31 @@ def report(message: wire.ShardReport) -> None:
         address(f"{who}: provider {provider.name}: address", provider.address)
 
 
-def _helpful_domains(who: str, shortfalls: Iterable[wire.Shortfall]) -> None:
+def _quotas(who: str, uses: Sequence[wire.QuotaUse]) -> None:
+    _at_most(f"{who}: quotas", len(uses), MAX_QUOTAS)
+    for use in uses:
+        _quota_name(who, use.provider, use.region)
+        _not_negative(f"{who}: quotas", [use.machines, use.held])
+
+
+def _shortfalls(who: str, shortfalls: Iterable[wire.Shortfall]) -> None:
     for shortfall in shortfalls:
         what = f"{who}: helpful domains of a shortfall of {shortfall.cluster_id}"
         _at_most(what, len(shortfall.helpful_domains), MAX_HELPFUL_DOMAINS)
         for helpful in shortfall.helpful_domains:
             domain(helpful.topology_key, helpful.topology_value)
+            _at_most(f"{what}: machines", len(helpful.drained_machine_ids), MAX_DRAINED_MACHINES)
+        what = f"{who}: quotas that a shortfall of {shortfall.cluster_id} lacks"
+        _at_most(what, len(shortfall.quotas), MAX_QUOTA_SHORTAGES)
+        for lack in shortfall.quotas:
+            _quota_name(who, lack.provider, lack.region)
+            _not_negative(what, [lack.machines])
+
+
+def _quota_name(who: str, provider: str, region: str) -> None:
+    name(f"{who}: quota provider", provider)
+    if region:
+        name(f"{who}: quota region", region)
 
 
 def _counts(who: str, message: wire.ShardReport) -> None:

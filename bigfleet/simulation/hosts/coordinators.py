@@ -206,6 +206,6 @@ async def _housekeeping(leadership: Leadership, handlers: LeaderHandlers) -> Non
         if leader_term is not None:
             try:
                 await release_orphans(leader_term)
-                await handlers.move_domains(leader_term)
+                await handlers.rebalance(leader_term)
             except BigFleetError:
                 continue  # retried next time

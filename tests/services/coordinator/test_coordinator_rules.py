@@ -118,7 +118,7 @@ def test_a_shard_that_leaves_gets_no_new_clusters() -> None:
 def test_a_quota_reaches_every_shard_and_means_none_for_those_it_does_not_name() -> None:
     registry = known(shard("s1"), shard("s2"))
     quota = wire.QuotaAllocation(provider="kwok", region="r", per_shard={"s1": 5})
-    registry.apply(quotas.replaced(registry, quota, "1-1"))
+    registry.apply(quotas.replaced(registry, quota, lambda: "1-1"))
     for name, machines in (("s1", 5), ("s2", 0)):
         [told] = pending(registry, name, (), ())
         assert told.quota_slice.machines == machines
@@ -128,7 +128,7 @@ def test_a_quota_reaches_every_shard_and_means_none_for_those_it_does_not_name()
 def test_a_quota_for_an_unknown_shard_is_rejected() -> None:
     quota = wire.QuotaAllocation(provider="kwok", per_shard={"s7": 5})
     with pytest.raises(UnknownObject, match="shard s7"):
-        quotas.replaced(known(shard("s1")), quota, "1-1")
+        quotas.replaced(known(shard("s1")), quota, lambda: "1-1")
 
 
 def test_a_sound_report_passes_and_its_summary_is_small() -> None:

@@ -84,3 +84,17 @@ async def test_a_leader_that_must_wait_is_not_called_absent() -> None:
     async with unavailable_leader("ask again in 9 s") as address, LeaderClient([address]) as asks:
         with pytest.raises(Unavailable, match=r"leads but cannot do that yet: ask again in 9 s"):
             await asks.call("RemoveShard", wire.RemoveShardRequest(shard_id="s"), 0.0)
+
+
+def test_a_quota_shows_what_holds_for_now_and_why_it_changed() -> None:
+    """A part is raised only when others have confirmed theirs."""
+    quota = wire.QuotaAllocation(
+        provider="kwok",
+        region="eu-1",
+        per_shard={"s1": 7, "s2": 5},
+        for_now={"s1": 4},
+        reasons={"s1": "cluster east lacked machines"},
+    )
+    _, first, second = views.quotas([quota])
+    assert " ".join(first.split()) == "kwok eu-1 s1 7, 4 for now cluster east lacked machines"
+    assert second.split() == ["kwok", "eu-1", "s2", "5"]

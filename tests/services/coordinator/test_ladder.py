@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bigfleet.api.v1alpha1 import coordinator_pb2 as wire
-from bigfleet.services.coordinator import domains, ladder
+from bigfleet.services.coordinator import acknowledgements, domains, ladder
 from bigfleet.services.coordinator.domain_lifecycle import DomainState
 from bigfleet.services.coordinator.domain_moves import (
     COOLDOWN_SECONDS,
@@ -200,3 +200,86 @@ def _check(registry: Registry, choice: Choice, reported: dict[str, list[wire.Sho
             for each in shortfall.helpful_domains
         ]
         assert move.name[1] in {each.topology_value for each in helped if each.free_pods}
+
+
+def drainable(rack: str, machines: int, priority: int = 0, pods: int = 4) -> wire.HelpfulDomain:
+    """Machines in use by a priority, each for `pods` pods."""
+    return wire.HelpfulDomain(
+        topology_key=RACK,
+        topology_value=rack,
+        drained_machine_ids=[f"{rack}-{number}" for number in range(machines)],
+        drained_pods=machines * pods,
+        drained_priority=priority,
+    )
+
+
+def drained(
+    registry: Registry, *reports: wire.ShardReportSnapshot, memory: MoveMemory | None = None
+) -> list[tuple[str, int]]:
+    """The racks that move because of machines in use, and how many of these are drained."""
+    moves = ladder.choose(registry, reports, memory or MoveMemory(), 0.0).moves
+    return [(move.name[1], len(move.drain.machine_ids)) for move in moves if move.drain]
+
+
+def test_machines_in_use_move_last_and_only_for_a_higher_priority() -> None:
+    registry = registry_of(own="s-0", r1="s-1")
+    rest = report_of("s-1", machines=40)
+    for age, priority, racks in ((20, 7, []), (21, 5, []), (21, 6, [("r1", 2)])):
+        needs = report_of("s-0", short(drainable("r1", 2, 5), age=age, priority=priority))
+        assert drained(registry, needs, rest) == racks
+    free = report_of("s-0", short(helpful("r1", 2), drainable("r1", 2), age=30, priority=6))
+    (move,) = ladder.choose(registry, (free, rest), MoveMemory(), 0.0).moves
+    assert move.cause is Cause.IDLE
+
+
+def test_of_a_donors_machines_a_quarter_is_drained_in_a_while() -> None:
+    """For a gang all that it needs or none."""
+    registry = registry_of(own="s-0", r1="s-1")
+    rest, memory = report_of("s-1", machines=20), MoveMemory()
+    needs = report_of("s-0", short(drainable("r1", 9), age=21, priority=1))
+    gang = report_of("s-0", short(drainable("r1", 6), age=21, priority=1, same_domain=True))
+    assert drained(registry, needs, rest) == [("r1", 5)]
+    assert drained(registry, gang, rest) == []
+    memory.note_drain("s-1", 5, 0.0)
+    assert drained(registry, needs, rest, memory=memory) == []
+
+
+def test_the_rack_where_the_fewest_machines_are_drained_moves() -> None:
+    """One after the other: what is being drained may be enough."""
+    registry = registry_of(own="s-0", many="s-1", few="s-1", **{f"r{n}": "s-1" for n in range(60)})
+    racks = drainable("many", 4, pods=2), drainable("few", 2)
+    needs = report_of("s-0", short(*racks, age=21, priority=1))
+    rest = report_of("s-1", machines=40)
+    choice = ladder.choose(registry, (needs, rest), MoveMemory(), 0.0)
+    (move,) = choice.moves
+    assert (move.name[1], move.home) == ("few", "")
+    assert move.reason == (
+        "cluster east of shard s-0 lacked machines for 8 pods of priority 1 for 21 cycles; no free "
+        "ones served them, and shard s-1 used 2 here for priority 0 or less"
+    )
+    registry.apply(
+        domains.move(registry, move.name, move.to, lambda: "2-1", move.reason, "", move.drain)
+    )
+    assert drained(registry, needs, rest) == []
+
+
+def test_a_donor_that_refuses_keeps_its_rack_for_a_while() -> None:
+    """It may have begun nothing, and a moment later it would refuse again."""
+    registry, memory = registry_of(own="s-0", r1="s-1"), MoveMemory()
+    reports = (
+        report_of("s-0", short(drainable("r1", 2), age=21, priority=1)),
+        report_of("s-1", machines=40),
+    )
+    choice = ladder.choose(registry, reports, memory, 0.0)
+    memory.note(choice.moves, choice.needs, 0.0)
+    (move,) = choice.moves
+    registry.apply(
+        domains.move(registry, move.name, move.to, lambda: "2-1", move.reason, "", move.drain)
+    )
+    answer = wire.InstructAck(instruction_id="2-1", outcome=wire.InstructAck.FAILED)
+    refusal = wire.ShardReport(shard_id="s-1", instruction_acks=[answer])
+    registry.apply(acknowledgements.apply_acks(registry, refusal, lambda: "2-2"))
+    row = registry.domains[RACK, "r1"]
+    assert (row.shard, row.state, row.to, row.drained) == ("s-1", DomainState.OWNED, "", ())
+    later = COOLDOWN_SECONDS - 1
+    assert not ladder.choose(registry, reports, memory, later).moves

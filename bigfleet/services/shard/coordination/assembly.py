@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from bigfleet.model.domain import Domain
 from bigfleet.ports.coordinator import Coordinator
 from bigfleet.ports.ownership import OwnershipStore
+from bigfleet.services.shard.coordination.drains_for_others import DrainsForOthers
 from bigfleet.services.shard.coordination.instruction_handler import InstructionHandler
 from bigfleet.services.shard.coordination.link import Link
 from bigfleet.services.shard.coordination.reporter import Reporter
@@ -53,6 +54,8 @@ def coordinate(
         """
         lost_since = reporter.clock.monotonic_seconds() - EXECUTE_SECONDS
         ordered = {*(order.machine_id for order in orders), *orders.may_arrive(lost_since)}
+        if drains.are_left(domain):
+            return True
         there = any(inventory.domain(machine_id) == domain for machine_id in ordered)
         return there or reporter.cycle.latest is None or inventory.has_reserved_machine_in(domain)
 
@@ -61,7 +64,9 @@ def coordinate(
         actuation.stop_ordering(why)
         sessions.close_all()
 
-    handler = InstructionHandler(ownership, is_busy)
+    drains = DrainsForOthers(ownership, reporter.cycle)
+    reporter.cycle.drains_for_others = drains.orders
+    handler = InstructionHandler(ownership, is_busy, drains.objection)
     link = Link(
         coordinator_ports.coordinator,
         ownership,

@@ -9,6 +9,7 @@ from bigfleet.api.v1alpha1 import coordinator_pb2 as wire
 from bigfleet.model.domain import Domain
 from bigfleet.model.errors import BigFleetError
 from bigfleet.observe import metrics
+from bigfleet.ports.ownership import DrainTask
 from bigfleet.services.shard.coordination import instructions
 from bigfleet.services.shard.coordination.instructions import Draft
 from bigfleet.services.shard.fleet.ownership import Ownership
@@ -18,13 +19,19 @@ _Ack = wire.InstructAck
 
 
 class InstructionHandler:
-    """`is_busy` returns whether anything is under way in a domain.
+    """`is_busy` returns whether anything is under way in a domain, `objection` why machines may not
+    be drained for another shard.
 
     Changes are saved before they are acknowledged, so that no restart contradicts an answer.
     """
 
-    def __init__(self, ownership: Ownership, is_busy: Callable[[Domain], bool]) -> None:
-        self._ownership, self._is_busy = ownership, is_busy
+    def __init__(
+        self,
+        ownership: Ownership,
+        is_busy: Callable[[Domain], bool],
+        objection: Callable[[DrainTask], str] = lambda _: "",
+    ) -> None:
+        self._ownership, self._is_busy, self._objection = ownership, is_busy, objection
         self._due: dict[str, _Ack] = {}
 
     @property
@@ -41,7 +48,11 @@ class InstructionHandler:
         """Carry out instructions in order."""
         draft = Draft(self._ownership.record)
         repeated = draft.answered.keys() | draft.leaving.keys()
-        answers = [answer for each in received for answer in instructions.take(draft, each)]
+        answers = [
+            answer
+            for each in received
+            for answer in instructions.take(draft, each, self._objection)
+        ]
         self._conclude(draft, answers)
         _log_moves(each for each in received if each.instruction_id not in repeated)
         types = {each.instruction_id: each.WhichOneof("instruction") for each in received}
@@ -76,7 +87,12 @@ class InstructionHandler:
 
 def _log_moves(received: Iterable[wire.CoordinatorInstruction]) -> None:
     for each in received:
-        for what in (each.assign_domain, each.unassign_domain):
+        if each.quota_slice.reason:
+            quota = each.quota_slice
+            name = f"{quota.provider} {quota.region}".strip()
+            fields = {"quota": name, "machines": quota.machines, "why": quota.reason}
+            _log.info("part of a quota changed", extra=fields)
+        for what in (each.assign_domain, each.unassign_domain, each.cross_shard_drain):
             if what.reason:
                 domain = str(Domain(what.topology_key, what.topology_value))
                 taken = each.HasField("assign_domain")
@@ -91,5 +107,7 @@ def _report(answer: _Ack, instruction_type: str) -> None:
     if answer.outcome == _Ack.REJECTED_STALE:
         metrics.shard_incidents.labels("stale-instruction").inc()
         _log.critical("incident: stale instruction from a deposed coordinator", extra=fields)
+    elif answer.outcome == _Ack.FAILED:
+        _log.warning("instruction not carried out", extra=fields)
     elif answer.outcome != _Ack.ACCEPTED:
         _log.error("instruction rejected", extra=fields)

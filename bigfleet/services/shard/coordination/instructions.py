@@ -12,6 +12,7 @@ from itertools import islice
 from bigfleet.api.v1alpha1 import coordinator_pb2 as wire
 from bigfleet.model.domain import Domain
 from bigfleet.ports.ownership import (
+    DrainTask,
     InstructionResult,
     InstructionVersion,
     OwnershipRecord,
@@ -20,6 +21,7 @@ from bigfleet.ports.ownership import (
 
 MAX_ANSWERS = 10_000
 _ACK = wire.InstructAck
+_DRAIN = "cross_shard_drain"
 
 
 class Draft:
@@ -30,6 +32,7 @@ class Draft:
         self.domains = set(record.domains)
         self.slices = dict(record.slices)
         self.leaving = dict(record.leaving)
+        self.drains = dict(record.drains)
         self.answered = dict(record.answered)
         self._clusters = record.clusters
 
@@ -42,18 +45,27 @@ class Draft:
             clusters=self._clusters,
             slices=dict(self.slices),
             leaving=dict(self.leaving),
+            drains=dict(self.drains),
             answered=dict(islice(self.answered.items(), too_many, None)),
         )
 
     def end(self, instruction_id: str, outcome: _ACK.Outcome.ValueType, reason: str = "") -> _ACK:
         """Record the outcome of an instruction; its acknowledgement."""
         self.leaving.pop(instruction_id, None)
+        self.drains.pop(instruction_id, None)
         self.answered[instruction_id] = InstructionResult(int(outcome), reason)
         return _ACK(instruction_id=instruction_id, outcome=outcome, reason=reason)
 
 
-def take(draft: Draft, instruction: wire.CoordinatorInstruction) -> list[_ACK]:
-    """Carry out `instruction`; the acknowledgements now due, none while it is under way."""
+def take(
+    draft: Draft,
+    instruction: wire.CoordinatorInstruction,
+    objection: Callable[[DrainTask], str] = lambda _: "",
+) -> list[_ACK]:
+    """Carry out `instruction`; the acknowledgements now due, none while it is under way.
+
+    `objection` says why machines may not be drained for others, "" if they may.
+    """
     number = instruction.instruction_id
     version = InstructionVersion(instruction.coordinator_term, instruction.sequence_number)
     known = draft.answered.get(number)
@@ -63,12 +75,14 @@ def take(draft: Draft, instruction: wire.CoordinatorInstruction) -> list[_ACK]:
     if version <= draft.newest:
         return [_rejected(number, _ACK.REJECTED_STALE, _stale(version, draft.newest))]
     instruction_type = instruction.WhichOneof("instruction") or "unknown type"
-    if instruction_type not in _CARRY_OUT:
+    if instruction_type not in (*_CARRY_OUT, _DRAIN):
         why = f"{instruction_type}: not supported by this shard's release"
         return [_rejected(number, _ACK.REJECTED_INVALID, why)]
     if invalid := _invalid_reason(instruction):
         return [_rejected(number, _ACK.REJECTED_INVALID, invalid)]
     draft.newest = version
+    if instruction_type == _DRAIN:
+        return _drain(draft, instruction, objection)
     return _CARRY_OUT[instruction_type](draft, instruction)
 
 
@@ -100,6 +114,23 @@ def _unassign(draft: Draft, instruction: wire.CoordinatorInstruction) -> list[_A
     return []
 
 
+def _drain(
+    draft: Draft,
+    instruction: wire.CoordinatorInstruction,
+    objection: Callable[[DrainTask], str],
+) -> list[_ACK]:
+    """Drain machines, then release their domain; refused as a whole, or carried out."""
+    number, what = instruction.instruction_id, instruction.cross_shard_drain
+    domain = Domain(what.topology_key, what.topology_value)
+    task = DrainTask(tuple(what.machine_ids), what.preemptor_priority, what.reason)
+    if domain not in draft.domains:
+        return [draft.end(number, _ACK.ACCEPTED)]
+    if why := objection(task):
+        return [draft.end(number, _ACK.FAILED, why)]
+    draft.leaving[number], draft.drains[number] = domain, task
+    return []
+
+
 def _slice(draft: Draft, instruction: wire.CoordinatorInstruction) -> list[_ACK]:
     quota = instruction.quota_slice
     draft.slices[QuotaKey(quota.provider, quota.region)] = quota.machines
@@ -116,6 +147,8 @@ _CARRY_OUT: Mapping[str, Callable[[Draft, wire.CoordinatorInstruction], list[_AC
 def _invalid_reason(instruction: wire.CoordinatorInstruction) -> str:
     if not instruction.instruction_id:
         return "an instruction needs an id"
+    if instruction.HasField("cross_shard_drain") and not instruction.cross_shard_drain.machine_ids:
+        return "it names no machine to drain"
     if instruction.quota_slice.machines < 0:
         return f"quota of {instruction.quota_slice.machines} machines: it cannot be negative"
     return ""

@@ -16,7 +16,9 @@ from bigfleet.engine.snapshot import Fleet
 from bigfleet.model import resources
 from bigfleet.model.domain import RACK_LABEL, Domain
 from bigfleet.model.machine import MachineState
+from bigfleet.services.shard.coordination.drainable_domains import OthersBusyMachines
 from bigfleet.services.shard.coordination.helpful_domains import OthersFreeMachines
+from bigfleet.services.shard.coordination.withheld_machines import WithheldMachines
 from bigfleet.services.shard.decide.compute import CycleResult
 from bigfleet.services.shard.fleet.inventory import Inventory
 from bigfleet.services.shard.records.machine_class import INSTANCE_TYPE_LABEL, ZONE_LABEL
@@ -45,12 +47,26 @@ def summary(fleet: Fleet) -> wire.ShardSummary:
 
 
 def shortfalls(
-    result: CycleResult, free_of_others: Sequence[FreeMachines] = ()
+    result: CycleResult,
+    free_of_others: Sequence[FreeMachines] = (),
+    withheld: WithheldMachines | None = None,
+    busy_of_others: OthersBusyMachines | None = None,
 ) -> tuple[list[wire.Shortfall], int]:
     """The most urgent shortfalls of the last decision, and how many old ones are omitted."""
     found = report(result.fleet, result.demand, result.decision)
     others = OthersFreeMachines(free_of_others, result.fleet.flavours)
-    return [_shortfall(row, others.helpful_to(row)) for row in found.rows], found.unreported
+    rows = [
+        _shortfall(
+            row,
+            [
+                *others.helpful_to(row),
+                *(busy_of_others.drainable_for(row) if busy_of_others else ()),
+            ],
+            withheld.lacking_to(row) if withheld else (),
+        )
+        for row in found.rows
+    ]
+    return rows, found.unreported
 
 
 def out_of_domain_machines(inventory: Inventory) -> tuple[list[wire.OutOfDomainMachine], int]:
@@ -123,7 +139,11 @@ def _commonest(
     return commonest
 
 
-def _shortfall(row: ShortfallGroup, helpful: Iterable[wire.HelpfulDomain]) -> wire.Shortfall:
+def _shortfall(
+    row: ShortfallGroup,
+    helpful: Iterable[wire.HelpfulDomain],
+    quotas: Iterable[wire.QuotaShortage],
+) -> wire.Shortfall:
     return wire.Shortfall(
         requirements=need_codec.requirements_to_wire(row.profile.requirements),
         deficit=provider_pb2.Resources(resources=resources.texts(dict(row.deficit))),
@@ -137,4 +157,5 @@ def _shortfall(row: ShortfallGroup, helpful: Iterable[wire.HelpfulDomain]) -> wi
         same_domain=row.profile.same_key is not None,
         count=min(row.count, MAX_COUNT),
         helpful_domains=helpful,
+        quotas=quotas,
     )

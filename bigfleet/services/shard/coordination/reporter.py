@@ -14,13 +14,20 @@ from bigfleet.api.v1alpha1 import coordinator_pb2 as wire
 from bigfleet.api.v1alpha1.coordinator_pb2 import DiscoveredDomain
 from bigfleet.model.domain import Domain, region_of
 from bigfleet.model.errors import BigFleetError
+from bigfleet.model.machine import MachineState
 from bigfleet.observe import metrics
 from bigfleet.ports.clock import Clock, to_nanos
 from bigfleet.services.shard.config import ShardConfig
 from bigfleet.services.shard.coordination import report
+from bigfleet.services.shard.coordination.drainable_domains import (
+    AGE_CYCLES,
+    OthersBusyMachines,
+)
+from bigfleet.services.shard.coordination.withheld_machines import WithheldMachines
 from bigfleet.services.shard.decide.compute import CycleResult
 from bigfleet.services.shard.decide.cycle import Cycle
 from bigfleet.services.shard.decide.quotas import Quotas
+from bigfleet.services.shard.execute.execution import EXECUTE_SECONDS
 from bigfleet.services.shard.fleet.backoff import Offering
 from bigfleet.services.shard.fleet.inventory import Inventory
 from bigfleet.services.shard.fleet.ownership import Ownership
@@ -124,6 +131,7 @@ class Reporter:
             made.summary.CopyFrom(report.summary(result.inputs.fleet))
             made.splits.extend(report.splits(result, self.inventory, self.config.domain_keys))
             made.movable_domains.extend(self._movable_domains(result, seen))
+            made.quotas.extend(self._quota_uses(result))
             rows, made.shortfalls_omitted = await self._shortfalls(result)
             made.shortfalls.extend(rows)
         return made
@@ -163,7 +171,13 @@ class Reporter:
             self._cached_shortfalls = (
                 result,
                 await self.offload(
-                    partial(report.shortfalls, result, list(self._free_of_others(result)))
+                    partial(
+                        report.shortfalls,
+                        result,
+                        list(self._free_of_others(result)),
+                        self._withheld(result),
+                        self._busy_of_others(result),
+                    )
                 ),
             )
         return self._cached_shortfalls[1]
@@ -172,14 +186,54 @@ class Reporter:
         """Other shards' free machines; no speculative ones that this shard could not purchase."""
         if not result.decision.shortfalls:
             return
-        slices, provider = self.ownership.record.slices, self.inventory.provider_name
-        quotas = Quotas(result.inputs.fleet, provider, slices)
-        for each in self.inventory.free_of_other_shards():
+        quotas = self._quotas(result)
+        for each in self.inventory.free(owned=False):
             unavailable = Offering.of(each.flavour) in result.inputs.unavailable
             if unavailable or quotas.is_exhausted(each.flavour):
                 yield each._replace(speculative=0)
             else:
                 yield each
+
+    def _busy_of_others(self, result: CycleResult) -> OthersBusyMachines | None:
+        """What could be drained for this shard, once a shortfall is old enough."""
+        ages = (short.age_cycles for short in result.decision.shortfalls)
+        if max(ages, default=0) <= AGE_CYCLES:
+            return None
+        flavours = tuple(result.fleet.flavours)
+        return OthersBusyMachines(self.inventory.busy_of_other_shards(), flavours)
+
+    def _withheld(self, result: CycleResult) -> WithheldMachines:
+        """The machines that this shard may not purchase, because their quota is used up."""
+        quotas, inventory = self._quotas(result), self.inventory
+        withheld = [
+            each
+            for owned in ((True, False) if result.decision.shortfalls else ())
+            for each in inventory.free(owned=owned)
+            if each.speculative
+            and quotas.is_exhausted(each.flavour)
+            and Offering.of(each.flavour) not in result.inputs.unavailable
+        ]
+        return WithheldMachines(inventory.provider_name, withheld, result.fleet.flavours)
+
+    def _quota_uses(self, result: CycleResult) -> Iterator[wire.QuotaUse]:
+        """What is used of each slice; an order whose answer was lost may still arrive."""
+        lost_since = self.clock.monotonic_seconds() - EXECUTE_SECONDS
+        lost = Counter(
+            region_of(dict(view.machine_class.labels))
+            for name in self.cycle.orders.may_arrive(lost_since)
+            if (view := self.inventory.view(name)) and view.state is MachineState.SPECULATIVE
+        )
+        for use in self._quotas(result).uses(result.decision.actions):
+            yield wire.QuotaUse(
+                provider=use.key.provider,
+                region=use.key.region,
+                machines=use.machines,
+                held=use.held + lost[use.key.region],
+            )
+
+    def _quotas(self, result: CycleResult) -> Quotas:
+        provider = self.inventory.provider_name
+        return Quotas(result.inputs.fleet, provider, self.ownership.record.slices)
 
     def _providers(self) -> Iterator[wire.ProviderEntry]:
         """The provider of this shard's machines, once per region."""

@@ -35,7 +35,7 @@ from bigfleet.services.shard.execute.removals import PendingRemovals
 from bigfleet.services.shard.fleet.backoff import FailureBackOff
 from bigfleet.services.shard.fleet.inventory import Inventory
 from bigfleet.services.shard.records.journal import Journal
-from bigfleet.services.shard.records.orders import Orders
+from bigfleet.services.shard.records.orders import Order, Orders
 from bigfleet.services.shard.records.wants import Wants
 from bigfleet.services.shard.sessions.disruption_costs import DisruptionCosts
 from bigfleet.services.shard.sessions.registry import Sessions
@@ -68,7 +68,8 @@ def pause_seconds(took_seconds: float, cycle_seconds: float) -> float:
 @dataclass(kw_only=True, eq=False)
 class Cycle:
     """Decides every `config.cycle_seconds`, and soon after `woken` is set. `slices` are this
-    shard's quotas, `ceilings` the limits per cluster.
+    shard's quotas, `ceilings` the limits per cluster, `drains_for_others` orders that the
+    coordinator wants.
 
     `latest` is the last result, None before the first; `count` is the number of cycles.
     """
@@ -96,6 +97,7 @@ class Cycle:
     offload: Offload = asyncio.to_thread
     slices: Callable[[], Mapping[QuotaKey, int]] = dict
     ceilings: Callable[[], Ceilings] = Ceilings
+    drains_for_others: Callable[[float], Sequence[Order]] = lambda _: ()
     latest: CycleResult | None = field(default=None, init=False)
     count: int = field(default=0, init=False)
     _started_seconds: float | None = field(default=None, init=False)
@@ -205,6 +207,7 @@ class Cycle:
         unattended = [
             *self.evictions.unattended(self.inventory, self.orders, now_seconds),
             *self.removals.drains(self.inventory, self.orders, now_seconds),
+            *self.drains_for_others(now_seconds),
         ]
         for order in unattended:
             self.order_issuer.issue(order)
@@ -230,8 +233,8 @@ class Cycle:
         self.needs.bound(self.ceilings())
         return replace(
             self.needs.demand(),
-            unreachable=_numbers(clusters, lambda name: name not in reachable),
-            suspended=_numbers(clusters, lambda name: name in suspended),
+            unreachable=frozenset(n for n, name in enumerate(clusters) if name not in reachable),
+            suspended=frozenset(n for n, name in enumerate(clusters) if name in suspended),
         )
 
     def _release_held(self, now_seconds: float) -> None:
@@ -287,10 +290,6 @@ class Cycle:
         metrics.shard_reclaims_capped.inc(decision.reclaims_capped)
         for state, count in self.inventory.count_by_state().items():
             metrics.shard_inventory.labels(state.name).set(count)
-
-
-def _numbers(names: Sequence[str], wanted: Callable[[str], bool]) -> frozenset[int]:
-    return frozenset(number for number, name in enumerate(names) if wanted(name))
 
 
 @contextmanager

@@ -61,7 +61,7 @@ class OrderIssuer:
         elif order.asks_operator:
             self._ask_operator(order)
         elif self._actuation.enqueue(order):
-            self._journal.note_order(JournalEvent.DECIDED, order)
+            self._journal.note_order(JournalEvent.DECIDED, order, order.why)
 
     def _ask_operator(self, order: Order) -> None:
         session = self._sessions.of(order.cluster)
@@ -69,7 +69,7 @@ class OrderIssuer:
             outcome = OrderOutcome.NO_SESSION if session is None else OrderOutcome.OPERATOR_SILENT
             metrics.shard_action_outcomes.labels(order.action_type.value, outcome.value).inc()
         elif self._actuation.enqueue(order, on_probation=session.is_on_probation):
-            self._journal.note_order(JournalEvent.DECIDED, order)
+            self._journal.note_order(JournalEvent.DECIDED, order, order.why)
 
 
 def _order(action: Action, result: CycleResult) -> Order:

@@ -8,7 +8,9 @@ machines, and the needs are reported as short.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -18,12 +20,22 @@ from bigfleet.model.domain import region_of
 from bigfleet.model.machine import MachineState
 from bigfleet.ports.ownership import QuotaKey
 
+PROVISION = ActionType.PROVISION
+
+
+class QuotaUse(NamedTuple):
+    """A slice, and how many machines count against it."""
+
+    key: QuotaKey
+    machines: int
+    held: int
+
 
 class Quotas:
     """What is left of the `slices` for the machines of `provider` in one fleet."""
 
     def __init__(self, fleet: Fleet, provider: str, slices: Mapping[QuotaKey, int]) -> None:
-        self._fleet = fleet
+        self._fleet, self._provider, self._slices = fleet, provider, slices
         regions = {key.region: most for key, most in slices.items() if key.provider == provider}
         self._names = list(regions)
         number = {region: index for index, region in enumerate(self._names)}
@@ -34,9 +46,20 @@ class Quotas:
         self._region: Ints = np.array([*limited, -1], np.int32)[fleet.flavour]
         bought = (self._region >= 0) & (fleet.state != MachineState.SPECULATIVE)
         held = np.bincount(self._region[bought], minlength=len(regions))
+        self._held: list[int] = held.tolist()
         self._left = [
-            max(0, most - int(count)) for most, count in zip(regions.values(), held, strict=True)
+            max(0, most - count) for most, count in zip(regions.values(), self._held, strict=True)
         ]
+
+    def uses(self, actions: Sequence[Action]) -> Iterator[QuotaUse]:
+        """What counts against each slice once `actions` are carried out as far as they are within
+        quota.
+        """
+        rows = [action.row for action in self.within(actions) if action.type is PROVISION]
+        bought = Counter(self._region[rows].tolist())
+        for index, region in enumerate(self._names):
+            key = QuotaKey(self._provider, region)
+            yield QuotaUse(key, self._slices[key], self._held[index] + bought[index])
 
     def is_exhausted(self, flavour: Flavour) -> bool:
         """Whether none of these may be purchased."""
@@ -55,7 +78,7 @@ class Quotas:
         left = list(self._left)
         for action in actions:
             region = int(self._region[action.row])
-            if action.type is ActionType.PROVISION and region >= 0:
+            if action.type is PROVISION and region >= 0:
                 if left[region] == 0:
                     continue
                 left[region] -= 1

@@ -10,6 +10,7 @@ import numpy as np
 
 from bigfleet.engine.columns import LastColumns
 from bigfleet.engine.snapshot import NONE, Demand, Flags, Flavour, Fleet, Ints
+from bigfleet.model import penalty
 from bigfleet.model.domain import Domain
 from bigfleet.model.machine import BOUND, Machine, MachineState
 from bigfleet.model.need import NeedKey
@@ -30,7 +31,12 @@ from bigfleet.services.shard.records.machine_class import (
     class_of,
 )
 from bigfleet.services.shard.records.orders import Order
-from bigfleet.services.shard.records.views import FreeMachines, MachineView, Transition
+from bigfleet.services.shard.records.views import (
+    BusyMachines,
+    FreeMachines,
+    MachineView,
+    Transition,
+)
 from bigfleet.services.shard.records.wants import Wants
 
 
@@ -244,11 +250,30 @@ class Inventory:
         rows = np.isin(self._columns.need, needs)
         return {self._domains[n] for n in np.unique(self._columns.flavour[rows]).tolist()}
 
-    def free_of_other_shards(self) -> Iterator[FreeMachines]:
-        """The idle and speculative machines that are not this shard's, by flavour."""
-        for number, idle, speculative in self._columns.free_by_flavour(~self.owned()):
+    def free(self, *, owned: bool) -> Iterator[FreeMachines]:
+        """The idle and speculative machines of this shard, or those of all others, by flavour."""
+        for number, idle, speculative in self._columns.free_by_flavour(self.owned() == owned):
             domain = self._domains[number]
             yield FreeMachines(number, self._flavours[number], domain, idle, speculative)
+
+    def busy_of_other_shards(self) -> BusyMachines:
+        """Machines in use in other shards' domains, as far as their metadata says for what, and not
+        pinned; and those that are being drained in this shard's.
+        """
+        columns, others = self._columns, ~self.owned() & (self._columns.cluster != NONE)
+        in_own = self._shard_filter.in_own_domains(columns, self._domains)
+        movable = (columns.need != NONE) & (columns.interruption_bucket != penalty.PINNED)
+        busy = others & ~in_own & movable & (columns.state == MachineState.CONFIGURED)
+        coming = others & in_own & (columns.state == MachineState.DRAINING)
+        rows = np.flatnonzero(busy | coming)
+        return BusyMachines(
+            [self._ids.id(row) for row in rows.tolist()],
+            columns.flavour[rows],
+            columns.priority[rows],
+            coming[rows],
+            tuple(self._flavours),
+            tuple(self._domains),
+        )
 
     def labels(self, key: str, *, owned: bool) -> set[str]:
         """The values of a label on this shard's machines, or on those of all other shards."""

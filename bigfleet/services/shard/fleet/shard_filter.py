@@ -88,6 +88,13 @@ class ShardFilter:
         bound: Flags = columns.cluster != NONE
         return bound & ~by_domain & self.owned(columns, domains, clusters)
 
+    def in_own_domains(self, columns: Columns, domains: Sequence[Domain]) -> Flags:
+        """Which machines are in domains of this shard, whomever they serve."""
+        if self._owned is None:
+            return np.ones(len(columns.state), np.bool_)
+        owned: Flags = self._of_domains.flags(self._owned, domains)[columns.flavour]
+        return owned
+
     def has(self, columns: Columns, row: int, domain: Domain, cluster: str) -> bool:
         """Whether the machine in `row`, which is in `domain` and bound to `cluster` if that is not
         "", is this shard's.

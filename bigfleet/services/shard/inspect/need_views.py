@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 
@@ -14,18 +14,25 @@ from bigfleet.engine.explain.explain import Explainer
 from bigfleet.engine.explain.explanation import Explanation, PlacedMachine
 from bigfleet.engine.snapshot import Flags
 from bigfleet.model import resources
+from bigfleet.model.domain import region_of
 from bigfleet.model.machine import MachineState
 from bigfleet.model.need import NeedKey
 from bigfleet.services.shard.decide.compute import CycleResult, fold_needs
 from bigfleet.services.shard.decide.quarantine import QUARANTINE_MESSAGE, QuarantinedNeed
+from bigfleet.services.shard.decide.quotas import QuotaUse
 from bigfleet.services.shard.fleet.backoff import Offering, descriptions
 from bigfleet.services.shard.records.machine_class import INSTANCE_TYPE_LABEL, ZONE_LABEL
 
 _S = MachineState
 
 
-def needs(result: CycleResult, request: wire.InspectNeedsRequest) -> Iterator[wire.NeedView]:
-    """The needs that `request` selects, in the order in which they are served."""
+def needs(
+    result: CycleResult, request: wire.InspectNeedsRequest, quotas: Iterable[QuotaUse] = ()
+) -> Iterator[wire.NeedView]:
+    """The needs that `request` selects, in the order in which they are served; `quotas` are the
+    shard's.
+    """
+    exhausted = [use for use in quotas if use.held >= use.machines]
     explainer = Explainer(result.fleet, result.demand, result.decision)
     wanted = _wanted(result, request)
     shown = 0
@@ -33,7 +40,9 @@ def needs(result: CycleResult, request: wire.InspectNeedsRequest) -> Iterator[wi
         if key in wanted and not 0 < request.limit <= shown:
             shown += 1
             view = _view(result, explainer.need(index))
-            view.unavailable_offerings.extend(_unavailable(result, explainer.accepts(index)))
+            accepted = explainer.accepts(index)
+            view.unavailable_offerings.extend(_unavailable(result, accepted))
+            view.exhausted_quotas.extend(_exhausted(result, accepted, exhausted))
             yield view
     for key, quarantined in result.quarantine.items():
         if _meets(key, request) and not 0 < request.limit <= shown:
@@ -61,6 +70,16 @@ def _unavailable(result: CycleResult, accepted: Flags) -> Iterator[str]:
     offerings = {Offering.of(flavours[number]) for number in np.flatnonzero(accepted).tolist()}
     backed_off = {o: f for o, f in result.inputs.unavailable.items() if o in offerings}
     yield from descriptions(backed_off, result.inputs.now_seconds)
+
+
+def _exhausted(result: CycleResult, accepted: Flags, quotas: Iterable[QuotaUse]) -> Iterator[str]:
+    """Descriptions of the quotas that are used up, for elastic machines that the need accepts."""
+    flavours = [result.fleet.flavours[number] for number in np.flatnonzero(accepted).tolist()]
+    regions = {region_of(flavour.labels) for flavour in flavours if flavour.capacity_type.elastic}
+    for use in quotas:
+        if use.key.region in regions:
+            where = " ".join(filter(None, use.key))
+            yield f"{where}, of which this shard may have {use.machines} machines"
 
 
 def _wanted(result: CycleResult, request: wire.InspectNeedsRequest) -> set[NeedKey]:

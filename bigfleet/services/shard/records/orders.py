@@ -34,6 +34,7 @@ class Order:
     for which the machine is taken from `cluster`. `sent` once the provider may have received it.
     `decided_seconds` is Unix time. A reclaim with `max_cost` is refused by the operator if its
     disruption costs more; an `unattended` one skips the operator, since its cluster is gone.
+    `why` is the coordinator's reason for an order of its own.
     """
 
     action_type: ActionType
@@ -47,6 +48,7 @@ class Order:
     preemptor_priority: int = 0
     max_cost: float | None = None
     unattended: bool = False
+    why: str = ""
 
     def __post_init__(self) -> None:
         if self.need_key is None and self.need is not None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from bigfleet.engine.snapshot import Flavour
+from bigfleet.engine.snapshot import Flags, Flavour, Ints
 from bigfleet.model.domain import Domain
 from bigfleet.model.machine import MachineState
 from bigfleet.model.need import NeedKey
@@ -42,6 +43,21 @@ class MachineView:
     machine_class: MachineClass
     last_error: str
     incarnation: int = 0
+
+
+class BusyMachines(NamedTuple):
+    """Machines that serve clusters of other shards, or leave them; P rows.
+
+    `flavours` and `domains` are the inventory's, by the numbers in `flavour`.
+    """
+
+    ids: Sequence[str]
+    flavour: Ints
+    priority: Ints
+    #: in a domain of this shard, and being drained: they will be its own
+    coming: Flags
+    flavours: Sequence[Flavour]
+    domains: Sequence[Domain]
 
 
 class FreeMachines(NamedTuple):

@@ -21,7 +21,7 @@ from tests.engine.engine_rig import RACK, ZONE, configured, same
 from tests.engine.engine_story import Story
 
 
-def _short(need: Need, cycles: int = 6) -> tuple[ShortfallGroup, Flavour]:
+def short_of(need: Need, cycles: int = 6) -> tuple[ShortfallGroup, Flavour]:
     """The only shortfall of a fleet whose one machine, of 8 CPU, serves another cluster; and the
     machine's flavour.
     """
@@ -48,7 +48,7 @@ def _helpful(
 
 def test_a_domain_counts_by_the_pods_that_its_free_machines_hold() -> None:
     """Two of 4 CPU each; those with idle machines first, and then the largest."""
-    row, flavour = _short(pods((3, 4)))
+    row, flavour = short_of(pods((3, 4)))
     free = (
         _free(flavour, "new", 0, 2),
         _free(flavour, "idle", 1, 2),
@@ -69,19 +69,19 @@ def test_a_domain_counts_by_the_pods_that_its_free_machines_hold() -> None:
 
 @pytest.mark.parametrize("cycles", [1, 5])
 def test_a_young_shortfall_names_none(cycles: int) -> None:
-    row, flavour = _short(pods((3, 4)), cycles)
+    row, flavour = short_of(pods((3, 4)), cycles)
     assert _helpful(row, flavour, _free(flavour, "r1", 1)) == []
 
 
 def test_machines_that_no_unplaced_pod_fits_on_do_not_count() -> None:
-    row, flavour = _short(pods((1, 9), (1, 8)))
+    row, flavour = short_of(pods((1, 9), (1, 8)))
     small = replace(flavour, allocatable={**flavour.allocatable, "cpu": 7})
     assert [each.free_pods for each in _helpful(row, flavour, _free(flavour, "r1", 1))] == [1]
     assert _helpful(row, flavour, _free(small, "r1", 1)) == []
 
 
 def test_a_gang_names_only_domains_of_its_key_that_hold_all_of_it() -> None:
-    row, flavour = _short(pods((4, 4), requirements=(same(),), group="gang"))
+    row, flavour = short_of(pods((4, 4), requirements=(same(),), group="gang"))
     in_zone = FreeMachines(0, flavour, Domain(ZONE, "z"), 9, 0)
     free = _free(flavour, "small", 1), _free(flavour, "right", 1, 1), in_zone
     assert [each.topology_value for each in _helpful(row, flavour, *free)] == ["right"]
@@ -89,14 +89,14 @@ def test_a_gang_names_only_domains_of_its_key_that_hold_all_of_it() -> None:
 
 def test_flavours_that_the_decision_did_not_know_are_left_out() -> None:
     """The inventory may have renumbered them since; the next report has them."""
-    row, flavour = _short(pods((3, 4)))
+    row, flavour = short_of(pods((3, 4)))
     other = replace(flavour, price_per_hour=flavour.price_per_hour + 1)
     assert _helpful(row, flavour, _free(other, "r1", 1)) == []
     assert _helpful(row, flavour, _free(flavour, "r1", 1)._replace(number=1)) == []
 
 
 def test_the_ten_best_domains_are_named() -> None:
-    row, flavour = _short(pods((3, 4)))
+    row, flavour = short_of(pods((3, 4)))
     free = [_free(flavour, f"r{number}", number) for number in range(1, 31)]
     found = _helpful(row, flavour, *free)
     assert len(found) == MAX_HELPFUL_DOMAINS

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bigfleet.api.v1alpha1 import coordinator_pb2 as wire
-from bigfleet.ports.ownership import InstructionVersion, OwnershipRecord, QuotaKey
+from bigfleet.ports.ownership import DrainTask, InstructionVersion, OwnershipRecord, QuotaKey
 from bigfleet.services.shard.coordination.instructions import MAX_ANSWERS, Draft, release, take
 from tests.support.fake_coordinator import rack
 
@@ -86,7 +86,7 @@ def test_a_domain_that_is_not_owned_is_released_at_once() -> None:
     "what",
     [
         {"transfer_ownership": wire.TransferOwnership(machine_ids=["m"])},
-        {"cross_shard_drain": wire.CrossShardDrain(machine_ids=["m"])},
+        {"cross_shard_drain": wire.CrossShardDrain(topology_value="a")},
         {"reassign_speculative": wire.ReassignSpeculative(machine_ids=["m"])},
         {"quota_slice": wire.QuotaSlice(provider="p", machines=-1)},
         {},
@@ -137,3 +137,35 @@ def test_ownership_follows_the_newest_instructions(
             newest, owned = mark, assigns
         assert draft.newest == InstructionVersion(*newest)
         assert (rack("a") in draft.domains) is owned
+
+
+_DRAIN: dict[str, Any] = {
+    "cross_shard_drain": wire.CrossShardDrain(
+        topology_key=rack("a").key,
+        topology_value="a",
+        machine_ids=["m"],
+        preemptor_priority=7,
+        reason="east lacked machines",
+    )
+}
+
+
+def test_a_domain_to_be_drained_is_owned_until_it_is_released() -> None:
+    """What is to be drained is recorded with the release, and ends with it."""
+    draft = Draft(OwnershipRecord(domains=frozenset({rack("a")})))
+    order = instruction(1, 1, **_DRAIN)
+    assert outcomes(draft, order, order) == []
+    task = DrainTask(("m",), 7, "east lacked machines")
+    assert (draft.domains, draft.drains) == ({rack("a")}, {"1-1": task})
+    assert release(draft, "1-1").outcome == _ACK.ACCEPTED
+    assert (draft.domains, draft.leaving, draft.drains) == (set(), {}, {})
+
+
+def test_a_refused_drain_changes_nothing_and_stays_refused() -> None:
+    """The coordinator then counts the domain as this shard's again."""
+    draft = Draft(OwnershipRecord(domains=frozenset({rack("a")})))
+    order = instruction(1, 1, **_DRAIN)
+    (refused,) = take(draft, order, lambda task: f"{task.machine_ids[0]} must stay")
+    assert (refused.outcome, refused.reason) == (_ACK.FAILED, "m must stay")
+    assert take(draft, order) == [refused]
+    assert (draft.domains, draft.leaving, draft.drains) == ({rack("a")}, {}, {})

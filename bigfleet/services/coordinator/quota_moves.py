@@ -1,0 +1,170 @@
+"""Which parts of a quota move to shards that lack them. Pure.
+
+A shard whose part is used up, and whose clusters therefore lack machines for more than ten
+cycles, gets part of what others do not use. The most urgent shortfall chooses first, and takes from
+those with most to spare. What a removed shard had is there for whoever needs it. A shard that a
+quota does not name, since it joined later, gets its even part as far as others do not use theirs.
+
+A giver keeps a margin, and gives nothing for a while after it was given something. After a move its
+shortfall waits until the new part could have been used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import Enum
+from typing import NamedTuple
+
+from bigfleet.api.v1alpha1 import coordinator_pb2 as wire
+from bigfleet.services.coordinator.domain_moves import MoveMemory, ShortNeed, urgency
+from bigfleet.services.coordinator.registry import Registry
+from bigfleet.services.coordinator.rows import Quota, QuotaName
+
+# A shortfall must be older than this many cycles, as for speculative machines of others.
+AGE_CYCLES = 10
+# A giver keeps this share of its part unused, rounded up.
+MARGIN = 0.05
+
+
+class QuotaCause(Enum):
+    """Why a part of a quota moves; the values are used in metrics."""
+
+    #: another shard's clusters lack machines that it may not purchase
+    SHORTFALL = "shortfall"
+    #: another shard has joined, and has no part
+    JOINED = "joined"
+
+
+class QuotaMove(NamedTuple):
+    """So many machines of a quota that `to` may purchase instead of `giver`."""
+
+    quota: QuotaName
+    giver: str
+    to: str
+    machines: int
+    cause: QuotaCause
+    reason: str
+
+
+class QuotaChoice(NamedTuple):
+    """The moves that are due, and for which needs."""
+
+    moves: Sequence[QuotaMove]
+    needs: Sequence[ShortNeed]
+
+
+def choose(
+    registry: Registry,
+    reports: Sequence[wire.ShardReportSnapshot],
+    memory: MoveMemory,
+    now_seconds: float,
+) -> QuotaChoice:
+    """The moves due now, from the `reports` of all live shards that are not leaving."""
+    shares = {
+        name: _Shares(registry, row, reports, memory, now_seconds)
+        for name, row in registry.quotas.items()
+    }
+    short = [(report.shard_id, each) for report in reports for each in report.shortfalls]
+    short.sort(key=lambda found: urgency(*found))
+    needs = []
+    for shard, each in short:
+        need = ShortNeed(shard, each.cluster_id, each.profile_fingerprint)
+        may_help = each.age_cycles > AGE_CYCLES and not memory.was_helped(need, now_seconds)
+        if may_help and any(
+            _helped(shares.get((lack.provider, lack.region)), shard, each, lack.machines)
+            for lack in each.quotas
+        ):
+            needs.append(need)
+    for each_quota in shares.values():
+        each_quota.include_joined()
+    return QuotaChoice([move for each in shares.values() for move in each.moves], needs)
+
+
+def _helped(shares: _Shares | None, shard: str, short: wire.Shortfall, machines: int) -> bool:
+    if shares is None:
+        return False
+    text = (
+        f"cluster {short.cluster_id} of shard {shard} lacked machines for {short.count} pods of "
+        f"priority {short.priority} for {short.age_cycles} cycles, and its quota was used up"
+    )
+    return shares.give(shard, machines, QuotaCause.SHORTFALL, text, whole=short.same_domain)
+
+
+class _Shares:
+    """One quota: what shards can spare, and the moves chosen so far."""
+
+    def __init__(
+        self,
+        registry: Registry,
+        row: Quota,
+        reports: Sequence[wire.ShardReportSnapshot],
+        memory: MoveMemory,
+        now_seconds: float,
+    ) -> None:
+        self.moves: list[QuotaMove] = []
+        self._row = row
+        self._held = held = {
+            report.shard_id: use.held
+            for report in reports
+            for use in report.quotas
+            if (use.provider, use.region) == row.name
+        }
+        # Parts that are changing already are left alone until the shards have confirmed them.
+        self._settled = all(
+            row.slice_of(shard) == part
+            for shard, part in row.per_shard.items()
+            if not _is_removed(registry, shard)
+        )
+        self._spare = {
+            shard: part - held[shard] - _margin(part)
+            for shard, part in row.per_shard.items()
+            if shard in held and memory.may_give(row.name, shard, now_seconds)
+        }
+        for shard, part in row.per_shard.items():
+            if _is_removed(registry, shard):
+                self._spare[shard] = part
+        # Machines that came with racks may exceed the part of their shard.
+        parts = {s: n for s, n in row.per_shard.items() if not _is_removed(registry, s)}
+        used = sum(max(parts.get(s, 0), held.get(s, 0)) for s in {*parts, *held})
+        self._excess = sum(row.per_shard.values()) - used - self._of_removed(registry)
+
+    def _of_removed(self, registry: Registry) -> int:
+        return sum(n for s, n in self._row.per_shard.items() if _is_removed(registry, s))
+
+    def give(
+        self, to: str, machines: int, cause: QuotaCause, text: str, *, whole: bool = False
+    ) -> bool:
+        """Give up to `machines` to a shard, or all of them or none; whether any moves."""
+        givers = {s: n for s, n in self._spare.items() if s != to and n > 0}
+        available = sum(givers.values()) + min(0, self._excess)
+        left = min(machines, available)
+        if not self._settled or to not in self._held or left <= 0 or (whole and left < machines):
+            return False
+        for giver, spare in sorted(givers.items(), key=lambda each: (-each[1], each[0])):
+            moves = min(left, spare)
+            if moves:
+                reason = f"{text}; shard {giver} had {spare} to spare and gave {moves}"
+                self.moves.append(QuotaMove(self._row.name, giver, to, moves, cause, reason))
+                self._spare[giver] -= moves
+                left -= moves
+        self._spare.pop(to, None)  # what it has just been given it needs
+        return True
+
+    def include_joined(self) -> None:
+        """Give shards that have no part their even one."""
+        if not self._held:
+            return
+        even = sum(self._row.per_shard.values()) // len(self._held)
+        for shard in sorted(self._held):
+            if shard not in self._row.per_shard and all(move.to != shard for move in self.moves):
+                text = f"shard {shard} joined without a part, where {even} would be even"
+                self.give(shard, even, QuotaCause.JOINED, text)
+
+
+def _is_removed(registry: Registry, shard: str) -> bool:
+    row = registry.shards.get(shard)
+    return row is None or row.removed
+
+
+def _margin(part: int) -> int:
+    return -(-part // round(1 / MARGIN))

@@ -137,10 +137,11 @@ def place_constrained(state: CycleState, index: int, entered: Domains = frozense
             length,
         )
 
-    before = -1
-    while before != (before := int(state.left[its].sum())):
+    before, left = -1, int(state.left[its].sum())
+    while left and left != before:
         # Small pods may raise a term's minimum, which makes room for large ones.
         packing.write(order, kernel)
+        before, left = left, int(state.left[its].sum())
 
 
 def acquire_constrained(state: CycleState, free_pools: FreePools, index: int) -> None:

@@ -1,4 +1,7 @@
-"""Groups of machines in the same state, which kernels treat as one."""
+"""Groups of machines in the same state, which kernels treat as one.
+
+Machines without room for any of the pods are in no group.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bigfleet.engine.kernels.scoring import ClassColumns, Machines, PlacementLog
+from bigfleet.engine.kernels.scoring import NO_LIMIT, ClassColumns, Machines, PlacementLog, fits
 from bigfleet.engine.snapshot import Flags, Longs
 from bigfleet.jit import kernel, lean_kernel
 
@@ -59,6 +62,17 @@ def relevant_claims(machines: Machines, classes: ClassColumns, left: Longs, orde
     return claims
 
 
+@kernel
+def least_requests(classes: ClassColumns, left: Longs, order: Longs) -> Longs:
+    """The least that any pod left of the classes `order` requests of each resource [1, R]."""
+    least = np.full((1, classes.sizes.shape[1]), NO_LIMIT)
+    for pod_class in order:
+        if left[pod_class] > 0:
+            for resource in range(least.shape[1]):
+                least[0, resource] = min(least[0, resource], classes.sizes[pod_class, resource])
+    return least
+
+
 @lean_kernel
 def _hash(machines: Machines, claims: Longs, at: int) -> int:
     # Kept within 40 bits, so that no product overflows.
@@ -84,17 +98,24 @@ def _are_equal(machines: Machines, claims: Longs, one: int, other: int) -> bool:
 
 @lean_kernel
 def _number_groups(
-    machines: Machines, claims: Longs, priority: int, table: Longs, group_of: Longs, example: Longs
+    machines: Machines,
+    claims: Longs,
+    priority: int,
+    least: Longs,
+    table: Longs,
+    group_of: Longs,
+    example: Longs,
 ) -> int:
-    """Write to `group_of` [M] the number of each machine's group, or -1 if pods of `priority` may
-    not use it, and to `example` [M] a machine of each group; returns how many groups there are.
-    `table` is a hash table without entries (-1), whose length is a power of 2.
+    """Write to `group_of` [M] the number of each machine's group, or -1 if pods of `priority` that
+    request at least `least[0]` cannot use it, and to `example` [M] a machine of each group; returns
+    how many groups there are. `table` is a hash table whose length is a power of 2, without entries
+    (-1).
     """
     slots = table.shape[0]
     number = 0
     for at in range(claims.shape[0]):
         # Acquired for a lower priority after this one had its turn, or removed.
-        if machines.max_priority[at] < priority:
+        if machines.max_priority[at] < priority or not fits(machines.free, at, least, 0):
             continue
         slot = _hash(machines, claims, at) & (slots - 1)
         while table[slot] >= 0 and not _are_equal(machines, claims, example[table[slot]], at):
@@ -108,14 +129,16 @@ def _number_groups(
 
 
 @kernel
-def group_machines(machines: Machines, claims: Longs, priority: int) -> Groups:
-    """All machines that pods of `priority` may use, grouped; `claims` is from `relevant_claims`."""
+def group_machines(machines: Machines, claims: Longs, priority: int, least: Longs) -> Groups:
+    """All machines with room for `least` [1, R] that pods of `priority` may use, grouped; `claims`
+    is from `relevant_claims`.
+    """
     total, resources = machines.free.shape
     slots = 8
     while slots < 2 * total:
         slots *= 2
     table, group_of, example = np.full(slots, -1), np.full(total, -1), np.empty(total, np.int64)
-    number = _number_groups(machines, claims, priority, table, group_of, example)
+    number = _number_groups(machines, claims, priority, least, table, group_of, example)
     groups = Groups(
         np.full(1, number),
         np.empty(total, np.int64),

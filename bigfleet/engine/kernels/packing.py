@@ -16,6 +16,7 @@ from bigfleet.engine.kernels.machine_groups import (
     Groups,
     give,
     group_machines,
+    least_requests,
     log_class,
     relevant_claims,
     split,
@@ -237,7 +238,10 @@ def pack(
     Updates the machines, `left` and the log, which must have `log_capacity` to spare; returns the
     log's new length.
     """
-    groups = group_machines(machines, relevant_claims(machines, classes, left, order), priority)
+    claims, least = (
+        relevant_claims(machines, classes, left, order), least_requests(classes, left, order)
+    )  # fmt: skip
+    groups = group_machines(machines, claims, priority, least)
     total, resources = machines.free.shape
     heap = np.empty(total + 1, np.int64)
     tied = _Tied(

@@ -243,6 +243,27 @@ def _head(pool: CandidatePool, group: int, availability: FleetAvailability, need
     return NONE
 
 
+@lean_kernel
+def has_candidate(
+    pool: CandidatePool,
+    eligible: Flags,
+    availability: FleetAvailability,
+    need: int,
+    classes: ClassColumns,
+    left: Longs,
+    own: Longs,
+) -> bool:
+    """Whether the next machine of any `eligible` group could hold a pod of the need, whose classes
+    are `own`; records whether a ceiling withholds machines.
+    """
+    for group in range(eligible.shape[0]):
+        if eligible[group] and _head(pool, group, availability, need) != NONE:
+            for pod_class in own:
+                if left[pod_class] > 0 and fits(pool.capacity, group, classes.sizes, pod_class):
+                    return True
+    return False
+
+
 @kernel
 def _new_candidates(
     pool: CandidatePool, eligible: Flags, availability: FleetAvailability, need: int, classes: int

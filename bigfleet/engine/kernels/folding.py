@@ -66,6 +66,16 @@ class Hosts(NamedTuple):
     lowest: Longs
 
 
+@kernel
+def lowest_priorities(flavour: Ints, priority: Ints, works: Flags, flavours: int) -> Longs:
+    """For each flavour [F] the lowest priority that a machine which `works` [n] serves."""
+    lowest = np.full(flavours, np.iinfo(np.int64).max)
+    for at in range(flavour.shape[0]):
+        if works[at] and priority[at] < lowest[flavour[at]]:
+            lowest[flavour[at]] = priority[at]
+    return lowest
+
+
 class GangTotals(NamedTuple):
     """U distinct gangs, sorted by cluster."""
 

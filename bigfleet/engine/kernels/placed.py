@@ -65,6 +65,24 @@ def order_by_row(row: Rows, key: Longs, machines: int) -> Rows:
 
 
 @kernel
+def arrange(
+    order: Rows, row: Rows, pod_class: Longs, pods: Longs, size: Longs, need_of: Ints, start: Longs
+) -> tuple[Ints, Ints, Ints, Longs]:
+    """P placements in this `order`: row, need, size of the need, and pods. `size` [P] is that of
+    the demand, `need_of` [C] the need of each class, and `start` [N + 1] delimits needs' sizes.
+    """
+    number = order.shape[0]
+    rows, needs = np.empty(number, np.int32), np.empty(number, np.int32)
+    sizes, counts = np.empty(number, np.int32), np.empty(number, np.int64)
+    for place in range(number):
+        at = order[place]
+        need = need_of[pod_class[at]]
+        rows[place], needs[place] = row[at], need
+        sizes[place], counts[place] = size[at] - start[need], pods[at]
+    return rows, needs, sizes, counts
+
+
+@kernel
 def least_utilized(machines: Machines, among: Flags, number: int) -> Rows:
     """Up to `number` of the machines `among` [M] with the least utilization, the least utilized
     first, of equals the first one.

@@ -89,7 +89,9 @@ class PreemptionCandidates:
         )
         self._interruption = np.empty(number, np.uint8)
         self._reclamation = np.empty(number, np.uint8)
+        #: positions by cluster that the machines are supply for, and that cluster
         self._by_cluster = np.argsort(self._table.supply_cluster, kind="stable")
+        self._sorted_clusters = self._table.supply_cluster[self._by_cluster]
         #: the lowest priority of any candidate
         self._lowest = 0
         #: the needs that last claimed surplus machines
@@ -117,9 +119,9 @@ class PreemptionCandidates:
 
     def _supply_of(self, clusters: Iterable[int]) -> Rows:
         """Positions of the machines that are supply for these clusters."""
-        chosen = np.array(sorted(clusters))
-        supply_clusters = self._table.supply_cluster[self._by_cluster]
-        begins, ends = (np.searchsorted(supply_clusters, chosen, s) for s in ("left", "right"))
+        # Of the columns' type, so that the search does not convert all of them.
+        chosen, among = np.array(sorted(clusters), np.int32), self._sorted_clusters
+        begins, ends = (np.searchsorted(among, chosen, side) for side in ("left", "right"))
         return np.concatenate(
             [self._by_cluster[a:b] for a, b in zip(begins.tolist(), ends.tolist(), strict=True)]
         )

@@ -8,7 +8,7 @@ once the domain exists, its pod count holds down the global minimum.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -182,8 +182,13 @@ def take_constrained(
     rows: list[int] = []
     worthwhile = _worthwhile(state, index, pools)
     entered = frozenset(code for (code,) in worthwhile or ())
+    inside = {
+        codes: [_inside(pool, eligible, codes) for pool, eligible in pools]
+        for codes in _domains(pools)
+        if worthwhile is None or codes in worthwhile
+    }
     while state.lacks(index):
-        chosen = _next(state, index, pools, worthwhile, entered)
+        chosen = _next(state, index, inside, entered)
         if chosen is None:
             break
         before = int(state.left[state.classes.of(index)].sum())
@@ -201,26 +206,22 @@ def take_constrained(
 def _next(
     state: CycleState,
     index: int,
-    pools: Sequence[EligiblePool],
-    worthwhile: set[tuple[int, ...]] | None,
+    inside: Mapping[tuple[int, ...], Sequence[EligiblePool]],
     entered: Domains,
 ) -> list[int] | None:
-    """Order one machine in the domains where the need has fewest pods; returns its row, or None."""
+    """Order one machine in the domains where the need has fewest pods; returns its row, or None.
+    `inside` are the machines by the codes of their domains.
+    """
     flavour_fit, packing = state.flavour_fit(index), state.packing_of(index)
     terms = terms_of(state, index, packing, entered)
-    allowed = {
-        codes: _pods_in(flavour_fit, terms, codes)
-        for codes in _domains(pools)
-        if worthwhile is None or codes in worthwhile
-    }
+    allowed = {codes: _pods_in(flavour_fit, terms, codes) for codes in inside}
     for pods, codes in sorted((p, c) for c, p in allowed.items() if p is not None):
         most = _fair_share(state, index, terms, pods, len(allowed))
-        inside = [_inside(pool, eligible, codes) for pool, eligible in pools]
         selection = choose_machines(
             state,
             index,
             np.empty(0, np.int64),
-            inside,
+            inside[codes],
             pods_at_most=most,
             machines_at_most=1,
         )

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from numba import njit
 from numba.core import config
@@ -34,7 +34,22 @@ config.CACHE_DIR = _cache_directory()  # type: ignore[attr-defined]
 
 def kernel(function: _Function) -> _Function:
     """Compile `function` with numba."""
+    return _compiled(function)
+
+
+def lean_kernel(function: _Function) -> _Function:
+    """Compile `function`, which must allocate no arrays and return none, without counting
+    references to the arrays that it uses.
+
+    For what runs in the innermost loops: taking an array out of a tuple counts a reference, with an
+    atomic operation that costs more than a score.
+    """
+    return _compiled(function, _nrt=False)
+
+
+def _compiled(function: _Function, **options: bool) -> _Function:
+    compile_: Callable[..., Any] = njit
     try:
-        return cast("_Function", njit(cache=True, nogil=True)(function))
+        return cast("_Function", compile_(cache=True, nogil=True, **options)(function))
     except RuntimeError:  # no cache directory is writable
-        return cast("_Function", njit(nogil=True)(function))
+        return cast("_Function", compile_(nogil=True, **options)(function))

@@ -10,7 +10,7 @@ import numpy as np
 from bigfleet.engine.checks.validation import validate
 from bigfleet.engine.cycle_memory import CycleMemory
 from bigfleet.engine.decision import Action, ActionType, Decision, Placements
-from bigfleet.engine.kernels.placed import order_by_row
+from bigfleet.engine.kernels.placed import arrange, order_by_row
 from bigfleet.engine.phases.assign import AssignmentPhase
 from bigfleet.engine.phases.carryover import reservations, shortfalls
 from bigfleet.engine.phases.headroom import Headroom
@@ -72,11 +72,9 @@ def placements(state: CycleState) -> Placements:
     """The placements of all pods."""
     row, pod_class, pods = state.placements()
     # The order of classes within a need is by share, that of its sizes is the demand's.
-    size = state.classes.original[pod_class]
+    classes, size = state.classes, state.classes.original[pod_class]
     order = order_by_row(row, size, len(state.fleet))
-    need = state.classes.need[pod_class[order]]
-    within = (size[order] - state.classes.start[need]).astype(np.int32)
-    return Placements(row[order].astype(np.int32), need, within, pods[order])
+    return Placements(*arrange(order, row, pod_class, pods, size, classes.need, classes.start))
 
 
 def _acquisitions(state: CycleState) -> Iterator[Action]:

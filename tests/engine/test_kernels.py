@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from bigfleet.engine.kernels.folding import number_rows
-from bigfleet.engine.kernels.placed import claim, least_utilized, order_by_row
-from bigfleet.engine.kernels.scoring import Machines, PlacementLog
+from bigfleet.engine.kernels.folding import lowest_priorities, number_rows
+from bigfleet.engine.kernels.placed import arrange, claim, least_utilized, order_by_row
+from bigfleet.engine.kernels.scoring import Machines, PlacementLog, pop_at, push_at, sift
 from bigfleet.engine.snapshot import NONE
 
 SEEDS = range(20)
@@ -62,3 +62,42 @@ def test_an_additional_need_claims_a_machine_before_the_first_in_the_demands_ord
     claimed[:] = NONE
     claim(log, 6, need, np.zeros(3, np.bool_), np.array([3, 1, 0, NONE]), claimed)
     assert claimed.tolist() == [NONE, 1, NONE, 0]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_heaps_that_share_an_array_give_their_keys_in_ascending_order(seed: int) -> None:
+    """Also when the smallest key of one is replaced; the other heap stays as it is."""
+    random = np.random.default_rng(seed)
+    heaps, length, keys = np.full(40, -7), 0, random.integers(0, 50, 20).tolist()
+    for key in keys:
+        length = push_at(heaps, 10, length, key)
+    for key in random.integers(0, 50, 5).tolist():
+        keys.remove(min(keys))
+        keys.append(key)
+        sift(heaps, 10, length, key)
+    found = []
+    while length:
+        found.append(int(heaps[10]))
+        length = pop_at(heaps, 10, length)
+    assert found == sorted(keys)
+    assert {*heaps[:10].tolist(), *heaps[30:].tolist()} == {-7}
+
+
+def test_arranged_placements_name_the_size_within_their_need() -> None:
+    """Classes are ordered by share within a need, sizes as in the demand."""
+    row, pod_class = np.array([5, 3, 5]), np.array([2, 0, 1])
+    pods, size = np.array([7, 8, 9]), np.array([1, 0, 2])
+    need_of, start = np.array([0, 1, 1], np.int32), np.array([0, 1, 3])
+    found = arrange(np.array([1, 0, 2]), row, pod_class, pods, size, need_of, start)
+    assert [column.tolist() for column in found] == [[3, 5, 5], [0, 1, 1], [0, 0, 1], [8, 7, 9]]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_flavour_serves_the_lowest_priority_of_its_machines_at_work(seed: int) -> None:
+    """Flavours without such a machine serve none."""
+    random = np.random.default_rng(seed)
+    flavour = random.integers(0, 9, 20).astype(np.int32)
+    priority, works = random.integers(-5, 5, 20).astype(np.int32), random.random(20) < 0.5
+    expected = np.full(9, np.iinfo(np.int64).max)
+    np.minimum.at(expected, flavour[works], priority[works])
+    assert lowest_priorities(flavour, priority, works, 9).tolist() == expected.tolist()

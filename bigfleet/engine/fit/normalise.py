@@ -21,7 +21,13 @@ from bigfleet.engine.columns import columns_of
 from bigfleet.engine.fit.capacity import Capacities
 from bigfleet.engine.fit.matching import Matcher
 from bigfleet.engine.fit.pod_classes import requests_of
-from bigfleet.engine.kernels.folding import GangTotals, Hosts, fit_on_one, number_rows
+from bigfleet.engine.kernels.folding import (
+    GangTotals,
+    Hosts,
+    fit_on_one,
+    lowest_priorities,
+    number_rows,
+)
 from bigfleet.engine.need_columns import NeedColumns, need_columns_of
 from bigfleet.engine.snapshot import IN_SERVICE, Demand, Flags, Fleet, Ints, Longs, Rows, in_states
 from bigfleet.model.group import Group
@@ -185,9 +191,8 @@ def _hosts(fleet: Fleet, flavours: int) -> Hosts:
     unclaimed[fleet.flavour[in_states(fleet.state, _UNCLAIMED_STATES)]] = True
     # A higher priority may preempt a machine. Without these, a hundred small gangs would stay
     # unfolded, and each preempt one.
-    lowest = np.full(flavours, np.iinfo(np.int64).max)
     working = fleet.state == MachineState.CONFIGURED
-    np.minimum.at(lowest, fleet.flavour[working], fleet.priority[working])
+    lowest = lowest_priorities(fleet.flavour, fleet.priority, working, flavours)
     return Hosts(fleet.flavour[bound], start, unclaimed, lowest)
 
 

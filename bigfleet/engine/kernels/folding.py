@@ -8,12 +8,12 @@ import numpy as np
 
 from bigfleet.engine.kernels.scoring import fits
 from bigfleet.engine.snapshot import NONE, Flags, Ints, Longs
-from bigfleet.jit import kernel
+from bigfleet.jit import kernel, lean_kernel
 
 _HASH_BITS = (1 << 40) - 1
 
 
-@kernel
+@lean_kernel
 def _hash(rows: Longs, at: int) -> int:
     # Kept within 40 bits, so that no product overflows.
     value = 0
@@ -23,7 +23,7 @@ def _hash(rows: Longs, at: int) -> int:
     return int(value)
 
 
-@kernel
+@lean_kernel
 def _are_equal(rows: Longs, one: int, other: int) -> bool:
     is_equal = True
     for column in range(rows.shape[1]):
@@ -66,6 +66,16 @@ class Hosts(NamedTuple):
     lowest: Longs
 
 
+@kernel
+def lowest_priorities(flavour: Ints, priority: Ints, works: Flags, flavours: int) -> Longs:
+    """For each flavour [F] the lowest priority that a machine which `works` [n] serves."""
+    lowest = np.full(flavours, np.iinfo(np.int64).max)
+    for at in range(flavour.shape[0]):
+        if works[at] and priority[at] < lowest[flavour[at]]:
+            lowest[flavour[at]] = priority[at]
+    return lowest
+
+
 class GangTotals(NamedTuple):
     """U distinct gangs, sorted by cluster."""
 
@@ -79,7 +89,7 @@ class GangTotals(NamedTuple):
     total: Longs
 
 
-@kernel
+@lean_kernel
 def _fits_some_shape(gangs: GangTotals, at: int, shapes: Longs) -> bool:
     shape = 0
     while shape < shapes.shape[0] and not fits(shapes, shape, gangs.total, at):
@@ -87,7 +97,7 @@ def _fits_some_shape(gangs: GangTotals, at: int, shapes: Longs) -> bool:
     return bool(shape < shapes.shape[0])
 
 
-@kernel
+@lean_kernel
 def _fits_on(
     gangs: GangTotals, at: int, hosts: Hosts, owner: Longs, accepted: Flags, capacity: Longs
 ) -> bool:

@@ -18,7 +18,7 @@ from bigfleet.engine.kernels.scoring import (
     take,
 )
 from bigfleet.engine.snapshot import NONE, Ints, Longs
-from bigfleet.jit import kernel
+from bigfleet.jit import kernel, lean_kernel
 
 # Shares of a gang count in steps of this size when domains are compared.
 GANG_SHARE_STEPS = 1 << 20
@@ -41,7 +41,7 @@ class Gangs(NamedTuple):
     machine: Longs
 
 
-@kernel
+@lean_kernel
 def _is_usable(
     machines: Machines, classes: ClassColumns, at: int, pod_class: int, priority: int
 ) -> bool:
@@ -49,7 +49,7 @@ def _is_usable(
     return bool(accepted and machines.max_priority[at] >= priority)
 
 
-@kernel
+@lean_kernel
 def _own_domain(
     gangs: Gangs, gang: int, machines: Machines, classes: ClassColumns, first: int, priority: int
 ) -> int:
@@ -68,7 +68,7 @@ def _own_domain(
     return found
 
 
-@kernel
+@lean_kernel
 def _place_before(gangs: Gangs, key: int, flavour: Ints, domain: int) -> int:
     """The place in `gangs.by_domain` of the first machine whose domain is at least `domain`."""
     low, high = 0, gangs.by_domain.shape[1]
@@ -131,7 +131,7 @@ def _fits(classes: ClassColumns, left: Longs, first: int, free: Longs, pods: Lon
     return True
 
 
-@kernel
+@lean_kernel
 def _has_own_share(classes: ClassColumns, left: Longs, first: int, pods: Longs, own: int) -> bool:
     """Whether the part of `pods` [Q, O] on the first `own` machines counts when domains are
     compared: then no other domain can be better.

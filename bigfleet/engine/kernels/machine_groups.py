@@ -1,4 +1,7 @@
-"""Groups of machines in the same state, which kernels treat as one."""
+"""Groups of machines in the same state, which kernels treat as one.
+
+Machines without room for any of the pods are in no group.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bigfleet.engine.kernels.scoring import ClassColumns, Machines, PlacementLog
+from bigfleet.engine.kernels.scoring import NO_LIMIT, ClassColumns, Machines, PlacementLog, fits
 from bigfleet.engine.snapshot import Flags, Longs
-from bigfleet.jit import kernel
+from bigfleet.jit import kernel, lean_kernel
 
 _HASH_BITS = (1 << 40) - 1
 
@@ -51,14 +54,26 @@ def relevant_claims(machines: Machines, classes: ClassColumns, left: Longs, orde
     for place in range(order.shape[0]):
         if left[order[place]] > 0:
             is_placed[needs[place] - first] = True
+    last_claimed_by = machines.last_claimed_by
     for at in range(claims.shape[0]):
-        need = machines.last_claimed_by[at] - first
+        need = last_claimed_by[at] - first
         if 0 <= need < is_placed.shape[0] and is_placed[need]:
-            claims[at] = machines.last_claimed_by[at]
+            claims[at] = last_claimed_by[at]
     return claims
 
 
 @kernel
+def least_requests(classes: ClassColumns, left: Longs, order: Longs) -> Longs:
+    """The least that any pod left of the classes `order` requests of each resource [1, R]."""
+    least = np.full((1, classes.sizes.shape[1]), NO_LIMIT)
+    for pod_class in order:
+        if left[pod_class] > 0:
+            for resource in range(least.shape[1]):
+                least[0, resource] = min(least[0, resource], classes.sizes[pod_class, resource])
+    return least
+
+
+@lean_kernel
 def _hash(machines: Machines, claims: Longs, at: int) -> int:
     # Kept within 40 bits, so that no product overflows.
     value = machines.kind[at] * 31 + claims[at] + 1
@@ -67,7 +82,7 @@ def _hash(machines: Machines, claims: Longs, at: int) -> int:
     return int(value ^ (value >> 17))
 
 
-@kernel
+@lean_kernel
 def _are_equal(machines: Machines, claims: Longs, one: int, other: int) -> bool:
     if (
         machines.kind[one] != machines.kind[other]
@@ -81,20 +96,26 @@ def _are_equal(machines: Machines, claims: Longs, one: int, other: int) -> bool:
     return True
 
 
-@kernel
-def _number_groups(machines: Machines, claims: Longs, priority: int, example: Longs) -> Longs:
-    """For each machine [M] the number of its group, or -1 if pods of `priority` may not use it.
-    Writes to `example` [M] a machine of each group, and -1 behind the last.
+@lean_kernel
+def _number_groups(
+    machines: Machines,
+    claims: Longs,
+    priority: int,
+    least: Longs,
+    table: Longs,
+    group_of: Longs,
+    example: Longs,
+) -> int:
+    """Write to `group_of` [M] the number of each machine's group, or -1 if pods of `priority` that
+    request at least `least[0]` cannot use it, and to `example` [M] a machine of each group; returns
+    how many groups there are. `table` is a hash table whose length is a power of 2, without entries
+    (-1).
     """
-    total = claims.shape[0]
-    slots = 8
-    while slots < 2 * total:
-        slots *= 2
-    table, group_of = np.full(slots, -1), np.full(total, -1)
+    slots = table.shape[0]
     number = 0
-    for at in range(total):
+    for at in range(claims.shape[0]):
         # Acquired for a lower priority after this one had its turn, or removed.
-        if machines.max_priority[at] < priority:
+        if machines.max_priority[at] < priority or not fits(machines.free, at, least, 0):
             continue
         slot = _hash(machines, claims, at) & (slots - 1)
         while table[slot] >= 0 and not _are_equal(machines, claims, example[table[slot]], at):
@@ -104,21 +125,20 @@ def _number_groups(machines: Machines, claims: Longs, priority: int, example: Lo
             example[number] = at
             number += 1
         group_of[at] = table[slot]
-    example[number:] = -1
-    return group_of
+    return number
 
 
 @kernel
-def group_machines(machines: Machines, claims: Longs, priority: int) -> Groups:
-    """All machines that pods of `priority` may use, grouped; `claims` is from `relevant_claims`."""
+def group_machines(machines: Machines, claims: Longs, priority: int, least: Longs) -> Groups:
+    """All machines with room for `least` [1, R] that pods of `priority` may use, grouped; `claims`
+    is from `relevant_claims`.
+    """
     total, resources = machines.free.shape
-    example = np.empty(total, np.int64)
-    group_of = _number_groups(machines, claims, priority, example)
-    number = int((example >= 0).sum())
-    size = np.zeros(number + 1, np.int64)
-    for at in range(total):
-        size[group_of[at] + 1] += 1
-    size[0] = 0  # of machines without a group
+    slots = 8
+    while slots < 2 * total:
+        slots *= 2
+    table, group_of, example = np.full(slots, -1), np.full(total, -1), np.empty(total, np.int64)
+    number = _number_groups(machines, claims, priority, least, table, group_of, example)
     groups = Groups(
         np.full(1, number),
         np.empty(total, np.int64),
@@ -129,20 +149,33 @@ def group_machines(machines: Machines, claims: Longs, priority: int) -> Groups:
         np.zeros(total, np.int64),
         np.zeros(total, np.bool_),
     )
-    groups.begin[:number] = np.cumsum(size)[:number]
-    groups.end[:number] = groups.begin[:number]
-    for at in range(total):
-        if group_of[at] >= 0:
-            groups.machine[groups.end[group_of[at]]] = at
-            groups.end[group_of[at]] += 1
-    for group in range(number):
-        groups.has_pods[group] = machines.has_pods[example[group]]
-        for resource in range(resources):
-            groups.free[group, resource] = machines.free[example[group], resource]
+    _list_machines(groups, machines, group_of, example)
     return groups
 
 
-@kernel
+@lean_kernel
+def _list_machines(groups: Groups, machines: Machines, group_of: Longs, example: Longs) -> None:
+    """Fill the columns of `groups`; see `_number_groups` for the others."""
+    number, listed = groups.number[0], 0
+    for group in range(number):
+        groups.end[group] = 0
+        groups.has_pods[group] = machines.has_pods[example[group]]
+        for resource in range(machines.free.shape[1]):
+            groups.free[group, resource] = machines.free[example[group], resource]
+    for at in range(group_of.shape[0]):
+        if group_of[at] >= 0:
+            groups.end[group_of[at]] += 1
+    for group in range(number):
+        groups.begin[group], listed = listed, listed + groups.end[group]
+        groups.end[group] = groups.begin[group]
+    for at in range(group_of.shape[0]):
+        group = group_of[at]
+        if group >= 0:
+            groups.machine[groups.end[group]] = at
+            groups.end[group] += 1
+
+
+@lean_kernel
 def _new_group(groups: Groups, begin: int, end: int, like: int) -> int:
     """A group of its own for these machines of group `like`, in the same state."""
     new = groups.number[0]
@@ -156,7 +189,7 @@ def _new_group(groups: Groups, begin: int, end: int, like: int) -> int:
     return int(new)
 
 
-@kernel
+@lean_kernel
 def split(groups: Groups, group: int, at: int) -> int:
     """Split a group before its machine in place `at`; returns the group of the later machines,
     which is the same if there are no earlier ones, or -1 if there are no later ones.
@@ -170,7 +203,7 @@ def split(groups: Groups, group: int, at: int) -> int:
     return _new_group(groups, at, end, group)
 
 
-@kernel
+@lean_kernel
 def give(groups: Groups, group: int, after: Longs, place: int, pods: int) -> None:
     """Give each machine of the group `pods` more pods, which leaves it `after[place]`."""
     for resource in range(after.shape[1]):
@@ -180,7 +213,7 @@ def give(groups: Groups, group: int, after: Longs, place: int, pods: int) -> Non
     groups.changed[group] = True
 
 
-@kernel
+@lean_kernel
 def log_class(groups: Groups, log: PlacementLog, length: int, pod_class: int) -> int:
     """Append the pods of a class to the log; returns the new length."""
     for group in range(groups.number[0]):
@@ -195,7 +228,7 @@ def log_class(groups: Groups, log: PlacementLog, length: int, pod_class: int) ->
     return length
 
 
-@kernel
+@lean_kernel
 def write_back(groups: Groups, machines: Machines) -> None:
     """Write the state of all groups to their machines."""
     for group in range(groups.number[0]):

@@ -16,6 +16,7 @@ from bigfleet.engine.kernels.machine_groups import (
     Groups,
     give,
     group_machines,
+    least_requests,
     log_class,
     relevant_claims,
     split,
@@ -35,7 +36,7 @@ from bigfleet.engine.kernels.scoring import (
     utilization,
 )
 from bigfleet.engine.snapshot import Longs
-from bigfleet.jit import kernel
+from bigfleet.jit import kernel, lean_kernel
 
 # Large classes are placed in batches, so that the cost does not grow with the number of pods.
 _MAX_BATCHES = 256
@@ -52,9 +53,13 @@ class _Tied(NamedTuple):
     rank: Longs
     #: [M, R] int64, what it has left then
     after: Longs
+    #: [M] int64, how many of its machines got pods, if there are too few for all
+    filled: Longs
+    #: [M] int64, heap of the groups' next machines
+    heap: Longs
 
 
-@kernel
+@lean_kernel
 def _fill_one(
     capacity: Longs,
     at: int,
@@ -93,13 +98,14 @@ def _fill_one(
     return got, -1 if got == room else found
 
 
-@kernel
-def _count_filled(groups: Groups, tied: _Tied, number: int, filled: Longs, pods: int) -> int:
-    """Count in `filled` [number] how many machines of each tied group get all that they take, the
-    first machines first. Returns the place of the group whose machine is next.
+@lean_kernel
+def _count_filled(groups: Groups, tied: _Tied, number: int, pods: int) -> int:
+    """Count in `tied.filled` how many machines of each of the `number` groups get all that they
+    take, the first machines first. Returns the place of the group whose machine is next.
     """
-    heap = np.empty(number, np.int64)
+    heap, filled = tied.heap, tied.filled
     for place in range(number):
+        filled[place] = 0
         push(heap, place, groups.machine[groups.begin[tied.group[place]]] * number + place)
     waiting, last = number, heap[0] % number
     while pods >= tied.pods[last]:
@@ -113,14 +119,12 @@ def _count_filled(groups: Groups, tied: _Tied, number: int, filled: Longs, pods:
     return int(last)
 
 
-@kernel
+@lean_kernel
 def _fill_first(
     groups: Groups, tied: _Tied, number: int, sizes: Longs, pod_class: int, pods: int
 ) -> None:
     """Give `pods` pods to the first machines of the `number` groups `tied`, too few for all."""
-    filled = np.zeros(number, np.int64)
-    last = _count_filled(groups, tied, number, filled, pods)
-    rest = pods
+    last, rest, filled = _count_filled(groups, tied, number, pods), pods, tied.filled
     for place in range(number):
         rest -= filled[place] * tied.pods[place]
     for place in range(number):
@@ -138,7 +142,7 @@ def _fill_first(
             give(groups, later, tied.after, place, rest)
 
 
-@kernel
+@lean_kernel
 def _queue_groups(
     groups: Groups,
     machines: Machines,
@@ -165,7 +169,7 @@ def _queue_groups(
     return queued
 
 
-@kernel
+@lean_kernel
 def _place_class(
     groups: Groups,
     machines: Machines,
@@ -234,7 +238,10 @@ def pack(
     Updates the machines, `left` and the log, which must have `log_capacity` to spare; returns the
     log's new length.
     """
-    groups = group_machines(machines, relevant_claims(machines, classes, left, order), priority)
+    claims, least = (
+        relevant_claims(machines, classes, left, order), least_requests(classes, left, order)
+    )  # fmt: skip
+    groups = group_machines(machines, claims, priority, least)
     total, resources = machines.free.shape
     heap = np.empty(total + 1, np.int64)
     tied = _Tied(
@@ -242,6 +249,8 @@ def pack(
         np.empty(total, np.int64),
         np.empty(total, np.int64),
         np.empty((total, resources), np.int64),
+        np.empty(total, np.int64),
+        np.empty(total, np.int64),
     )
     for pod_class in order:
         if left[pod_class] > 0:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from bigfleet.engine.kernels.scoring import Machines, PlacementLog
-from bigfleet.engine.snapshot import NONE, Flags, Ints, Longs, Rows
-from bigfleet.jit import kernel
+from bigfleet.engine.snapshot import NONE, Flags, Floats, Ints, Longs, Rows
+from bigfleet.jit import kernel, lean_kernel
 
 
-@kernel
+@lean_kernel
 def claim(
     log: PlacementLog, length: int, need: Ints, additional: Flags, rows: Rows, claimed: Ints
 ) -> None:
@@ -28,7 +28,7 @@ def claim(
                 claimed[row] = one
 
 
-@kernel
+@lean_kernel
 def collect(
     log: PlacementLog, length: int, rows: Rows, count: int, row: Rows, pod_class: Longs, pods: Longs
 ) -> int:
@@ -65,11 +65,38 @@ def order_by_row(row: Rows, key: Longs, machines: int) -> Rows:
 
 
 @kernel
+def arrange(
+    order: Rows, row: Rows, pod_class: Longs, pods: Longs, size: Longs, need_of: Ints, start: Longs
+) -> tuple[Ints, Ints, Ints, Longs]:
+    """P placements in this `order`: row, need, size of the need, and pods. `size` [P] is that of
+    the demand, `need_of` [C] the need of each class, and `start` [N + 1] delimits needs' sizes.
+    """
+    number = order.shape[0]
+    rows, needs = np.empty(number, np.int32), np.empty(number, np.int32)
+    sizes, counts = np.empty(number, np.int32), np.empty(number, np.int64)
+    for place in range(number):
+        at = order[place]
+        need = need_of[pod_class[at]]
+        rows[place], needs[place] = row[at], need
+        sizes[place], counts[place] = size[at] - start[need], pods[at]
+    return rows, needs, sizes, counts
+
+
+@kernel
 def least_utilized(machines: Machines, among: Flags, number: int) -> Rows:
     """Up to `number` of the machines `among` [M] with the least utilization, the least utilized
     first, of equals the first one.
     """
-    found, shares, count = np.empty(number, np.intp), np.empty(number), 0
+    found, shares = np.empty(number, np.intp), np.empty(number)
+    return found[: _find_least(machines, among, found, shares)]
+
+
+@lean_kernel
+def _find_least(machines: Machines, among: Flags, found: Rows, shares: Floats) -> int:
+    """Write the least utilized machines to `found`, and their utilization to `shares`; returns how
+    many there are.
+    """
+    count, number = 0, found.shape[0]
     for at in range(among.shape[0]):
         if not among[at]:
             continue
@@ -86,4 +113,4 @@ def least_utilized(machines: Machines, among: Flags, number: int) -> Rows:
             found[place], shares[place] = found[place - 1], shares[place - 1]
             place -= 1
         found[place], shares[place] = at, used
-    return found[:count]
+    return count

@@ -14,13 +14,13 @@ from typing import NamedTuple
 import numpy as np
 
 from bigfleet.engine.snapshot import Flags, Floats, Ints, Longs
-from bigfleet.jit import kernel
+from bigfleet.jit import lean_kernel
 
 _STEPS = 256
 # Outweighs any imbalance: a GPU machine for a pod that requests no GPU.
 _SCARCE_STEPS = 1 << 12
-# Above all ranks: imbalance and the penalty for empty machines are at most 2.
-RANKS = 4 * _SCARCE_STEPS
+# All ranks have fewer bits: imbalance and the penalty for empty machines are at most 2.
+RANK_BITS = 14
 NO_LIMIT = int(np.iinfo(np.int64).max)
 
 
@@ -96,7 +96,7 @@ class PlacementLog(NamedTuple):
     pods: Longs
 
 
-@kernel
+@lean_kernel
 def fitting(free: Longs, at: int, sizes: Longs, pod_class: int) -> int:
     """How many pods of `sizes[pod_class]` fit into `free[at]`."""
     most = NO_LIMIT
@@ -107,7 +107,7 @@ def fitting(free: Longs, at: int, sizes: Longs, pod_class: int) -> int:
     return most
 
 
-@kernel
+@lean_kernel
 def fits(free: Longs, at: int, sizes: Longs, pod_class: int) -> bool:
     """Whether a pod of `sizes[pod_class]` fits into `free[at]`."""
     for resource in range(sizes.shape[1]):
@@ -116,20 +116,20 @@ def fits(free: Longs, at: int, sizes: Longs, pod_class: int) -> bool:
     return True
 
 
-@kernel
+@lean_kernel
 def take(free: Longs, at: int, sizes: Longs, pod_class: int, pods: int) -> None:
     """Subtract the requests of `pods` pods of `sizes[pod_class]` from `free[at]`."""
     for resource in range(sizes.shape[1]):
         free[at, resource] -= pods * sizes[pod_class, resource]
 
 
-@kernel
+@lean_kernel
 def utilization(capacity: int, free: int) -> float:
     """The used share of a resource; 0 if the machine has none of it."""
     return 1 - free / capacity if capacity > 0 else 0.0
 
 
-@kernel
+@lean_kernel
 def rank_of(
     cpu: float, memory: float, own: bool, has_pods: bool, is_scarce: bool, strategy: ScoringStrategy
 ) -> int:
@@ -148,7 +148,7 @@ def rank_of(
     return 2 * steps + (0 if own else 1)
 
 
-@kernel
+@lean_kernel
 def rank(
     machines: Machines, classes: ClassColumns, at: int, pod_class: int, strategy: ScoringStrategy
 ) -> int:
@@ -164,7 +164,7 @@ def rank(
     )
 
 
-@kernel
+@lean_kernel
 def has_room(
     machines: Machines, classes: ClassColumns, at: int, pod_class: int, priority: int
 ) -> bool:
@@ -175,41 +175,57 @@ def has_room(
     )
 
 
-@kernel
+@lean_kernel
 def push(heap: Longs, length: int, key: int) -> int:
     """Add `key` to a heap; returns its new length."""
+    return push_at(heap, 0, length, key)
+
+
+@lean_kernel
+def push_at(heaps: Longs, begin: int, length: int, key: int) -> int:
+    """Add `key` to the heap that begins at `heaps[begin]`; returns its new length."""
     at = length
     while at > 0:
         parent = (at - 1) >> 1
-        if heap[parent] <= key:
+        if heaps[begin + parent] <= key:
             break
-        heap[at] = heap[parent]
+        heaps[begin + at] = heaps[begin + parent]
         at = parent
-    heap[at] = key
+    heaps[begin + at] = key
     return length + 1
 
 
-@kernel
+@lean_kernel
 def pop(heap: Longs, length: int) -> int:
     """Remove the smallest key, which is at the front; returns the new length."""
-    length -= 1
-    key = heap[length]
+    return pop_at(heap, 0, length)
+
+
+@lean_kernel
+def pop_at(heaps: Longs, begin: int, length: int) -> int:
+    """Remove the smallest key of the heap that begins at `heaps[begin]`; returns the new length."""
+    sift(heaps, begin, length - 1, heaps[begin + length - 1])
+    return length - 1
+
+
+@lean_kernel
+def sift(heaps: Longs, begin: int, length: int, key: int) -> None:
+    """Replace the smallest key of the heap that begins at `heaps[begin]` by `key`."""
     at = 0
     while True:
         child = 2 * at + 1
         if child >= length:
             break
-        if child + 1 < length and heap[child + 1] < heap[child]:
+        if child + 1 < length and heaps[begin + child + 1] < heaps[begin + child]:
             child += 1
-        if heap[child] >= key:
+        if heaps[begin + child] >= key:
             break
-        heap[at] = heap[child]
+        heaps[begin + at] = heaps[begin + child]
         at = child
-    heap[at] = key
-    return length
+    heaps[begin + at] = key
 
 
-@kernel
+@lean_kernel
 def append_placements(log: PlacementLog, length: int, pod_class: int, got: Longs) -> int:
     """Append the pods that machines `got` of a class to the log, and reset `got`; returns the new
     length.
@@ -222,7 +238,7 @@ def append_placements(log: PlacementLog, length: int, pod_class: int, got: Longs
     return length
 
 
-@kernel
+@lean_kernel
 def log_capacity(left: Longs, order: Longs, machines: int) -> int:
     """The upper bound of entries that placing the classes `order` adds."""
     room = 0
@@ -231,7 +247,7 @@ def log_capacity(left: Longs, order: Longs, machines: int) -> int:
     return room
 
 
-@kernel
+@lean_kernel
 def pods_allowed(classes: ClassColumns, pending: Longs, pods: Longs, pod_class: int) -> int:
     """How many more pods of a class a machine with `pods` [P] of the classes `pending` [P] may
     take, its free capacity aside.
@@ -245,7 +261,7 @@ def pods_allowed(classes: ClassColumns, pending: Longs, pods: Longs, pod_class: 
     return int(most)
 
 
-@kernel
+@lean_kernel
 def fill(
     free: Longs,
     at: int,
@@ -273,7 +289,7 @@ def fill(
                 take(free, at, classes.sizes, pod_class, some)
 
 
-@kernel
+@lean_kernel
 def worth(pods: Longs, weights: Floats) -> float:
     """The sum of `pods` [P] times their `weights` [P]."""
     total = 0.0

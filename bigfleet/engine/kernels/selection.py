@@ -23,7 +23,7 @@ from bigfleet.engine.kernels.scoring import (
     worth,
 )
 from bigfleet.engine.snapshot import NONE, Flags, Floats, Ints, Longs, Rows
-from bigfleet.jit import kernel
+from bigfleet.jit import kernel, lean_kernel
 
 # The columns of a cluster's remaining budget: machines, micro-dollars an hour, and whether the
 # ceiling withheld a machine.
@@ -124,6 +124,10 @@ class _Candidates(NamedTuple):
     rate: Floats
     #: [P] int64, at least as many pods of a class as any that is rated holds
     most: Longs
+    #: [K] bool, holds the largest pending pod
+    competes: Flags
+    #: [1, R] int64, what a machine that is being rated has left
+    free: Longs
 
 
 def weights_of(sizes: Longs, left: Longs) -> Floats:
@@ -169,7 +173,7 @@ def group_rows(rows: Rows, flavour: Ints, accepted: Flags, group_of: Ints) -> tu
     return found, starts
 
 
-@kernel
+@lean_kernel
 def _is_allowed(availability: FleetAvailability, row: int) -> bool:
     """Whether the cluster's ceiling allows the machine; records when it does not."""
     # The cluster's own machines are charged already.
@@ -182,14 +186,14 @@ def _is_allowed(availability: FleetAvailability, row: int) -> bool:
     return False
 
 
-@kernel
+@lean_kernel
 def _charge(availability: FleetAvailability, row: int) -> None:
     if availability.supply_clusters[row] != availability.cluster:
         availability.budget[MACHINES] -= 1
         availability.budget[MICROS] -= availability.prices[availability.flavour[row]]
 
 
-@kernel
+@lean_kernel
 def is_free(availability: FleetAvailability, row: int, need: int) -> bool:
     """Whether the machine is available and not reserved for another need of at least the same
     priority.
@@ -210,13 +214,22 @@ def count_free(
     free = np.zeros(eligible.shape[0], np.int64)
     for group in range(eligible.shape[0]):
         if eligible[group]:
-            for place in range(pool.starts[group], pool.starts[group + 1]):
-                if is_free(availability, pool.rows[place], need):
-                    free[group] += 1
+            free[group] = _free_in_group(pool, group, availability, need)
     return free
 
 
-@kernel
+@lean_kernel
+def _free_in_group(
+    pool: CandidatePool, group: int, availability: FleetAvailability, need: int
+) -> int:
+    free = 0
+    for place in range(pool.starts[group], pool.starts[group + 1]):
+        if is_free(availability, pool.rows[place], need):
+            free += 1
+    return free
+
+
+@lean_kernel
 def _head(pool: CandidatePool, group: int, availability: FleetAvailability, need: int) -> int:
     """The place in `rows` of the group's first machine that the need may acquire, or -1."""
     stop = pool.starts[group + 1]
@@ -228,6 +241,27 @@ def _head(pool: CandidatePool, group: int, availability: FleetAvailability, need
         if is_free(availability, row, need) and _is_allowed(availability, row):
             return int(place)
     return NONE
+
+
+@lean_kernel
+def has_candidate(
+    pool: CandidatePool,
+    eligible: Flags,
+    availability: FleetAvailability,
+    need: int,
+    classes: ClassColumns,
+    left: Longs,
+    own: Longs,
+) -> bool:
+    """Whether the next machine of any `eligible` group could hold a pod of the need, whose classes
+    are `own`; records whether a ceiling withholds machines.
+    """
+    for group in range(eligible.shape[0]):
+        if eligible[group] and _head(pool, group, availability, need) != NONE:
+            for pod_class in own:
+                if left[pod_class] > 0 and fits(pool.capacity, group, classes.sizes, pod_class):
+                    return True
+    return False
 
 
 @kernel
@@ -247,10 +281,12 @@ def _new_candidates(
         np.zeros(number),
         np.zeros(number),
         np.zeros(classes, np.int64),
+        np.zeros(number, np.bool_),
+        np.empty((1, pool.capacity.shape[1]), np.int64),
     )
 
 
-@kernel
+@lean_kernel
 def _update_heads(
     candidates: _Candidates,
     pool: CandidatePool,
@@ -273,7 +309,7 @@ def _update_heads(
                 candidates.is_rated[at] = False
 
 
-@kernel
+@lean_kernel
 def _note_placed(candidates: _Candidates, left: Longs, pending: PendingPods, pods: Longs) -> None:
     """Drop the rates that no longer hold after `pods` [P] were placed: those of machines that
     would hold more than is left.
@@ -290,7 +326,7 @@ def _note_placed(candidates: _Candidates, left: Longs, pending: PendingPods, pod
             candidates.most[place] = most
 
 
-@kernel
+@lean_kernel
 def _rate(
     candidates: _Candidates,
     at: int,
@@ -303,10 +339,13 @@ def _rate(
     """Rate the head of a candidate, as if the expected pods were pending, too."""
     group, pods = candidates.group[at], candidates.pods[at]
     flavour = availability.flavour[pool.rows[candidates.head[at]]]
-    free = pool.capacity[group : group + 1].copy()
-    left[pending.classes] += pending.more
-    fill(free, 0, flavour, classes, left, pending.classes, pods)
-    left[pending.classes] -= pending.more
+    for resource in range(pool.capacity.shape[1]):
+        candidates.free[0, resource] = pool.capacity[group, resource]
+    for place in range(pods.shape[0]):
+        left[pending.classes[place]] += pending.more[place]
+    fill(candidates.free, 0, flavour, classes, left, pending.classes, pods)
+    for place in range(pods.shape[0]):
+        left[pending.classes[place]] -= pending.more[place]
     candidates.use[at] = worth(pods, pending.weights)
     candidates.rate[at] = pool.costs[group] / candidates.use[at]
     candidates.is_rated[at] = True
@@ -314,7 +353,7 @@ def _rate(
         candidates.most[place] = max(candidates.most[place], pods[place])
 
 
-@kernel
+@lean_kernel
 def _leading_class(
     candidates: _Candidates,
     pool: CandidatePool,
@@ -335,7 +374,7 @@ def _leading_class(
     return NONE
 
 
-@kernel
+@lean_kernel
 def _choose(
     candidates: _Candidates,
     pool: CandidatePool,
@@ -351,10 +390,9 @@ def _choose(
     if lead == NONE:
         return NONE
     number = candidates.group.shape[0]
-    competes = np.zeros(number, np.bool_)
-    lowest = np.inf
+    competes, lowest = candidates.competes, np.inf
     for at in range(number):
-        group = candidates.group[at]
+        group, competes[at] = candidates.group[at], False
         if candidates.head[at] != NONE and fits(pool.capacity, group, classes.sizes, lead):
             if not candidates.is_rated[at]:
                 _rate(candidates, at, pool, availability, classes, left, pending)
@@ -368,7 +406,7 @@ def _choose(
     return best
 
 
-@kernel
+@lean_kernel
 def _better(
     candidates: _Candidates, pool: CandidatePool, pending: PendingPods, at: int, best: int
 ) -> bool:
@@ -401,9 +439,25 @@ def select_machines(
     """Select machines of the `eligible` groups until the need's pods are placed, no candidate holds
     any of them, or `buffer` is full. Returns how many; updates `left`.
     """
-    count, number = 0, pending.classes.shape[0]
+    number = pending.classes.shape[0]
     candidates = _new_candidates(pool, eligible, availability, need, number)
-    at = NONE
+    return _select(candidates, pool, availability, need, classes, left, pending, tolerance, buffer)
+
+
+@lean_kernel
+def _select(
+    candidates: _Candidates,
+    pool: CandidatePool,
+    availability: FleetAvailability,
+    need: int,
+    classes: ClassColumns,
+    left: Longs,
+    pending: PendingPods,
+    tolerance: float,
+    buffer: SelectionBuffer,
+) -> int:
+    """Select machines of the candidates; see `select_machines`."""
+    count, at = 0, NONE
     while count < buffer.rows.shape[0]:
         if at != NONE:
             _update_heads(candidates, pool, availability, need, at)
@@ -411,8 +465,9 @@ def select_machines(
         if at == NONE:
             break
         group, row = candidates.group[at], pool.rows[candidates.head[at]]
-        buffer.free[count] = pool.capacity[group]
         pods = buffer.pods[count]
+        for resource in range(pool.capacity.shape[1]):
+            buffer.free[count, resource] = pool.capacity[group, resource]
         flavour = availability.flavour[row]
         fill(buffer.free, count, flavour, classes, left, pending.classes, pods)
         for place in range(pods.shape[0]):
@@ -440,13 +495,33 @@ def _relocate(
     do not fit.
     """
     free, pods = buffer.free.copy(), buffer.pods.copy()
+    if not _move(one, availability, classes, pending, buffer.rows, free, pods, dropped):
+        return False
+    buffer.free[:], buffer.pods[:] = free, pods
+    return True
+
+
+@lean_kernel
+def _move(
+    one: int,
+    availability: FleetAvailability,
+    classes: ClassColumns,
+    pending: Longs,
+    rows: Longs,
+    free: Longs,
+    pods: Longs,
+    dropped: Flags,
+) -> bool:
+    """Move all pods of one machine to the others, in `free` [B, R] and `pods` [B, P]; False if they
+    do not fit.
+    """
     for place in range(pending.shape[0]):
         pod_class = pending[place]
         rest = pods[one, place]
-        for other in range(buffer.rows.shape[0]):
+        for other in range(rows.shape[0]):
             if rest == 0:
                 break
-            flavour = availability.flavour[buffer.rows[other]]
+            flavour = availability.flavour[rows[other]]
             accepted = classes.accepted[classes.flavour_fit[pod_class], flavour]
             if other != one and not dropped[other] and accepted:
                 room = pods_allowed(classes, pending, pods[other], pod_class)
@@ -457,7 +532,6 @@ def _relocate(
         if rest > 0:
             return False
         pods[one, place] = 0
-    buffer.free[:], buffer.pods[:] = free, pods
     return True
 
 

@@ -13,19 +13,25 @@ from typing import NamedTuple
 import numpy as np
 
 from bigfleet.engine.kernels.scoring import (
-    RANKS,
+    RANK_BITS,
     ClassColumns,
     Machines,
     PlacementLog,
     ScoringStrategy,
     append_placements,
+    fits,
+    fitting,
     has_room,
     pop,
+    pop_at,
     push,
+    push_at,
     rank,
+    sift,
+    take,
 )
-from bigfleet.engine.snapshot import Flags, Ints, Longs
-from bigfleet.jit import kernel
+from bigfleet.engine.snapshot import NONE, Flags, Ints, Longs
+from bigfleet.jit import kernel, lean_kernel
 
 
 class TopologyTerms(NamedTuple):
@@ -51,6 +57,68 @@ class TopologyTerms(NamedTuple):
     most: Longs
 
 
+class TermFlavours(NamedTuple):
+    """What T terms say about F flavours."""
+
+    #: [T, F] int32, the domain; NONE for a flavour without the label
+    domain: Ints
+    #: [T] bool, every machine is a domain of its own, whatever its flavour
+    by_host: Flags
+    #: [T, F] bool, machines of the flavour make their domain count for the global minimum
+    counts: Flags
+
+
+@lean_kernel
+def locate(
+    of_flavour: TermFlavours, machines: Machines, priority: int, domain: Ints, counts: Flags
+) -> None:
+    """Write to `domain` [T, M] the domains of all machines, the last of D for those without the
+    label, and to `counts` [T, D] whether needs of `priority` see a machine in the domain.
+    """
+    for term in range(domain.shape[0]):
+        for at in range(domain.shape[1]):
+            flavour = machines.flavour[at]
+            code = at if of_flavour.by_host[term] else of_flavour.domain[term, flavour]
+            domain[term, at] = code if code != NONE else counts.shape[1] - 1
+            if (
+                code != NONE
+                and of_flavour.counts[term, flavour]
+                and machines.max_priority[at] >= priority
+            ):
+                counts[term, code] = True
+
+
+@lean_kernel
+def count_pods(
+    log: PlacementLog, length: int, first: int, end: int, domain: Ints, pods: Longs
+) -> None:
+    """Add to `pods` [T, D] the pods of the classes from `first` to `end` by `domain` [T, M]."""
+    for at in range(length):
+        if log.pods[at] > 0 and first <= log.pod_class[at] < end:
+            for term in range(domain.shape[0]):
+                pods[term, domain[term, log.machine[at]]] += log.pods[at]
+
+
+@lean_kernel
+def add_rooms(
+    machines: Machines,
+    classes: ClassColumns,
+    pod_class: int,
+    priority: int,
+    most: int,
+    domain: Ints,
+    room: Longs,
+) -> None:
+    """Add to `room` [D] how many pods of a class fit into the `domain` [M] of each machine, at most
+    `most` on a machine.
+    """
+    row = classes.flavour_fit[pod_class]
+    for at in range(domain.shape[0]):
+        accepted = classes.accepted[row, machines.flavour[at]]
+        if accepted and machines.max_priority[at] >= priority:
+            room[domain[at]] += min(fitting(machines.free, at, classes.sizes, pod_class), most)
+
+
 class _Minimum(NamedTuple):
     """The global minimum of each term [T]."""
 
@@ -61,7 +129,10 @@ class _Minimum(NamedTuple):
 
 
 class _Cells(NamedTuple):
-    """C cells of one need's machines, and the heaps of one class."""
+    """C cells of one need's machines, and the heaps of one class.
+
+    The key of a machine is its rank and its index, which has `bits` bits.
+    """
 
     #: [M] int64, heaps of machines, one after the other
     heap: Longs
@@ -69,18 +140,15 @@ class _Cells(NamedTuple):
     start: Longs
     #: [C] int64, length of each heap
     length: Longs
-    #: [C] int64, a machine of the cell
-    example: Longs
-    #: [C] int64, heap of the cells: the need's pods in their domains when last looked at, times
-    #: `span`, plus the front of the cell's heap
+    #: [C] int64, heap of the cells: the need's pods in their domains when last looked at, above the
+    #: bits of the key at the front of the cell's heap
     queue: Longs
-    #: above all keys of machines
-    span: int
     #: [C] int64, keys of the cells at the limit of a term
     blocked: Longs
+    bits: int
 
 
-@kernel
+@lean_kernel
 def _fewest(terms: TopologyTerms, term: int) -> tuple[int, int]:
     """The fewest pods in any domain that counts, and how many domains have that few; 0 and 0 for
     lack of domains.
@@ -98,13 +166,13 @@ def _fewest(terms: TopologyTerms, term: int) -> tuple[int, int]:
     return fewest, lowest
 
 
-@kernel
+@lean_kernel
 def least(terms: TopologyTerms, term: int) -> int:
     """The term's global minimum: the fewest pods in any domain that counts."""
     return int(_fewest(terms, term)[0])
 
 
-@kernel
+@lean_kernel
 def _pods_there(terms: TopologyTerms, minimum: _Minimum, at: int) -> int:
     """How many pods the need has in the domains of machine `at`; -1 if a term is at its limit."""
     there = 0
@@ -116,7 +184,7 @@ def _pods_there(terms: TopologyTerms, minimum: _Minimum, at: int) -> int:
     return there
 
 
-@kernel
+@lean_kernel
 def _note_pod(terms: TopologyTerms, minimum: _Minimum, at: int) -> bool:
     """Count one more pod on machine `at`; whether the minimum of a term has risen."""
     risen = False
@@ -135,22 +203,23 @@ def _note_pod(terms: TopologyTerms, minimum: _Minimum, at: int) -> bool:
 @kernel
 def _new_cells(terms: TopologyTerms) -> _Cells:
     machines, number = terms.cell.shape[0], terms.cells
-    start, example = np.zeros(number + 1, np.int64), np.zeros(number, np.int64)
-    for at in range(machines - 1, -1, -1):
+    start = np.zeros(number + 1, np.int64)
+    for at in range(machines):
         start[terms.cell[at] + 1] += 1
-        example[terms.cell[at]] = at
+    bits = 0
+    while machines >> bits:
+        bits += 1
     return _Cells(
         np.empty(machines + 1, np.int64),
         np.cumsum(start),
         np.zeros(number, np.int64),
-        example,
         np.empty(number, np.int64),
-        max(machines, 1) * RANKS,
         np.empty(number, np.int64),
+        bits,
     )
 
 
-@kernel
+@lean_kernel
 def _fill_cells(
     cells: _Cells,
     machines: Machines,
@@ -163,68 +232,88 @@ def _fill_cells(
     """Put all machines that may take a pod of the class into their cells; returns the length of the
     queue of cells.
     """
-    number, queued = machines.flavour.shape[0], 0
+    queued, row = 0, classes.flavour_fit[pod_class]
     cells.length[:] = 0
-    for at in range(number):
-        accepted = classes.accepted[classes.flavour_fit[pod_class], machines.flavour[at]]
+    for at in range(machines.flavour.shape[0]):
+        accepted = classes.accepted[row, machines.flavour[at]]
         if accepted and has_room(machines, classes, at, pod_class, priority):
             cell = terms.cell[at]
-            heap = cells.heap[cells.start[cell] : cells.start[cell + 1]]
-            key = rank(machines, classes, at, pod_class, strategy) * number + at
-            cells.length[cell] = push(heap, cells.length[cell], key)
+            key = (rank(machines, classes, at, pod_class, strategy) << cells.bits) | at
+            cells.length[cell] = push_at(cells.heap, cells.start[cell], cells.length[cell], key)
     for cell in range(terms.cells):
         if cells.length[cell] > 0:
             # The lowest possible key: it is corrected at the front.
-            queued = push(cells.queue, queued, cells.heap[cells.start[cell]] - cells.span)
+            key = cells.heap[cells.start[cell]] - (1 << (cells.bits + RANK_BITS))
+            queued = push(cells.queue, queued, key)
     return queued
 
 
-@kernel
+@lean_kernel
+def _advance(
+    cells: _Cells,
+    machines: Machines,
+    classes: ClassColumns,
+    cell: int,
+    at: int,
+    pod_class: int,
+    strategy: ScoringStrategy,
+) -> None:
+    """Place a pod of the class on machine `at`, the first of its cell."""
+    take(machines.free, at, classes.sizes, pod_class, 1)
+    machines.has_pods[at] = True
+    begin = cells.start[cell]
+    if fits(machines.free, at, classes.sizes, pod_class):
+        key = (rank(machines, classes, at, pod_class, strategy) << cells.bits) | at
+        sift(cells.heap, begin, cells.length[cell], key)
+    else:
+        cells.length[cell] = pop_at(cells.heap, begin, cells.length[cell])
+
+
+@lean_kernel
 def _place_class(
     cells: _Cells,
     machines: Machines,
     classes: ClassColumns,
     terms: TopologyTerms,
     minimum: _Minimum,
-    left: Longs,
+    pods: int,
     pod_class: int,
     priority: int,
     strategy: ScoringStrategy,
     got: Longs,
-) -> None:
-    """Place the pods left of one class, pod by pod; adds them to `got` [M]."""
-    number, blocked = machines.flavour.shape[0], 0
-    queued = _fill_cells(cells, machines, classes, terms, pod_class, priority, strategy)
-    while left[pod_class] > 0 and queued > 0:
+) -> int:
+    """Place `pods` pods of one class, pod by pod; adds them to `got` [M]. Returns how many have no
+    place.
+    """
+    span_bits = cells.bits + RANK_BITS
+    front, index = (1 << span_bits) - 1, (1 << cells.bits) - 1
+    queued, blocked = _fill_cells(cells, machines, classes, terms, pod_class, priority, strategy), 0
+    while pods > 0 and queued > 0:
         key = cells.queue[0]
-        queued = pop(cells.queue, queued)
-        top = key % cells.span
-        at = top % number
-        cell = terms.cell[at]
-        there = _pods_there(terms, minimum, cells.example[cell])
+        at = key & index
+        there = _pods_there(terms, minimum, at)
         if there < 0:
+            queued = pop(cells.queue, queued)
             cells.blocked[blocked] = key
             blocked += 1
             continue
-        if there != key // cells.span:
-            queued = push(cells.queue, queued, there * cells.span + top)
+        if there != key >> span_bits:
+            sift(cells.queue, 0, queued, (there << span_bits) | (key & front))
             continue
-        heap = cells.heap[cells.start[cell] : cells.start[cell + 1]]
-        cells.length[cell] = pop(heap, cells.length[cell])
-        machines.free[at] -= classes.sizes[pod_class]
-        machines.has_pods[at] = True
-        left[pod_class] -= 1
+        cell = terms.cell[at]
+        _advance(cells, machines, classes, cell, at, pod_class, strategy)
+        pods -= 1
         got[at] += 1
-        if has_room(machines, classes, at, pod_class, priority):
-            own = rank(machines, classes, at, pod_class, strategy) * number + at
-            cells.length[cell] = push(heap, cells.length[cell], own)
-        risen = _note_pod(terms, minimum, at)
         if cells.length[cell] > 0:
-            queued = push(cells.queue, queued, there * cells.span + heap[0])
-        if risen:
+            following = (there << span_bits) | cells.heap[cells.start[cell]]
+            sift(cells.queue, 0, queued, following)
+        else:
+            queued = pop(cells.queue, queued)
+        if _note_pod(terms, minimum, at):
             for place in range(blocked):
                 queued = push(cells.queue, queued, cells.blocked[place])
             blocked = 0
+    return pods
 
 
 @kernel
@@ -248,8 +337,9 @@ def pack_constrained(
         minimum.pods[term], minimum.domains[term] = _fewest(terms, term)
     for pod_class in order:
         if left[pod_class] > 0:
-            _place_class(
-                cells, machines, classes, terms, minimum, left, pod_class, priority, strategy, got
-            )
+            left[pod_class] = _place_class(
+                cells, machines, classes, terms, minimum, left[pod_class], pod_class, priority,
+                strategy, got,
+            )  # fmt: skip
             length = append_placements(log, length, pod_class, got)
     return length

@@ -26,8 +26,11 @@ class Headroom:
 
     def __init__(self, state: CycleState, free_pools: FreePools) -> None:
         self._state, self._free_pools = state, free_pools
+        #: by need with folded gangs, the largest first: the class of its largest gangs
         self._gangs = _largest_first(state)
         self._by_cluster: dict[int, list[int]] = {}
+        #: by cluster: its machines without pods, in the order in which they are chosen
+        self._without_pods: dict[int, Rows] = {}
 
     @property
     def rows(self) -> frozenset[int]:
@@ -36,10 +39,9 @@ class Headroom:
 
     def retain(self) -> None:
         """Set aside machines without pods, those that were headroom before first."""
-        self._by_cluster = {}
+        self._by_cluster, self._without_pods = {}, {}
         for index in self._gangs:
-            if not self._has_room(index):
-                chosen = self._unused(index)[:1]
+            if not self._has_room(index) and len(chosen := self._unused(index)[:1]):
                 self._record(index, chosen)
                 self._remove_from_packing(index, chosen)
 
@@ -55,7 +57,7 @@ class Headroom:
 
     def _acquired(self, index: int) -> Rows:
         """Acquire an unclaimed machine for one more of the need's largest gangs."""
-        state, largest = self._state, _largest(self._state, index)
+        state, largest = self._state, self._gangs[index]
         state.left[largest] += 1
         pools = in_tiers(self._free_pools.pools(index))
         selection = choose_machines(
@@ -69,21 +71,28 @@ class Headroom:
 
     def _unused(self, index: int) -> Rows:
         """Machines of the need's cluster without pods that can hold its largest gang."""
-        state, cluster = self._state, self._state.cluster_of(index)
+        cluster = self._state.cluster_of(index)
+        if cluster not in self._without_pods:
+            self._without_pods[cluster] = self._find_without_pods(cluster)
+        rows = self._without_pods[cluster]
+        return rows[self._holds(index, rows)]
+
+    def _find_without_pods(self, cluster: int) -> Rows:
+        state = self._state
         packing, headroom_pool = state.packings[cluster], state.headroom_pool[cluster]
         empty = packing.rows[~packing.has_pods & (packing.rows != NONE)]
         empty = empty[~state.unavailable[empty]]
         # Former headroom that a need was offered and has not used comes first.
         ahead = state.fleet.headroom[empty]
         in_service = state.fleet.state[empty] == MachineState.CONFIGURED
-        rows = np.concatenate((headroom_pool, empty[ahead], empty[in_service & ~ahead]))
-        return rows[self._holds(index, rows)]
+        return np.concatenate((headroom_pool, empty[ahead], empty[in_service & ~ahead]))
 
     def _remove_from_packing(self, index: int, rows: Rows) -> None:
         cluster = self._state.cluster_of(index)
         packing, headroom_pool = self._state.packings[cluster], self._state.headroom_pool[cluster]
         for machine in np.flatnonzero(np.isin(packing.rows, rows)).tolist():
             packing.remove_machine(machine)
+        self._without_pods.pop(cluster, None)
         new = rows[~np.isin(rows, headroom_pool)]
         self._state.headroom_pool[cluster] = np.concatenate((headroom_pool, new))
 
@@ -94,8 +103,10 @@ class Headroom:
     def _holds(self, index: int, rows: Rows) -> Flags:
         """Which machines could hold the need's largest gang if they were empty."""
         state = self._state
+        if not len(rows):
+            return np.empty(0, np.bool_)
         flavour = state.fleet.flavour[rows]
-        size = state.classes.sizes[_largest(state, index)]
+        size = state.classes.sizes[self._gangs[index]]
         room = state.capacities.of(state.cluster_of(index))[flavour]
         held: Flags = state.flavour_fit(index).accepted[flavour] & (room >= size).all(axis=1)
         return held
@@ -111,12 +122,16 @@ def _largest(state: CycleState, index: int) -> int:
     return int(its.start) + first
 
 
-def _largest_first(state: CycleState) -> list[int]:
-    """The needs of folded gangs, largest first: a machine for a large gang holds small ones."""
-    shares = {
-        index: float(state.classes.dominant_share[_largest(state, index)])
+def _largest_first(state: CycleState) -> dict[int, int]:
+    """The needs of folded gangs, largest first: a machine for a large gang holds small ones. By
+    each, the class of its largest gangs that some machine could hold.
+    """
+    largest = {
+        index: _largest(state, index)
         for index, need in enumerate(state.demand.needs)
         if isinstance(need.group, FoldedGangs)
         and not state.classes.impossible[state.classes.of(index)].all()
     }
-    return sorted(shares, key=lambda index: (-shares[index], index))
+    share = state.classes.dominant_share
+    ordered = sorted(largest, key=lambda index: (-float(share[largest[index]]), index))
+    return {index: largest[index] for index in ordered}

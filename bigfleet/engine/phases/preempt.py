@@ -172,8 +172,9 @@ class _Preemption:
         if not len(rows):
             return
         state = self._state
-        place = {row: at for at, row in enumerate(candidates.rows.tolist())}
-        at = np.array([place[row] for row in rows.tolist()], np.intp)
+        its = np.flatnonzero(np.isin(candidates.rows, rows))
+        its = its[np.argsort(candidates.rows[its])]
+        at = its[np.searchsorted(candidates.rows[its], rows)]
         state.taken[index] = TakenMachines(rows, candidates.non_disruptive[at], candidates.gap[at])
         supply_clusters = state.supply_clusters[rows]
         for cluster in np.unique(supply_clusters[supply_clusters != NONE]).tolist():

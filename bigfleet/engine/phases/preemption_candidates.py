@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from bigfleet.engine.kernels.candidates import CandidateColumns, open_candidates
 from bigfleet.engine.phases.victims import grace_periods, scores
 from bigfleet.engine.placement.acquire import EligiblePool, pool_of
 from bigfleet.engine.snapshot import NONE, Bytes, Flags, Floats, Ints, Longs, Rows, flags_of
@@ -69,15 +70,32 @@ class PreemptionCandidates:
         drains = fleet.state == MachineState.DRAINING
         works = (fleet.state == MachineState.CONFIGURED) & open_
         self._rows = rows = np.flatnonzero(drains | works)
-        self._drains, self._leaves = drains[rows], drains[rows] | reclaimable[rows]
+        self._leaves = drains[rows] | reclaimable[rows]
         #: the need that each machine drains for, or NONE: no need takes that from another
-        self._reserved_for = np.where(self._drains, state.reserved_for[rows], np.int32(NONE))
-        self._supply_cluster = state.supply_clusters[rows]
-        self._holder = self._reserved_for.copy()
-        self._priority = np.empty(len(rows), np.int64)
-        self._interruption = np.empty(len(rows), np.uint8)
-        self._reclamation = np.empty(len(rows), np.uint8)
-        self._tier = np.empty(len(rows), np.uint8)
+        reserved_for = np.where(drains[rows], state.reserved_for[rows], np.int32(NONE))
+        number = len(rows)
+        self._table = CandidateColumns(
+            row=rows,
+            flavour=fleet.flavour[rows],
+            cluster=fleet.cluster[rows],
+            supply_cluster=state.supply_clusters[rows],
+            last_claimed_by=fleet.last_claimed_by[rows],
+            drains=drains[rows],
+            reserved_for=reserved_for,
+            must_stay=np.isposinf(fleet.disruption_cost[rows]),
+            holder=reserved_for.copy(),
+            priority=np.empty(number, np.int64),
+            tier=np.empty(number, np.uint8),
+        )
+        self._interruption = np.empty(number, np.uint8)
+        self._reclamation = np.empty(number, np.uint8)
+        #: positions by cluster that the machines are supply for, and that cluster
+        self._by_cluster = np.argsort(self._table.supply_cluster, kind="stable")
+        self._sorted_clusters = self._table.supply_cluster[self._by_cluster]
+        #: the lowest priority of any candidate
+        self._lowest = 0
+        #: the needs that last claimed surplus machines
+        self._promised: set[int] = set()
         #: clusters whose placements have changed; None for all, at the beginning
         self._dirty: set[int] | None = None
 
@@ -91,8 +109,7 @@ class PreemptionCandidates:
         if self._dirty is None:
             self._recompute(np.arange(len(self._rows)), self._state.claims())
         elif self._dirty:
-            its = flags_of(self._dirty, len(self._state.fleet.clusters))[self._supply_cluster]
-            self._recompute(np.flatnonzero(its), self._state.claims(self._dirty))
+            self._recompute(self._supply_of(self._dirty), self._state.claims(self._dirty))
         self._dirty = set()
         at = self._open_to(index)
         if not len(at):
@@ -100,10 +117,19 @@ class PreemptionCandidates:
             return Candidates(nothing, nothing, nothing > 0, nothing)
         return self._ranked(index, at)
 
+    def _supply_of(self, clusters: Iterable[int]) -> Rows:
+        """Positions of the machines that are supply for these clusters."""
+        # Of the columns' type, so that the search does not convert all of them.
+        chosen, among = np.array(sorted(clusters), np.int32), self._sorted_clusters
+        begins, ends = (np.searchsorted(among, chosen, side) for side in ("left", "right"))
+        return np.concatenate(
+            [self._by_cluster[a:b] for a, b in zip(begins.tolist(), ends.tolist(), strict=True)]
+        )
+
     def _recompute(self, at: Rows, claims: Ints) -> None:
         """Recompute the candidates in these positions; `claims` [n] is of their clusters."""
-        state, rows = self._state, self._rows[at]
-        reserving_need = self._reserved_for[at]
+        state, rows, table = self._state, self._rows[at], self._table
+        reserving_need = table.reserved_for[at]
         holder = np.where(reserving_need != NONE, reserving_need, claims[rows])
         held = holder != NONE
         priority = np.where(
@@ -111,13 +137,16 @@ class PreemptionCandidates:
         )
         # These leave their cluster in any case.
         priority[~held & self._leaves[at]] = _BELOW_ALL_PRIORITIES
-        self._holder[at], self._priority[at] = holder, priority
+        table.holder[at], table.priority[at] = holder, priority
         self._interruption[at] = self._buckets("interruption_bucket", rows, holder)
         self._reclamation[at] = self._buckets("reclamation_bucket", rows, holder)
-        self._tier[at] = self._tiers(at)
+        table.tier[at] = self._tiers(at)
+        self._lowest = int(table.priority.min(initial=np.iinfo(np.int64).max))
+        is_surplus = table.tier == CandidateTier.SURPLUS
+        self._promised = {*table.last_claimed_by[is_surplus].tolist()} - {NONE}
 
     def _tiers(self, at: Rows) -> Bytes:
-        held, drains = self._holder[at] != NONE, self._drains[at]
+        held, drains = self._table.holder[at] != NONE, self._table.drains[at]
         tier = np.where(held, int(CandidateTier.VICTIM), int(CandidateTier.SURPLUS))
         tier[(self._interruption[at] == penalty.PINNED) & held] = CandidateTier.PINNED
         tier[drains & held] = CandidateTier.COMING
@@ -132,38 +161,25 @@ class PreemptionCandidates:
 
     def _open_to(self, index: int) -> Rows:
         """Positions of the candidates that the need may take and that are still available."""
-        state, fleet = self._state, self._state.fleet
-        priority, flavour_fit = int(state.priorities[index]), state.flavour_fit(index)
-        promised = fleet.last_claimed_by[self._rows] == index
-        promised &= self._tier == CandidateTier.SURPLUS
-        lower = (self._priority < priority) | promised
-        if flavour_fit.profile.same_key is not None:
-            lower |= self._incomplete_gangs_yield(priority)
-        at = np.flatnonzero(lower)
-        rows, tier = self._rows[at], self._tier[at]
-        # Machines that are supply for its own cluster were used in phase 1.
-        own = np.where(
-            self._drains[at],
-            self._comes_to(index, at),
-            fleet.cluster[rows] == state.cluster_of(index),
+        state, priority = self._state, int(self._state.priorities[index])
+        flavour_fit = state.flavour_fit(index)
+        is_gang = flavour_fit.profile.same_key is not None
+        # Most needs that are short have the lowest priority.
+        if priority < self._lowest + (not is_gang) and index not in self._promised:
+            return np.empty(0, np.intp)
+        at = open_candidates(
+            self._table,
+            index,
+            state.cluster_of(index),
+            priority,
+            state.priorities,
+            flavour_fit.accepted,
+            self._incomplete_gangs() if is_gang else np.zeros(0, np.bool_),
+            state.unavailable,
+            int(CandidateTier.COMING if flavour_fit.profile.never_preempts else len(CandidateTier)),
         )
-        open_ = flavour_fit.accepted[fleet.flavour[rows]] & ~own & ~state.unavailable[rows]
-        # Its operator reports pods that must stay, of unknown priority, whatever is placed there.
-        open_ &= ~((tier == CandidateTier.SURPLUS) & np.isposinf(fleet.disruption_cost[rows]))
-        if flavour_fit.profile.never_preempts:
-            open_ &= tier < CandidateTier.COMING
-        at, incoming = at[open_], tier[open_] == CandidateTier.COMING
+        incoming = self._table.tier[at] == CandidateTier.COMING
         return at[~incoming | self._drains_in_time(priority, at)] if incoming.any() else at
-
-    def _comes_to(self, index: int, at: Rows) -> Flags:
-        """Which machines drain for the need's cluster, but not for a need of lower priority: phase
-        1 has used them.
-        """
-        state = self._state
-        outranked = np.append(state.priorities, np.iinfo(np.int64).max)[self._reserved_for[at]]
-        open_ = outranked >= state.priorities[index]
-        comes: Flags = open_ & (self._supply_cluster[at] == state.cluster_of(index))
-        return comes
 
     def _drains_in_time(self, priority: int, at: Rows) -> Flags:
         """Which machines that drain for needs of lower priority do so within the grace period that
@@ -171,32 +187,25 @@ class PreemptionCandidates:
         """
         # An urgent need must not wait for pods that were given ten minutes.
         served = self._state.fleet.priority[self._rows[at]]
-        given = grace_periods(np.maximum(self._priority[at] - served, 0))
+        given = grace_periods(np.maximum(self._table.priority[at] - served, 0))
         demanded = grace_periods(np.maximum(priority - served, 0))
         in_time: Flags = given <= demanded
         return in_time
 
-    def _incomplete_gangs_yield(self, priority: int) -> Flags:
-        """Which machines of this priority belong to incomplete gangs: they yield to a gang that is
-        complete with them.
+    def _incomplete_gangs(self) -> Flags:
+        """Which needs [N] are gangs that lack something: they yield to a gang of their priority
+        that is complete with their machines.
         """
         # Otherwise two gangs that each hold a part of a domain would deadlock.
-        state = self._state
-        same = (self._priority == priority) & (self._holder != NONE)
-        broken = [
-            need
-            for need in np.unique(self._holder[same]).tolist()
-            if state.flavour_fit(need).profile.same_key is not None and state.lacks(need)
-        ]
-        giving: Flags = same & np.isin(self._holder, broken)
-        return giving
+        incomplete: Flags = self._state.needs.gang & self._state.lacking(0, len(self._state.needs))
+        return incomplete
 
     def _ranked(self, index: int, at: Rows) -> Candidates:
-        state, fleet, tier = self._state, self._state.fleet, self._tier[at]
+        state, fleet, tier = self._state, self._state.fleet, self._table.tier[at]
         rows, priority = self._rows[at], int(state.priorities[index])
         is_victim, is_coming = tier >= CandidateTier.VICTIM, tier == CandidateTier.COMING
         is_surplus = tier == CandidateTier.SURPLUS
-        served = np.where(is_surplus, fleet.priority[rows], self._priority[at])
+        served = np.where(is_surplus, fleet.priority[rows], self._table.priority[at])
         served[tier == CandidateTier.DRAINING] = priority  # no pods are evicted for this need
         gap = np.maximum(priority - served, 0)
         score = np.where(is_victim, self._scores(at, gap), np.where(is_coming, gap, 0.0))

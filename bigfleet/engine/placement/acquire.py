@@ -19,6 +19,7 @@ from bigfleet.engine.kernels.selection import (
     PendingPods,
     SelectionBuffer,
     group_rows,
+    has_candidate,
     redundant,
     select_machines,
     selection_buffer,
@@ -29,7 +30,8 @@ from bigfleet.engine.state.cycle_state import CycleState
 from bigfleet.model.machine import MachineState
 from bigfleet.model.need import HOSTNAME_LABEL
 
-# Bounds the arrays of a selection.
+# Bound the arrays of a selection: most needs acquire few machines.
+_FIRST_BATCH = 16
 _MACHINES_PER_BATCH = 1024
 # In larger selections, redundant machines are a negligible part.
 _MAX_REDUNDANCY_CHECK = 256
@@ -201,22 +203,29 @@ def choose_machines(
     labels `keys` with fewer pods of the need.
     """
     left, availability = state.left.copy(), state.availability(index)
-    classes = _pending(state, index, others, left, pods_at_most)
-    own = int((state.classes.need[classes] == index).sum())
-    # A need that takes one machine at a time must not get one sized for growth.
-    more = (
-        _expected_growth(state, classes) if machines_at_most == NO_LIMIT else np.zeros_like(classes)
-    )
-    weights = weights_of(state.classes.sizes[classes], left[classes])
+    classes = own = _own_pending(state, index, left, pods_at_most)
+    more, weights = np.empty(0, np.int64), np.empty(0)
     parts: list[Selection] = []
     used: list[CandidatePool] = []
     for number, eligible in enumerate(pools):
-        if not left[classes[:own]].any() or (parts and machines_at_most < NO_LIMIT):
+        if not left[own].any() or (parts and machines_at_most < NO_LIMIT):
             break
         pool = eligible[0]
         used.append(pool)
+        if not has_candidate(*eligible, availability, index, state.classes.columns, left, own):
+            continue
+        # What other needs lack is looked at only for machines that this one could use.
+        if not len(weights):
+            classes = np.concatenate((own, _pending_of_others(state, index, others)))
+            # A need that takes one machine at a time must not get one sized for growth.
+            more = (
+                _expected_growth(state, classes)
+                if machines_at_most == NO_LIMIT
+                else np.zeros_like(classes)
+            )
+            weights = weights_of(state.classes.sizes[classes], left[classes])
         pending = PendingPods(
-            classes, own, weights, _pods_by_domain(state, index, pool, keys), more
+            classes, len(own), weights, _pods_by_domain(state, index, pool, keys), more
         )
         for buffer, count in _selections(
             state, availability, index, eligible, left, pending, machines_at_most
@@ -224,7 +233,7 @@ def choose_machines(
             costs = pool.costs[buffer.group[:count]]
             source = np.full(count, number, np.int32)
             parts.append(Selection(buffer.rows[:count], source, buffer.pods[:count], costs))
-    if availability.budget[WITHHELD] and left[classes[:own]].any():
+    if availability.budget[WITHHELD] and left[own].any():
         state.at_ceiling.add(index)
     selection = _without_redundant(state, availability, classes, parts)
     for pool in used:
@@ -245,15 +254,16 @@ def _selections(
     pool, groups = eligible
     columns = state.classes.columns
     tolerance = state.settings.price_tolerance
-    count = _MACHINES_PER_BATCH
-    while count == _MACHINES_PER_BATCH:
-        most = min(_MACHINES_PER_BATCH, machines_at_most)
+    most, is_full = min(_FIRST_BATCH, machines_at_most), True
+    while is_full:
         buffer = selection_buffer(most, columns.sizes, len(pending.classes))
         count = select_machines(
             pool, groups, availability, index, columns, left, pending, tolerance, buffer
         )
         if count:
             yield buffer, count
+        is_full = count == most and machines_at_most == NO_LIMIT
+        most = min(8 * most, _MACHINES_PER_BATCH)
 
 
 def _expected_growth(state: CycleState, classes: Longs) -> Longs:
@@ -264,15 +274,18 @@ def _expected_growth(state: CycleState, classes: Longs) -> Longs:
     return growth
 
 
-def _pending(state: CycleState, index: int, others: Longs, left: Longs, pods_at_most: int) -> Longs:
-    """The classes with pending pods: the need's own, for which `left` is cut to `pods_at_most` in
-    total, and those of `others`.
-    """
+def _own_pending(state: CycleState, index: int, left: Longs, pods_at_most: int) -> Longs:
+    """The need's classes with pending pods; `left` is cut to `pods_at_most` of them in total."""
     its = state.classes.of(index)
-    own = np.arange(its.start, its.stop, dtype=np.int64)
-    left[own] = np.diff(np.minimum(left[own].cumsum(), pods_at_most), prepend=0)
-    further = others[(left[others] > 0) & (state.classes.need[others] != index)]
-    return np.concatenate((own[left[own] > 0], further))
+    left[its] = np.diff(np.minimum(left[its].cumsum(), pods_at_most), prepend=0)
+    own: Longs = its.start + np.flatnonzero(left[its])
+    return own
+
+
+def _pending_of_others(state: CycleState, index: int, others: Longs) -> Longs:
+    """Those classes of `others` with pending pods that are not the need's."""
+    further: Longs = others[(state.left[others] > 0) & (state.classes.need[others] != index)]
+    return further
 
 
 def order(state: CycleState, index: int, selection: Selection, *, counted: bool = True) -> None:

@@ -8,15 +8,22 @@ once the domain exists, its pod count holds down the global minimum.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from bigfleet.engine.fit.pod_classes import FlavourFit
 from bigfleet.engine.kernels.scoring import NO_LIMIT, PlacementLog, fitting
 from bigfleet.engine.kernels.selection import CandidatePool, count_free
-from bigfleet.engine.kernels.topology import TopologyTerms, least, pack_constrained
+from bigfleet.engine.kernels.topology import (
+    TermFlavours,
+    TopologyTerms,
+    add_rooms,
+    count_pods,
+    least,
+    locate,
+    pack_constrained,
+)
 from bigfleet.engine.placement.acquire import (
     EligiblePool,
     FreePools,
@@ -25,7 +32,7 @@ from bigfleet.engine.placement.acquire import (
     order,
 )
 from bigfleet.engine.snapshot import NONE, Flags, Ints
-from bigfleet.engine.state.cluster_packing import ClusterPacking, MachineDomains
+from bigfleet.engine.state.cluster_packing import ClusterPacking
 from bigfleet.engine.state.cycle_state import CycleState
 from bigfleet.model.need import HOSTNAME_LABEL
 
@@ -49,18 +56,19 @@ def terms_of(
     """The terms of need `index`, with its pods as placed now. The `entered` domains of its first
     term count although the cluster has no machine there yet.
     """
-    flavour_fit = state.flavour_fit(index)
+    flavour_fit, its = state.flavour_fit(index), state.classes.of(index)
     apart, keys = flavour_fit.profile.anti_affinity, term_keys(flavour_fit)
-    domain, known, domains, cell, cells = packing.domains_of(keys, partial(_domains_of, state))
+    values = [0 if k == HOSTNAME_LABEL else len(state.columns.label(k).values) for k in keys]
+    # Machines without the label share the last domain.
+    domains = 1 + max([*values, len(packing) if HOSTNAME_LABEL in keys else 0])
+    domain = np.empty((len(keys), len(packing)), np.int32)
     counts = np.zeros((len(keys), domains), np.bool_)
-    present = packing.present(int(state.priorities[index]))
-    for at, nodes in enumerate(_nodes(state, flavour_fit, packing)):
-        counts[at, domain[at, nodes & present & known[at]]] = True
-    counts[0, sorted(entered)] = True
     pods = np.zeros((len(keys), domains), np.int64)
-    machines, _, numbers = packing.placed_of(state.classes.of(index))
-    for at in range(len(keys)):
-        np.add.at(pods[at], domain[at, machines], numbers)
+    of_flavour, machines = _term_flavours(state, flavour_fit), packing.machines()
+    locate(of_flavour, machines, int(state.priorities[index]), domain, counts)
+    counts[0, sorted(entered)] = True
+    count_pods(*packing.log, its.start, its.stop, domain, pods)
+    cell, cells = _cells(state, keys, packing.flavour)
     skews = [term.max_skew for term in flavour_fit.terms]
     no_limit = NO_LIMIT // 4
     return TopologyTerms(
@@ -75,41 +83,56 @@ def terms_of(
     )
 
 
-def _domains_of(state: CycleState, keys: tuple[str, ...], flavour: Ints) -> MachineDomains:
-    """The domains of machines of these flavours; machines without the label share the last."""
-    codes, most = [], 0
-    for key in keys:
-        if key == HOSTNAME_LABEL:
-            codes.append(np.arange(len(flavour), dtype=np.int32))
-            most = max(most, len(flavour))
-        else:
-            label = state.columns.label(key)
-            codes.append(label.codes[flavour])
-            most = max(most, len(label.values))
-    stacked = np.stack(codes)
-    known = stacked >= 0
-    domain = np.where(known, stacked, most).astype(np.int32)
-    cell = np.zeros(len(flavour), np.int64)
-    for its in domain:
-        _, cell = np.unique(cell * (most + 1) + its, return_inverse=True)
-    cells = int(cell.max(initial=NONE)) + 1
-    return MachineDomains(domain, known, most + 1, cell.astype(np.int32), cells)
+def _term_flavours(state: CycleState, flavour_fit: FlavourFit) -> TermFlavours:
+    """What the need's terms say about all flavours."""
+    keys, columns = term_keys(flavour_fit), state.columns
+
+    def domains() -> Ints:
+        nowhere = np.full(len(columns), NONE, np.int32)
+        return np.stack([nowhere if k == HOSTNAME_LABEL else columns.label(k).codes for k in keys])
+
+    return TermFlavours(
+        columns.remember(("term domains", keys), domains),
+        np.array([key == HOSTNAME_LABEL for key in keys], np.bool_),
+        columns.remember(
+            ("term nodes", flavour_fit.profile.fingerprint), lambda: _nodes(state, flavour_fit)
+        ),
+    )
 
 
-def _nodes(state: CycleState, flavour_fit: FlavourFit, packing: ClusterPacking) -> list[Flags]:
-    """For each term the machines [M] whose domains count for the global minimum."""
+def _cells(state: CycleState, keys: tuple[str, ...], flavour: Ints) -> tuple[Ints, int]:
+    """The cell of each machine with these flavours [M], and how many cells there are."""
+    if HOSTNAME_LABEL in keys:
+        return np.arange(len(flavour), dtype=np.int32), len(flavour)
+    columns = state.columns
+
+    def cells() -> Ints:
+        codes = np.stack([columns.label(key).codes for key in keys], axis=1)
+        _, cell = np.unique(codes, axis=0, return_inverse=True)
+        return cell.reshape(-1).astype(np.int32)
+
+    of_flavour = columns.remember(("cells", keys), cells)
+    cell, number = of_flavour[flavour], int(of_flavour.max(initial=NONE)) + 1
+    if number > len(cell):
+        found, places = np.unique(cell, return_inverse=True)
+        return places.astype(np.int32), len(found)
+    return cell, number
+
+
+def _nodes(state: CycleState, flavour_fit: FlavourFit) -> Flags:
+    """For each term the flavours [T, F] of machines whose domains count for the global minimum."""
     profile, matcher = flavour_fit.profile, state.matcher
-    affine = matcher.meeting(profile.requirements, profile.alternatives)[packing.flavour]
-    untainted = matcher.tolerating(profile.tolerations)[packing.flavour]
+    affine = matcher.meeting(profile.requirements, profile.alternatives)
+    untainted = matcher.tolerating(profile.tolerations)
     nodes = []
     for term in flavour_fit.terms:
-        its = np.ones(len(packing), np.bool_)
+        its = np.ones(len(affine), np.bool_)
         if not term.ignores_node_affinity:
             its &= affine
         if term.honors_node_taints:
             its &= untainted
         nodes.append(its)
-    return [*nodes, *(affine for _ in profile.anti_affinity)]
+    return np.stack([*nodes, *(affine for _ in profile.anti_affinity)])
 
 
 def place_constrained(state: CycleState, index: int, entered: Domains = frozenset()) -> None:
@@ -137,10 +160,11 @@ def place_constrained(state: CycleState, index: int, entered: Domains = frozense
             length,
         )
 
-    before = -1
-    while before != (before := int(state.left[its].sum())):
+    before, left = -1, int(state.left[its].sum())
+    while left and left != before:
         # Small pods may raise a term's minimum, which makes room for large ones.
         packing.write(order, kernel)
+        before, left = left, int(state.left[its].sum())
 
 
 def acquire_constrained(state: CycleState, free_pools: FreePools, index: int) -> None:
@@ -158,8 +182,13 @@ def take_constrained(
     rows: list[int] = []
     worthwhile = _worthwhile(state, index, pools)
     entered = frozenset(code for (code,) in worthwhile or ())
+    inside = {
+        codes: [_inside(pool, eligible, codes) for pool, eligible in pools]
+        for codes in _domains(pools)
+        if worthwhile is None or codes in worthwhile
+    }
     while state.lacks(index):
-        chosen = _next(state, index, pools, worthwhile, entered)
+        chosen = _next(state, index, inside, entered)
         if chosen is None:
             break
         before = int(state.left[state.classes.of(index)].sum())
@@ -177,26 +206,22 @@ def take_constrained(
 def _next(
     state: CycleState,
     index: int,
-    pools: Sequence[EligiblePool],
-    worthwhile: set[tuple[int, ...]] | None,
+    inside: Mapping[tuple[int, ...], Sequence[EligiblePool]],
     entered: Domains,
 ) -> list[int] | None:
-    """Order one machine in the domains where the need has fewest pods; returns its row, or None."""
+    """Order one machine in the domains where the need has fewest pods; returns its row, or None.
+    `inside` are the machines by the codes of their domains.
+    """
     flavour_fit, packing = state.flavour_fit(index), state.packing_of(index)
     terms = terms_of(state, index, packing, entered)
-    allowed = {
-        codes: _pods_in(flavour_fit, terms, codes)
-        for codes in _domains(pools)
-        if worthwhile is None or codes in worthwhile
-    }
+    allowed = {codes: _pods_in(flavour_fit, terms, codes) for codes in inside}
     for pods, codes in sorted((p, c) for c, p in allowed.items() if p is not None):
         most = _fair_share(state, index, terms, pods, len(allowed))
-        inside = [_inside(pool, eligible, codes) for pool, eligible in pools]
         selection = choose_machines(
             state,
             index,
             np.empty(0, np.int64),
-            inside,
+            inside[codes],
             pods_at_most=most,
             machines_at_most=1,
         )
@@ -296,17 +321,16 @@ def _rooms(
     sizes = state.classes.sizes
     largest = next(k for k in range(its.start, its.stop) if not state.classes.impossible[k])
     apart = HOSTNAME_LABEL in flavour_fit.profile.anti_affinity
-    rooms: dict[int, int] = {}
-    present = packing.present(int(state.priorities[index]))
-    for machine in np.flatnonzero(flavour_fit.accepted[packing.flavour] & present).tolist():
-        code = int(terms.domain[0, machine])
-        room = min(fitting(packing.free, machine, sizes, largest), 1 if apart else NO_LIMIT)
-        rooms[code] = rooms.get(code, int(terms.pods[0, code])) + room
+    machines, priority = packing.machines(), int(state.priorities[index])
+    usable = flavour_fit.accepted[packing.flavour] & packing.present(priority)
+    room_of, most = terms.pods[0].copy(), 1 if apart else NO_LIMIT
+    add_rooms(machines, state.classes.columns, largest, priority, most, terms.domain[0], room_of)
+    rooms = {int(code): int(room_of[code]) for code in np.unique(terms.domain[0, usable])}
     for pool, eligible in pools:
         free = count_free(pool, eligible, state.availability(index), index)
         for group in np.flatnonzero(eligible).tolist():
             code = int(pool.codes[pool.domain[group], 0])
-            room = min(fitting(pool.capacity, group, sizes, largest), 1 if apart else NO_LIMIT)
+            room = min(fitting(pool.capacity, group, sizes, largest), most)
             rooms[code] = rooms.get(code, 0) + room * int(free[group])
     return rooms
 

@@ -37,19 +37,6 @@ class _Checkpoint(NamedTuple):
     pods: Longs
 
 
-class MachineDomains(NamedTuple):
-    """The domains of M machines for K topology keys."""
-
-    #: [K, M] int32, below `domains`
-    domain: Ints
-    #: [K, M] bool, the machine has the label
-    known: Flags
-    domains: int
-    #: [M] int32, equal for machines with equal domains for all keys, below `cells`
-    cell: Ints
-    cells: int
-
-
 class ClusterPacking:
     """A cluster's M machines in keep order (those to be reclaimed first come last), and the pods
     placed on them.
@@ -87,7 +74,6 @@ class ClusterPacking:
             np.empty(0, np.int32), np.empty(0, np.int32), np.empty(0, np.int64)
         )
         self._length = 0
-        self._machine_domains: dict[tuple[str, ...], tuple[Ints, MachineDomains]] = {}
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -238,16 +224,6 @@ class ClusterPacking:
         its = (pod_class >= classes.start) & (pod_class < classes.stop)
         return PlacementLog(machine[its], pod_class[its], pods[its])
 
-    def domains_of(
-        self, keys: tuple[str, ...], find: Callable[[tuple[str, ...], Ints], MachineDomains]
-    ) -> MachineDomains:
-        """The machines' domains, computed by `find` once for all needs with these keys."""
-        flavour, found = self._machine_domains.get(keys, (None, None))
-        if found is None or flavour is not self.flavour:
-            found = find(keys, self.flavour)
-            self._machine_domains[keys] = self.flavour, found
-        return found
-
     def clear_machine(self, machine: int) -> list[int]:
         """Remove all pods from a machine; returns the needs that lost any, in order."""
         log = self._written()
@@ -278,6 +254,11 @@ class ClusterPacking:
         `additional` [N].
         """
         claim(self._log, self._length, self._classes.need, additional, self.rows, claimed)
+
+    @property
+    def log(self) -> tuple[PlacementLog, int]:
+        """All placements, undone ones included, and how many there are."""
+        return self._log, self._length
 
     @property
     def log_length(self) -> int:

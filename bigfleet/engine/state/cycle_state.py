@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Sequence
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -279,9 +280,19 @@ class CycleState:
         for cluster in chosen:
             self.packings[cluster].claim(claimed, self.needs.additional)
         self._keep_incoming(chosen, claimed)
-        ordered = self.ordered_by != NONE
-        claimed[ordered] = self.ordered_by[ordered]
+        np.copyto(claimed, self.ordered_by, where=self.ordered_by != NONE)
         return claimed
+
+    @cached_property
+    def _incoming(self) -> Flags:
+        """The machines [n] on their way to a cluster."""
+        coming: Flags = in_states(self.fleet.state, _INCOMING) & (self.supply_clusters != NONE)
+        return coming
+
+    @cached_property
+    def _clusters_of_incoming(self) -> list[int]:
+        clusters: list[int] = np.unique(self.supply_clusters[self._incoming]).tolist()
+        return clusters
 
     def _keep_incoming(self, clusters: Container[int], claimed: Ints) -> None:
         """Let the needs that machines are on their way to claim them if they have pods there, too,
@@ -289,8 +300,8 @@ class CycleState:
         """
         # Else it would arrive for another need, and an equal could take it: the need that had it
         # drained would have another machine drained for the same pods.
-        incoming = in_states(self.fleet.state, _INCOMING) & (self.supply_clusters != NONE)
-        for cluster in np.unique(self.supply_clusters[incoming]).tolist():
+        incoming = self._incoming
+        for cluster in self._clusters_of_incoming:
             if cluster not in clusters:
                 continue
             packing = self.packings[cluster]

@@ -41,6 +41,7 @@ _SPEED = 40  # a hold is 0.4 s, and all three requests take 6.4 s
 def _often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(additional_requests, "_POLL_INTERVAL_SECONDS", 0.05)
     monkeypatch.setattr(additional_requests, "_SHORT_EVENT_INTERVAL_SECONDS", 0.1)
+    monkeypatch.setattr(additional_requests, "_FOLLOW_INTERVAL_SECONDS", 0.1)
 
 
 @asynccontextmanager
@@ -142,13 +143,15 @@ def _of_the_gang(name: str, cpu: str, **spec: Any) -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def _node_in_rack(client: KubeClient, name: str, cpu: str, ready: str) -> AsyncIterator[None]:
+async def _node_in_rack(
+    client: KubeClient, name: str, cpu: str, ready: str, rack: str = "r1"
+) -> AsyncIterator[None]:
     """A Node for pods that tolerate `kept`: those of other tests would take it."""
     size = {"cpu": cpu, "memory": "64Gi", "pods": "110"}
     body = {
         "apiVersion": "v1",
         "kind": "Node",
-        "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name, _RACK: "r1"}},
+        "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name, _RACK: rack}},
         "spec": {"taints": [{"key": "kept", "effect": "NoSchedule"}]},
         "status": {
             "capacity": size,
@@ -237,6 +240,63 @@ async def test_a_nomination_that_is_not_followed_is_withdrawn(kubeconfig: dict[s
         await eventually(is_withdrawn, "the nomination to be withdrawn")
 
 
+_SHORT = {
+    "type": "CapacityShort",
+    "status": "True",
+    "reason": "PriorityStarved",
+    "message": "every machine serves others",
+    "lastTransitionTime": "2026-01-01T00:00:00Z",
+}
+
+
+async def test_a_request_that_is_short_follows_the_skew_of_its_pod(
+    kubeconfig: dict[str, Path],
+) -> None:
+    """Only rack r2 is open when it is made, and has no machine; once the other pod is gone, one in
+    r1 serves as well.
+    """
+
+    def spreading(name: str, cpu: str, **spec: Any) -> dict[str, Any]:
+        over = {
+            "topologyKey": _RACK,
+            "maxSkew": 1,
+            "whenUnsatisfiable": "DoNotSchedule",
+            "labelSelector": {"matchLabels": {"app": "even"}},
+        }
+        body = _large(name, cpu, topologySpreadConstraints=[over], **_KEPT, **spec)
+        body["metadata"]["labels"] = {"app": "even"}
+        return body
+
+    async with (
+        await admin(kubeconfig) as client,
+        namespace(client, "follows", until_gone=True) as where,
+        _node_in_rack(client, "n-r1", "1", "True", "r1"),
+        _node_in_rack(client, "n-r2", "1", "True", "r2"),
+    ):
+        pods = f"/api/v1/namespaces/{where}/pods"
+        await client.create(pods, spreading("runs", "1", nodeName="n-r1"))
+        await client.create(pods, spreading("waits", "50"))
+        async with _quick_controller(kubeconfig, speed=10):
+
+            async def racks() -> list[str]:
+                [made] = await _until(client, where, 1, "an additional request")
+                named = [each for each in made["spec"]["requirements"] if each["key"] == _RACK]
+                values: list[str] = named[-1].get("values", [])
+                return values
+
+            assert await racks() == ["r2"]
+            [made] = await _additional(client, where)
+            path = f"{requests_path(where)}/{made['metadata']['name']}/status"
+            await client.patch(path, {"status": {"conditions": [_SHORT]}})
+            await client.delete(f"{pods}/runs", {"gracePeriodSeconds": 0})
+
+            async def follows() -> bool:
+                return await racks() == ["r1", "r2"]
+
+            await eventually(follows, "the request to name both racks")
+        await client.delete(pods, {"gracePeriodSeconds": 0})
+
+
 async def test_equivalent_unschedulable_pods_request_a_bounded_number_of_machines(
     kubeconfig: dict[str, Path],
 ) -> None:
@@ -303,15 +363,8 @@ async def test_a_pod_whose_need_is_short_gets_an_event_and_requests_no_more(
             await eventually(there, "both requests")
             requests = (await get(client, requests_path(where)))["items"]
             [named] = [r for r in requests if r["metadata"]["name"].startswith("one-")]
-            short = {
-                "type": "CapacityShort",
-                "status": "True",
-                "reason": "PriorityStarved",
-                "message": "every machine serves others",
-                "lastTransitionTime": "2026-01-01T00:00:00Z",
-            }
             path = f"{requests_path(where)}/{named['metadata']['name']}/status"
-            await client.patch(path, {"status": {"conditions": [short]}})
+            await client.patch(path, {"status": {"conditions": [_SHORT]}})
             refused = {
                 "type": "PodScheduled",
                 "status": "False",
@@ -331,7 +384,7 @@ async def test_a_pod_whose_need_is_short_gets_an_event_and_requests_no_more(
             assert event["message"] == "PriorityStarved: every machine serves others"
             await asyncio.sleep(2)
             assert await _additional(client, where) == []
-            met = {**short, "status": "False", "reason": "Satisfied"}
+            met = {**_SHORT, "status": "False", "reason": "Satisfied"}
             await client.patch(path, {"status": {"conditions": [met]}})
             await _until(
                 client, where, 2 * MAX_ADDITIONAL_PER_POD, "both to ask once none is missing"

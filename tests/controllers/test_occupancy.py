@@ -17,6 +17,7 @@ from bigfleet.controllers.disruption_cost import (
 )
 from bigfleet.controllers.pod_controller.nodes import RawNode, RawUpcomingNode
 from bigfleet.controllers.pod_controller.occupancy import Occupancy, PodLocation
+from bigfleet.controllers.pod_controller.requests import additional_request, excluded_nodes
 from bigfleet.controllers.pod_controller.shapes import Shape, Shapes
 from bigfleet.model.need import HOSTNAME_LABEL, Taint
 from tests.controllers.pod_rig import (
@@ -238,6 +239,17 @@ def test_the_newest_nodes_are_named_as_no_help() -> None:
     named = ["n4", "n5", "n6", "n7", "n8"]
     assert newest == {"key": HOSTNAME_LABEL, "operator": "NotIn", "values": named}
     assert cluster([]).where(shape()) == []
+
+
+def test_a_request_follows_the_skew_and_excludes_the_nodes_that_it_excluded_before() -> None:
+    """Else a Node that joins would change it, and it would give up the machine on its way to it."""
+    even, old = shape(**spread(ZONE)), {"key": HOSTNAME_LABEL, "operator": "NotIn", "values": ["o"]}
+    first = {"requirements": [{"key": "kind", "operator": "Exists"}]}
+    made = additional_request(first, [old, {"key": ZONE, "operator": "In", "values": ["b"]}])
+    there = cluster(_ABC, (even, "n1", 3), (even, "n2", 2), (even, "n3", 2))
+    domains = {"key": ZONE, "operator": "In", "values": ["b", "c"]}
+    assert there.where_else(even, excluded_nodes(first, made)) == [old, domains]
+    assert there.where_else(shape(), []) == []
 
 
 def test_who_must_run_on_the_very_node_of_others_is_helped_by_no_machine() -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 
 from bigfleet.engine.fit.normalise import normalise
 from bigfleet.engine.snapshot import EngineConfig
+from bigfleet.model.need import HOSTNAME_LABEL, Spread
 from tests.engine.engine_rig import RACK, configured, demand_of, fleet_of, idle, need_of, same
 from tests.engine.engine_story import Story
 
@@ -35,3 +37,33 @@ def test_a_machine_that_its_operator_keeps_is_not_surplus(cost: float, taken: li
     specs = [configured("x", last_priority=10, disruption_cost=cost)]
     story = Story(specs, ("west", need_of(4, priority=50)), settings=EngineConfig())
     assert story.cycle() == taken
+
+
+def test_pods_that_fit_elsewhere_leave_the_machines_of_a_lower_priority_alone() -> None:
+    """Else the pod of 16 CPU would be short, have a machine acquired, and leave it again as soon as
+    the small pods are counted elsewhere. Those that fit nowhere else come first, as always.
+    """
+    size: dict[str, Any] = {"cpu": 16, "more": {"memory": 16}}
+    specs = [
+        configured("x", last_claimed_by=0, **size),
+        configured("y", last_claimed_by=1, **size),
+        idle("m", **size),
+    ]
+    large = "east", need_of(16, unit=16, more={"memory": 16})
+    assert Story(specs, ("east", need_of(12, unit=1, priority=9)), large).cycle() == []
+    assert Story(specs, ("east", need_of(17, unit=1, priority=9)), large).cycle() == ["Bootstrap m"]
+
+
+def test_pods_are_spread_over_the_headroom_that_gangs_have_got() -> None:
+    """They were placed before the gang, when the headroom was no domain: eight on one machine."""
+    specs = [
+        configured("x", cpu=8, labels={RACK: "a"}),
+        configured("h", cpu=6, labels={RACK: "a"}, headroom=True),
+        *(idle(f"m{n}", cpu=1, labels={RACK: "a"}) for n in range(9)),
+    ]
+    evenly = need_of(12, unit=1, spread=(Spread(HOSTNAME_LABEL, 1, True),))
+    needs = [("east", need_of(4, same(), unit=2, group="[0]")), ("east", evenly)]
+    folded = normalise(fleet_of(specs), demand_of(fleet_of(specs), needs))
+    story = Story(specs, *(("east", need) for need in folded.needs))
+    assert len(story.cycle()) >= 7
+    assert story.short() == {}

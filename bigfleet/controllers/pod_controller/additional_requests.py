@@ -17,6 +17,7 @@ from bigfleet.controllers.pod_controller import requests
 from bigfleet.controllers.pod_controller.events import PodEvents, PodName
 from bigfleet.controllers.pod_controller.existing_requests import (
     ExistingRequests,
+    InternedSpec,
     RequestKey,
     ShortReason,
 )
@@ -40,6 +41,7 @@ from bigfleet.observe import metrics
 _LOG = logging.getLogger(__name__)
 _POLL_INTERVAL_SECONDS = 1.0
 _SHORT_EVENT_INTERVAL_SECONDS = 5.0
+_FOLLOW_INTERVAL_SECONDS = 30.0
 _REQUESTED, _SHORT = "AdditionalCapacityRequested", "FailedProvisioning"
 _LOGGED_LIMIT = 10_000
 
@@ -85,6 +87,7 @@ class AdditionalRequests:
             loops.create_task(self._events.run())
             loops.create_task(self._nominations.run())
             loops.create_task(self._poll())
+            loops.create_task(self._follow_domains())
             loops.create_task(self._report_short_pods())
 
     def observe(self, key: RequestKey, pod: Pod, shape: Shape) -> None:
@@ -147,6 +150,30 @@ class AdditionalRequests:
                 except Exception as error:  # noqa: BLE001 - one pod must not block the others
                     self._rules.defer(due.pod, self._now())
                     self._failed(due.pod, error)
+
+    async def _follow_domains(self) -> None:
+        """Let the requests that are short name the domains that are open now: those that were open
+        when they were made may have no machine.
+        """
+        while True:
+            await asyncio.sleep(_FOLLOW_INTERVAL_SECONDS)
+            for key in self._rules.asking():
+                for each, spec in self._outdated(key):
+                    self._writer.set_desired(each, self._waiting[key].metadata, spec)
+
+    def _outdated(self, key: RequestKey) -> Iterator[tuple[RequestKey, InternedSpec]]:
+        """The Pod's short requests whose domains have changed, as they should be."""
+        waiting, first = self._waiting[key], self._writer.spec(key)
+        for each in key.additional():
+            spec = self._writer.spec(each)
+            if first is None or spec is None or self._existing.short_reason(each, spec) is None:
+                continue
+            where = self._occupancy.where_else(
+                waiting.shape, requests.excluded_nodes(first.body, spec.body)
+            )
+            renewed = self._writer.interned(requests.additional_request(first.body, where))
+            if renewed is not spec:
+                yield each, renewed
 
     @staticmethod
     def _failed(key: RequestKey, error: Exception) -> None:

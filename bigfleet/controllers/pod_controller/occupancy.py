@@ -169,6 +169,12 @@ class Occupancy:
             found[HOSTNAME_LABEL, "NotIn"] = newest
         return _requirements(found)
 
+    def where_else(
+        self, shape: Shape, excluded: Sequence[Mapping[str, Any]]
+    ) -> Sequence[Mapping[str, Any]]:
+        """As `where`, as of now, for a request that excludes these Nodes already."""
+        return sorted([*self.allowed_domains(shape), *excluded], key=_key_and_operator)
+
     def _allowed_values(self, shape: Shape) -> dict[tuple[str, str], set[str]]:
         found: dict[tuple[str, str], set[str]] = {}
         for peers in shape.affinity_terms:
@@ -229,6 +235,10 @@ def _requirements(found: Mapping[tuple[str, str], set[str]]) -> Sequence[Mapping
         {"key": key, "operator": operator, "values": sorted(values)[:_MAX_VALUES]}
         for (key, operator), values in sorted(found.items())
     ]
+
+
+def _key_and_operator(requirement: Mapping[str, Any]) -> tuple[str, str]:
+    return requirement["key"], requirement["operator"]
 
 
 def _narrow(found: dict[tuple[str, str], set[str]], key: str, allowed: set[str]) -> None:

@@ -29,6 +29,7 @@ from bigfleet.controllers.podspec.node_requirements import (
 from bigfleet.controllers.podspec.unsupported import Unsupported
 from bigfleet.model import resources
 from bigfleet.model.errors import InvalidInput
+from bigfleet.model.need import HOSTNAME_LABEL
 
 _ANY_MACHINE = {"key": "node.kubernetes.io/instance-type", "operator": "Exists"}
 _NEVER = "Never"
@@ -146,6 +147,16 @@ def additional_request(
     """
     kept = {field: value for field, value in spec.items() if field not in BETWEEN_PODS}
     return {**kept, "requirements": [*spec["requirements"], *where], "additional": True}
+
+
+def excluded_nodes(
+    first: Mapping[str, Any], additional: Mapping[str, Any]
+) -> Sequence[Mapping[str, Any]]:
+    """The requirement of an additional request that excludes Nodes, if there is one; `first` is the
+    spec of its Pod's first request.
+    """
+    where = additional["requirements"][len(first["requirements"]) :]
+    return [each for each in where if (each["key"], each["operator"]) == (HOSTNAME_LABEL, "NotIn")]
 
 
 def manifest_for(

@@ -73,6 +73,8 @@ class PodClasses:
         """`cluster` [N] is each need's; `present` are the flavours that some machine has."""
         self._flavours = columns = capacities.columns
         self._matcher, self._capacities, self._present = capacities.matcher, capacities, present
+        #: [N] int64
+        self.priority: Longs = needs.priority
         #: [N + 1] int64, delimits each need's classes
         self.start: Longs = needs.start
         #: [C] int32, index of the need

@@ -31,6 +31,8 @@ class AssignmentPhase:
         self._state = state
         self.free_pools = FreePools(state)
         self._order = _packing_order(state)
+        #: constrained needs that have had their turn
+        self._served: set[int] = set()
 
     def run(self) -> None:
         """Serve all needs."""
@@ -54,6 +56,7 @@ class AssignmentPhase:
         if not state.lacks(index):
             return
         need_type = state.classes.need_type[index]
+        self._start_over(index)
         # Headroom exists for folded gangs; topology terms must see the domains of all machines.
         is_folded = isinstance(state.demand.needs[index].group, FoldedGangs)
         if need_type != NeedType.PLAIN or is_folded:
@@ -157,6 +160,19 @@ class AssignmentPhase:
             if flavour_fit.is_constrained:
                 state.packings[cluster].clear_need(state.classes.of(index))
         return helps
+
+    def _start_over(self, index: int) -> None:
+        """Remove the pods of a constrained need, in its first turn, if another need has got the
+        cluster's headroom since it was placed.
+        """
+        state = self._state
+        if state.classes.need_type[index] != NeedType.CONSTRAINED or index in self._served:
+            return
+        self._served.add(index)
+        rows = state.packing_of(index).rows
+        if state.fleet.headroom[rows[rows != NONE]].any():
+            # That machine was a domain all along: the minimum was too high without it.
+            state.packing_of(index).clear_need(state.classes.of(index))
 
     def _return_unused_headroom(self, index: int) -> None:
         """Keep from later needs the cluster's headroom that need `index` has left empty."""

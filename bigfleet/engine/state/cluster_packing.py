@@ -142,11 +142,34 @@ class ClusterPacking:
     def place(self, order: Longs, priority: int) -> None:
         """Place the pods left of the classes `order`, which have this `priority`.
 
-        Consolidates first; if pods stay unplaced, packs again for balanced utilization and keeps
-        the better result.
+        If all of them fit, they leave alone the machines that needs of a lower priority claimed in
+        the last decision.
         """
         if not self._left[order].any() or not len(self):
             return
+        if (lower := self._claimed_below(priority)).any():
+            everywhere, before, left = self.max_priority, self.checkpoint(), self._left[order]
+            self.max_priority = np.where(lower, priority - 1, everywhere)
+            self._place_best(order, priority)
+            if not self._left[order].any():
+                self.max_priority = everywhere
+                return
+            self.restore(before)
+            self._left[order] = left
+        self._place_best(order, priority)
+
+    def _claimed_below(self, priority: int) -> Flags:
+        """Which machines [M] a need of a lower priority claimed in the last decision."""
+        # Pods that fit elsewhere as well would make that need short: it would acquire a machine,
+        # which would be surplus once they are counted elsewhere again.
+        claimant = np.append(self._classes.priority, ALWAYS)[self.last_claimed_by]
+        lower: Flags = (claimant < priority) & (self.max_priority >= priority)
+        return lower
+
+    def _place_best(self, order: Longs, priority: int) -> None:
+        """Consolidate; if pods stay unplaced, pack again for balanced utilization and keep the
+        better result.
+        """
         free, has_pods, length = self.free.copy(), self.has_pods.copy(), self._length
         before = self._left[order].copy()
         self._pack(order, priority, self.consolidating)

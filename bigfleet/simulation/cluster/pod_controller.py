@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from typing import Any
 
 import msgspec
 
@@ -15,7 +16,11 @@ from bigfleet.controllers.pod_controller.existing_requests import (
 )
 from bigfleet.controllers.pod_controller.free_capacity import has_room_now
 from bigfleet.controllers.pod_controller.occupancy import Occupancy, PodLocation
-from bigfleet.controllers.pod_controller.requests import additional_name, additional_request
+from bigfleet.controllers.pod_controller.requests import (
+    additional_name,
+    additional_request,
+    excluded_nodes,
+)
 from bigfleet.controllers.pod_controller.shapes import Shapes
 from bigfleet.controllers.pod_controller.unschedulable import (
     AdditionalRequest,
@@ -25,6 +30,9 @@ from bigfleet.controllers.pod_controller.unschedulable import (
 from bigfleet.simulation.cluster.requests import Requests
 from bigfleet.simulation.cluster.scheduler import SimulatedNode, SimulatedPod
 from bigfleet.simulation.cluster.workload import NAMESPACE
+
+# As in `controllers.pod_controller.additional_requests`.
+_FOLLOW_INTERVAL_SECONDS = 30.0
 
 
 class SimulatedPodController:
@@ -42,6 +50,7 @@ class SimulatedPodController:
         self._shapes = Shapes()
         self._places: dict[str, PodLocation] = {}
         self._waiting: dict[RequestKey, SimulatedPod] = {}
+        self._followed_seconds = 0.0
 
     def observe(self, pod: SimulatedPod) -> None:
         """A pod was created or bound."""
@@ -76,6 +85,9 @@ class SimulatedPodController:
             self._refresh_nodes()
             for request in self._rules.due_requests(self._now(), self._outlook(), self._has_room()):
                 self._request(request)
+            if self._now() - self._followed_seconds >= _FOLLOW_INTERVAL_SECONDS:
+                self._followed_seconds = self._now()
+                self._follow_domains()
 
     def is_short(self, pod: SimulatedPod) -> bool:
         """Whether a pending pod's request is reported as short of machines."""
@@ -131,7 +143,22 @@ class SimulatedPodController:
             self._rules.defer(request.pod, self._now())
             return
         body = additional_request(pod.workload.request.body, self.occupancy.where(shape))
-        key = RequestKey(NAMESPACE, additional_name(pod.name, request.number))
+        self._write(RequestKey(NAMESPACE, additional_name(pod.name, request.number)), body)
+
+    def _follow_domains(self) -> None:
+        """Let the requests that are short name the domains that are open now."""
+        for key in self._rules.asking():
+            first, shape = self._waiting[key].workload.request.body, self._places[key.name].shape
+            for each in key.additional():
+                spec = self._requests.spec(each)
+                if spec is None or self._requests.existing.short_reason(each, spec) is None:
+                    continue
+                where = self.occupancy.where_else(shape, excluded_nodes(first, spec.body))
+                body = additional_request(first, where)
+                if digest_of(body) != spec.digest:
+                    self._write(each, body)
+
+    def _write(self, key: RequestKey, body: Mapping[str, Any]) -> None:
         wire = msgspec.Raw(msgspec.json.encode(body))
         self._requests.write(key, InternedSpec(body, digest_of(body)), wire, self._now())
 

@@ -35,6 +35,7 @@ def serve(cycle: Cycle, need: NeedView) -> None:
     """Place one need's unplaced pods, and acquire machines for the rest."""
     if not need.lacks:
         return
+    _start_over(cycle, need)
     if need.kind != "plain" or need.is_folded:
         _use_headroom(cycle, need)
     if need.kind == "gang":
@@ -68,6 +69,17 @@ def _use_headroom(cycle: Cycle, need: NeedView) -> bool:
         for slot in cluster.slots if need.terms or need.apart else ():
             slot.clear([size for size in slot.pods if size.need == need.index])
     return bool(useful) and need.kind != "additional"
+
+
+def _start_over(cycle: Cycle, need: NeedView) -> None:
+    """In its first turn, place a constrained need anew if another has got the headroom since."""
+    slots = cycle.cluster_of(need).slots
+    if need.kind != "constrained" or need.index in cycle.served:
+        return
+    cycle.served.add(need.index)
+    if any(slot.machine.headroom for slot in slots):
+        for slot in slots:
+            slot.clear([size for size in slot.pods if size.need == need.index])
 
 
 def _return_unused_headroom(cycle: Cycle, need: NeedView) -> None:

@@ -141,6 +141,7 @@ class Cycle:
             for index, need in enumerate(demand.needs)
         ]
         self.reserved: dict[int, Reservation] = {}
+        self.served: set[int] = set()
         self.not_acquiring = {need.index for need in self.needs if need.cluster in demand.suspended}
         for reservation in cycle_memory.reservations:
             for need in self.needs:

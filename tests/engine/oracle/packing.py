@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from bigfleet.engine.snapshot import NONE
 from bigfleet.model.need import HOSTNAME_LABEL
 from tests.engine.oracle.cycle import Cycle, NeedView
 from tests.engine.oracle.matching import may_stay, meets_affinity
@@ -71,7 +72,29 @@ def pack(cycle: Cycle, sizes: Sequence[PodSize], strategy: ScoringStrategy) -> N
 
 
 def place_plain(cycle: Cycle, cluster: Cluster, sizes: Sequence[PodSize]) -> None:
-    """Place plain pods of one priority: consolidated and, if some stay unplaced, balanced."""
+    """Place plain pods of one priority: without the machines that lower priorities claimed last,
+    if all of them fit.
+    """
+    lower = [slot for slot in cluster.slots if any(_is_below(cycle, slot, size) for size in sizes)]
+    if lower and any(size.left for size in sizes):
+        before = remember(cluster, sizes)
+        cluster.slots = [slot for slot in cluster.slots if slot not in lower]
+        _place_best(cycle, cluster, sizes)
+        cluster.slots = [slot for slot, _ in before.slots]
+        if not any(size.left for size in sizes):
+            return
+        restore(before)
+    _place_best(cycle, cluster, sizes)
+
+
+def _is_below(cycle: Cycle, slot: Slot, size: PodSize) -> bool:
+    """Whether a need of a lower priority claimed the machine in the last decision."""
+    claimant = slot.machine.last_claimed_by
+    return claimant != NONE and cycle.needs[claimant].priority < cycle.needs[size.need].priority
+
+
+def _place_best(cycle: Cycle, cluster: Cluster, sizes: Sequence[PodSize]) -> None:
+    """Consolidate and, if some pods stay unplaced, balance."""
     before = remember(cluster, sizes)
     pack(cycle, sizes, consolidating(cluster))
     if not any(size.left for size in sizes):

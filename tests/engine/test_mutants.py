@@ -101,6 +101,8 @@ MUTANTS = [
     ("kernels/selection", "            dropped[one] = True", "            pass"),
     ("placement/acquire", "np.argsort(~fleet.reclamation_bucket[rows], kind=\"stable\")",
      "np.argsort(fleet.reclamation_bucket[rows], kind=\"stable\")"),
+    ("placement/acquire", "0.0 if _requests_scarce(state, index) else state", "state"),
+    ("placement/acquire", " and not _requests_scarce(state, index)", ""),
     ("placement/acquire", "further = others[(left[others] > 0)",
      "further = others[(left[others] < 0)"),
     ("fit/cost", "        return np.where(interruption_probability > 0, np.inf, price)",

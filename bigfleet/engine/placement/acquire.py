@@ -204,9 +204,8 @@ def choose_machines(
     classes = _pending(state, index, others, left, pods_at_most)
     own = int((state.classes.need[classes] == index).sum())
     # A need that takes one machine at a time must not get one sized for growth.
-    more = (
-        _expected_growth(state, classes) if machines_at_most == NO_LIMIT else np.zeros_like(classes)
-    )
+    grows = machines_at_most == NO_LIMIT and not _requests_scarce(state, index)
+    more = _expected_growth(state, classes) if grows else np.zeros_like(classes)
     weights = weights_of(state.classes.sizes[classes], left[classes])
     parts: list[Selection] = []
     used: list[CandidatePool] = []
@@ -244,7 +243,7 @@ def _selections(
     """Batches of machines selected from one pool, each with its count."""
     pool, groups = eligible
     columns = state.classes.columns
-    tolerance = state.settings.price_tolerance
+    tolerance = 0.0 if _requests_scarce(state, index) else state.settings.price_tolerance
     count = _MACHINES_PER_BATCH
     while count == _MACHINES_PER_BATCH:
         most = min(_MACHINES_PER_BATCH, machines_at_most)
@@ -254,6 +253,16 @@ def _selections(
         )
         if count:
             yield buffer, count
+
+
+def _requests_scarce(state: CycleState, index: int) -> bool:
+    """Whether the need requests a scarce resource, such as a GPU.
+
+    Its machines are chosen for exactly its pods: few others can use what is left of them, and one
+    idle GPU costs more an hour than the small machines that a tolerance avoids.
+    """
+    asked = np.frombuffer(state.flavour_fit(index).asked, np.bool_)
+    return bool((asked & state.columns.scarce).any())
 
 
 def _expected_growth(state: CycleState, classes: Longs) -> Longs:

@@ -136,6 +136,30 @@ def test_gpu_pods_get_gpu_machines() -> None:
 
 
 @pytest.mark.parametrize(
+    ("running", "pending", "price", "acquired"),
+    [
+        (0, 4, 12.4, "one0 one1 one2 one3"),
+        (10, 3, 11.0, "one0 one1 one2"),
+        (10, 4, 11.0, "four"),
+    ],
+    ids=["no dearer one", "none for expected pods", "the cheapest"],
+)
+def test_gpu_machines_are_acquired_for_exactly_the_pods_that_request_gpus(
+    running: int, pending: int, price: float, acquired: str
+) -> None:
+    """Neither at a higher price per pod nor for pods that may come: others cannot use what is left,
+    and an idle GPU costs more than the small machines that are avoided elsewhere.
+    """
+    specs = [
+        *(configured(f"c{n}", cpu=8, more={GPU: 1}, last_claimed_by=0) for n in range(running)),
+        *(speculative(f"one{n}", cpu=8, price=2.9, more={GPU: 1}) for n in range(5)),
+        speculative("four", cpu=48, price=price, more={GPU: 4}),
+    ]
+    found = outcome(specs, pods((running + pending, 6), more={GPU: 1}), settings=EngineConfig())
+    assert found.actions == [f"Provision {name}" for name in acquired.split()]
+
+
+@pytest.mark.parametrize(
     ("bucket", "choice"),
     [
         (penalty.bucket(2.0), "spot"),

@@ -102,6 +102,8 @@ MUTANTS = [
      "np.argsort(fleet.reclamation_bucket[rows], kind=\"stable\")"),
     ("placement/acquire", "others[(state.left[others] > 0)",
      "others[(state.left[others] < 0)"),
+    ("placement/acquire", "0.0 if _requests_scarce(state, index) else state", "state"),
+    ("placement/acquire", " and not _requests_scarce(state, index)", ""),
     ("fit/cost", "        return np.where(interruption_probability > 0, np.inf, price)",
      "        return price"),
     ("kernels/topology", "    if counting < terms.min_domains[term]:", "    if False:"),

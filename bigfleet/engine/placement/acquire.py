@@ -218,11 +218,8 @@ def choose_machines(
         if not len(weights):
             classes = np.concatenate((own, _pending_of_others(state, index, others)))
             # A need that takes one machine at a time must not get one sized for growth.
-            more = (
-                _expected_growth(state, classes)
-                if machines_at_most == NO_LIMIT
-                else np.zeros_like(classes)
-            )
+            grows = machines_at_most == NO_LIMIT and not _requests_scarce(state, index)
+            more = _expected_growth(state, classes) if grows else np.zeros_like(classes)
             weights = weights_of(state.classes.sizes[classes], left[classes])
         pending = PendingPods(
             classes, len(own), weights, _pods_by_domain(state, index, pool, keys), more
@@ -253,7 +250,7 @@ def _selections(
     """Batches of machines selected from one pool, each with its count."""
     pool, groups = eligible
     columns = state.classes.columns
-    tolerance = state.settings.price_tolerance
+    tolerance = 0.0 if _requests_scarce(state, index) else state.settings.price_tolerance
     most, is_full = min(_FIRST_BATCH, machines_at_most), True
     while is_full:
         buffer = selection_buffer(most, columns.sizes, len(pending.classes))
@@ -264,6 +261,16 @@ def _selections(
             yield buffer, count
         is_full = count == most and machines_at_most == NO_LIMIT
         most = min(8 * most, _MACHINES_PER_BATCH)
+
+
+def _requests_scarce(state: CycleState, index: int) -> bool:
+    """Whether the need requests a scarce resource, such as a GPU.
+
+    Its machines are chosen for exactly its pods: few others can use what is left of them, and one
+    idle GPU costs more an hour than the small machines that a tolerance avoids.
+    """
+    asked = np.frombuffer(state.flavour_fit(index).asked, np.bool_)
+    return bool((asked & state.columns.scarce).any())
 
 
 def _expected_growth(state: CycleState, classes: Longs) -> Longs:

@@ -135,7 +135,7 @@ def choose(
 ) -> list[Chosen]:
     """Select machines, one offer after the other, until the need's pods are placed."""
     wanted = _wanted(cycle, need, others, pods_at_most, keys)
-    if not one_machine:
+    if not one_machine and not need.requests_scarce:
         growth = cycle.settings.growth
         wanted.more = {size: math.floor(size.pods * growth + 1e-9) for size in wanted.sizes}
     chosen: list[Chosen] = []
@@ -228,7 +228,8 @@ def _best(
                     one.pods[size] = pods
                     use += pods * wanted.worth[size]
             ranked.append((group.cost / use, use, place, group, one))
-    limit = min(rate for rate, *_ in ranked) * (1 + cycle.settings.price_tolerance)
+    tolerance = 0.0 if need.requests_scarce else cycle.settings.price_tolerance
+    limit = min(rate for rate, *_ in ranked) * (1 + tolerance)
     _, _, _, group, one = min(
         (each for each in ranked if each[0] <= limit),
         key=lambda each: (

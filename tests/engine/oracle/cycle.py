@@ -27,6 +27,10 @@ from tests.engine.oracle.objects import (
 _ORDINARY = ("cpu", "memory", "pods", "ephemeral-storage", "storage")
 
 
+def _is_scarce(resource: str) -> bool:
+    return resource not in _ORDINARY and not resource.startswith("hugepages-")
+
+
 class NeedView:
     """One need, and how flavours fit it; `sizes` are its pods, the largest share first."""
 
@@ -77,12 +81,16 @@ class NeedView:
         dollars = penalty.dollars(self.profile.interruption_bucket)
         return flavour.price_per_hour + probability * dollars
 
+    @property
+    def requests_scarce(self) -> bool:
+        """Whether any size requests a scarce resource."""
+        return any(_is_scarce(name) for name in self.asked)
+
     def has_other_scarce(self, flavour: Flavour) -> bool:
         """Whether the machine has a scarce resource that no size requests."""
         return any(
-            amount > 0 and name not in self.asked
+            amount > 0 and name not in self.asked and _is_scarce(name)
             for name, amount in flavour.allocatable.items()
-            if name not in _ORDINARY and not name.startswith("hugepages-")
         )
 
     def tier(self, flavour: Flavour) -> int:

@@ -19,6 +19,7 @@ from bigfleet.model.need import (
     Operator,
     Profile,
     Requirement,
+    Spread,
     profile,
     sizes_of,
 )
@@ -31,33 +32,36 @@ def precompile() -> None:
     """Decide on a small fleet that exercises every kernel."""
     profiles = [_profile(), _profile(same_key=_RACK), _profile(anti_affinity=HOSTNAME_LABEL)]
     needs = [Need(each, sizes_of([(_POD, 4)])) for each in profiles]
+    # More than there are machines for, so that it is short and looks for one to preempt.
+    needs.append(Need(_profile(spread_key=_RACK), sizes_of([(_POD, 100)])))
     demand = Demand(needs, np.zeros(len(needs), np.int32), frozenset({0}))
     decide(_fleet(), fold(_fleet(), demand).demand, CycleMemory(), EngineConfig(), 0.0)
 
 
-def _profile(*, same_key: str = "", anti_affinity: str = "") -> Profile:
+def _profile(*, same_key: str = "", anti_affinity: str = "", spread_key: str = "") -> Profile:
     requirements = [Requirement(same_key, Operator.SAME)] if same_key else []
     keys = [anti_affinity] if anti_affinity else []
-    return profile(requirements, (), 0, penalty.ZERO, penalty.ZERO, anti_affinity=keys)
+    terms = [Spread(spread_key, 1, hard=True)] if spread_key else []
+    return profile(requirements, terms, 0, penalty.ZERO, penalty.ZERO, anti_affinity=keys)
 
 
 def _fleet() -> Fleet:
-    """Two machines in service and more that are idle, of two sizes."""
+    """Two machines in service, one that drains and more that are idle, of two sizes."""
     flavours = [
         Flavour({_RACK: "a"}, CapacityType.ON_DEMAND, 1.0 + number, 0.0, amounts)
         for number, amounts in enumerate(({"cpu": 4000, "pods": 110_000},
                                           {"cpu": 8000, "pods": 110_000}))
     ]  # fmt: skip
     number = 24
-    in_service = np.arange(number) < 2
+    bound, drains = np.arange(number) < 3, np.arange(number) == 2
+    state = np.where(bound, int(MachineState.CONFIGURED), int(MachineState.IDLE))
+    state[drains] = int(MachineState.DRAINING)
     return Fleet(
         flavours=flavours,
         clusters=["c"],
         flavour=np.arange(number, dtype=np.int32) % len(flavours),
-        state=np.where(in_service, int(MachineState.CONFIGURED), int(MachineState.IDLE)).astype(
-            np.uint8
-        ),
-        cluster=np.where(in_service, 0, NONE).astype(np.int32),
+        state=state.astype(np.uint8),
+        cluster=np.where(bound, 0, NONE).astype(np.int32),
         destination=np.full(number, NONE, np.int32),
         last_claimed_by=np.full(number, NONE, np.int32),
         priority=np.zeros(number, np.int32),

@@ -11,20 +11,22 @@ _ROOT = Path(__file__).parents[2]
 _DECIDES = """
 from dataclasses import replace
 from tests.engine.engine_random import random_case, random_cycle_memory
-from bigfleet.engine import precompile
+import importlib
+import pkgutil
+from bigfleet.engine import kernels, precompile
 from bigfleet.engine.placement import gang_domains
-from bigfleet.engine.kernels import selection
-from bigfleet.engine.kernels import topology
-from bigfleet.engine.kernels import packing
 from bigfleet.engine.decide import decide
 from bigfleet.engine.cycle_memory import CycleMemory
 from bigfleet.engine.snapshot import EngineConfig
 from bigfleet.model.need import sizes_of
 
+names = [each.name for each in pkgutil.iter_modules(kernels.__path__)]
+modules = [importlib.import_module(f"{kernels.__name__}.{name}") for name in names]
+
 def versions():
     return {
-        name: len(value.signatures)
-        for module in (topology, gang_domains, packing, selection)
+        (module.__name__, name): len(value.signatures)
+        for module in (gang_domains, *modules)
         for name, value in vars(module).items()
         if hasattr(value, "signatures")
     }

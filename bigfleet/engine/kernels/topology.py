@@ -20,7 +20,6 @@ from bigfleet.engine.kernels.scoring import (
     ScoringStrategy,
     append_placements,
     fits,
-    fitting,
     has_room,
     pop,
     pop_at,
@@ -30,7 +29,7 @@ from bigfleet.engine.kernels.scoring import (
     sift,
     take,
 )
-from bigfleet.engine.snapshot import NONE, Flags, Ints, Longs
+from bigfleet.engine.snapshot import Flags, Ints, Longs
 from bigfleet.jit import kernel, lean_kernel
 
 
@@ -55,68 +54,6 @@ class TopologyTerms(NamedTuple):
     min_domains: Longs
     #: [T] int64, how many pods a domain may have at most
     most: Longs
-
-
-class TermFlavours(NamedTuple):
-    """What T terms say about F flavours."""
-
-    #: [T, F] int32, the domain; NONE for a flavour without the label
-    domain: Ints
-    #: [T] bool, every machine is a domain of its own, whatever its flavour
-    by_host: Flags
-    #: [T, F] bool, machines of the flavour make their domain count for the global minimum
-    counts: Flags
-
-
-@lean_kernel
-def locate(
-    of_flavour: TermFlavours, machines: Machines, priority: int, domain: Ints, counts: Flags
-) -> None:
-    """Write to `domain` [T, M] the domains of all machines, the last of D for those without the
-    label, and to `counts` [T, D] whether needs of `priority` see a machine in the domain.
-    """
-    for term in range(domain.shape[0]):
-        for at in range(domain.shape[1]):
-            flavour = machines.flavour[at]
-            code = at if of_flavour.by_host[term] else of_flavour.domain[term, flavour]
-            domain[term, at] = code if code != NONE else counts.shape[1] - 1
-            if (
-                code != NONE
-                and of_flavour.counts[term, flavour]
-                and machines.max_priority[at] >= priority
-            ):
-                counts[term, code] = True
-
-
-@lean_kernel
-def count_pods(
-    log: PlacementLog, length: int, first: int, end: int, domain: Ints, pods: Longs
-) -> None:
-    """Add to `pods` [T, D] the pods of the classes from `first` to `end` by `domain` [T, M]."""
-    for at in range(length):
-        if log.pods[at] > 0 and first <= log.pod_class[at] < end:
-            for term in range(domain.shape[0]):
-                pods[term, domain[term, log.machine[at]]] += log.pods[at]
-
-
-@lean_kernel
-def add_rooms(
-    machines: Machines,
-    classes: ClassColumns,
-    pod_class: int,
-    priority: int,
-    most: int,
-    domain: Ints,
-    room: Longs,
-) -> None:
-    """Add to `room` [D] how many pods of a class fit into the `domain` [M] of each machine, at most
-    `most` on a machine.
-    """
-    row = classes.flavour_fit[pod_class]
-    for at in range(domain.shape[0]):
-        accepted = classes.accepted[row, machines.flavour[at]]
-        if accepted and machines.max_priority[at] >= priority:
-            room[domain[at]] += min(fitting(machines.free, at, classes.sizes, pod_class), most)
 
 
 class _Minimum(NamedTuple):

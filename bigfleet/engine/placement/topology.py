@@ -15,15 +15,8 @@ import numpy as np
 from bigfleet.engine.fit.pod_classes import FlavourFit
 from bigfleet.engine.kernels.scoring import NO_LIMIT, PlacementLog, fitting
 from bigfleet.engine.kernels.selection import CandidatePool, count_free
-from bigfleet.engine.kernels.topology import (
-    TermFlavours,
-    TopologyTerms,
-    add_rooms,
-    count_pods,
-    least,
-    locate,
-    pack_constrained,
-)
+from bigfleet.engine.kernels.term_domains import TermFlavours, add_rooms, count_pods, locate
+from bigfleet.engine.kernels.topology import TopologyTerms, least, pack_constrained
 from bigfleet.engine.placement.acquire import (
     EligiblePool,
     FreePools,

@@ -16,7 +16,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 from bigfleet.api.auth import handshakes
-from bigfleet.commands import certs, conformance, fedhpa, fleet, replay, roles, why
+from bigfleet.commands import audit, certs, conformance, fedhpa, fleet, replay, roles, why
 from bigfleet.commands.config_flags import LazyParser
 from bigfleet.model.errors import BigFleetError, InvalidInput
 from bigfleet.observe import log, native_log
@@ -54,7 +54,7 @@ def _parser() -> LazyParser:
         prog="bigfleet", description="Autoscaler for fleets of Kubernetes clusters."
     )
     commands = parser.add_subparsers(dest="role", required=True, metavar="ROLE")
-    for module in (roles, fedhpa, why, replay, fleet, certs, conformance):
+    for module in (roles, fedhpa, why, audit, replay, fleet, certs, conformance):
         module.add(commands)
     return parser
 

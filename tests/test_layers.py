@@ -27,7 +27,13 @@ LAYERS: list[set[str]] = [
     {"bigfleet.ports"},
     {"bigfleet.adapters"},
     {"bigfleet.services", "bigfleet.controllers", "bigfleet.fedhpa"},
-    {"bigfleet.simulation", "bigfleet.conformance", "bigfleet.commands", "bigfleet.bench"},
+    {
+        "bigfleet.simulation",
+        "bigfleet.conformance",
+        "bigfleet.audit",
+        "bigfleet.commands",
+        "bigfleet.bench",
+    },
     {"bigfleet.__main__"},
 ]
 # The parts of a package, top to bottom: a part may import those below it. Parts of one set may
@@ -111,7 +117,7 @@ HARNESS_MAY_IMPORT = (
     "loaddriver",
 )
 OURS = ("bigfleet", "loaddriver", "controlplane", "kind")
-PURE = ("bigfleet.model", "bigfleet.engine", "bigfleet.fedhpa.shares")
+PURE = ("bigfleet.model", "bigfleet.engine", "bigfleet.fedhpa.shares", "bigfleet.audit.compare")
 IMPURE_MODULES = {
     "asyncio", "aiohttp", "grpc", "kubernetes", "logging", "os", "pathlib", "random", "socket",
     "sqlite3", "subprocess", "threading", "time", "datetime", "uuid", "secrets",

@@ -1,4 +1,6 @@
-"""The summary's audit section: what the recorders read and missed."""
+"""The summary's audit section: what the recorders read and missed, and what the fleet's own audit
+found.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +12,7 @@ import numpy as np
 
 from loaddriver.record.audit import AuditTimestamps
 from loaddriver.record.clocks import receipt_lags_seconds
+from loaddriver.record.fleet_audit import FleetAudit, FleetDifference
 from loaddriver.record.journal import Journal
 from loaddriver.record.losses import LoadLosses
 from loaddriver.record.recorder import Observations
@@ -38,7 +41,11 @@ class Clock(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Audit(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The completeness of the recording.
+    """The completeness of the recording, and of the fleet's own books.
+
+    `differences` is how many `bigfleet audit` found between the parts of the fleet once the load
+    had ended, null if it did not run or failed, for which `fleet_error` has the reason; `found`
+    names each.
 
     `events_lost` is the number of events that the servers count and the harness did not read, null
     if unknown; `unanswered` servers did not give their metrics. `missed_pods` and `missed_bindings`
@@ -63,6 +70,9 @@ class Audit(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     clock: Clock
     journal_undecodable: int | None
     unanswered: int = 0
+    differences: int | None = None
+    found: list[FleetDifference] = []
+    fleet_error: str = ""
 
 
 def audit_section(
@@ -70,11 +80,15 @@ def audit_section(
     rows: Sequence[PodRow],
     journal: Journal | None,
     losses: LoadLosses | None,
+    fleet: FleetAudit | None,
 ) -> Audit:
-    """The section; `losses` is None if load and recording were not compared."""
+    """The section; `losses` is None if load and recording were not compared, `fleet` if no audit
+    ran.
+    """
     logs = [each.audit for each in observed if each.audit is not None]
     logged = {each.cluster for each in observed if each.audit is not None}
     logged_rows = [row for row in rows if row.cluster in logged]
+    found = fleet.differences if fleet else None
     binders = Counter(row.bound_by or "unknown" for row in rows if row.bound_micros is not None)
     return Audit(
         available=len(logs) == len(observed),
@@ -103,6 +117,9 @@ def audit_section(
         unanswered=sum(
             each.audit is not None and each.audit_events_lost is None for each in observed
         ),
+        differences=None if found is None else len(found),
+        found=found or [],
+        fleet_error=fleet.error if fleet else "",
     )
 
 

@@ -11,6 +11,7 @@ from loaddriver.judge.disruptions import BudgetKey
 from loaddriver.judge.gangs import GroupKey
 from loaddriver.profile.instance_types import DaemonSet
 from loaddriver.record.cpu import LOCUST, RUNNER, CpuUse
+from loaddriver.record.fleet_audit import FleetAudit
 from loaddriver.record.provenance import Provenance
 from loaddriver.sizing.fit import PodRequirements
 from loaddriver.sizing.inventory import InventoryMachine
@@ -137,9 +138,10 @@ class RunFacts:
 
     `system` is the autoscaler under test, "" if there is none: then `bare` is set, and `bare_of` is
     the id of the run whose nodes it has. `knee` is where binding fell behind the ramp (camelCase
-    keys with units), if the profile searches it. `harness_health`, `provenance` and `shortfalls`
-    are None if unknown. `clock_offset_seconds` is the largest offset between the clocks of the
-    load, the API servers and the shards that the recording proves, None if nothing was compared.
+    keys with units), if the profile searches it. `harness_health`, `provenance`, `shortfalls` and
+    `fleet_audit` are None if unknown. `clock_offset_seconds` is the largest offset between the
+    clocks of the load, the API servers and the shards that the recording proves, None if nothing
+    was compared.
     """
 
     id: str
@@ -173,3 +175,4 @@ class RunFacts:
     shortfalls: Sequence[Shortfall] | None = None
     budget_floors: Mapping[BudgetKey, int] = field(default_factory=dict)
     fleet: FleetFacts | None = None
+    fleet_audit: FleetAudit | None = None

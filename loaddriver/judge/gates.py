@@ -44,6 +44,7 @@ _ONLY_BIGFLEET_HAS = (
     "requests.",
     "federation.",
     "resources.",
+    "audit.differences",
     "stability.reclaimedWhileGrowing",
     "stability.bought",
     "stability.released",
@@ -152,7 +153,9 @@ def applicable(gates: Iterable[Gate], system: str) -> list[Gate]:
     return [
         gate
         for gate in gates
-        if gate.ratio_to is None and gate.metric.partition(".")[0] not in _BARE_LACKS
+        if gate.ratio_to is None
+        and gate.metric.partition(".")[0] not in _BARE_LACKS
+        and not gate.metric.startswith(_ONLY_BIGFLEET_HAS)
     ]
 
 

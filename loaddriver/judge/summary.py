@@ -162,7 +162,7 @@ def _measure(
         archetypes=slices(rows, lambda pod: pod.archetype, missing),
         clusters=slices(rows, lambda pod: pod.cluster, missing),
         knee=None if facts.knee is None else dict(facts.knee),
-        audit=audit_section(observed, rows, journal, losses),
+        audit=audit_section(observed, rows, journal, losses, facts.fleet_audit),
         load=dict(facts.load),
         components=dict(facts.components),
         curves=curves(rows, missing),

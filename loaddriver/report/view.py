@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from loaddriver.judge.audit_section import Audit
 from loaddriver.judge.gates import GateResult, Reading, format_number
 from loaddriver.judge.percentiles import AtLeast, Interval, Quantile
 from loaddriver.judge.schema import Summary
@@ -98,6 +99,17 @@ def tiles(summary: Summary) -> list[Tile]:
         _gang_tile(summary),
         *_fleet_tiles(summary),
     ]
+
+
+def audit_lead(audit: Audit) -> str:
+    """What the audit of the fleet found, in one sentence."""
+    if audit.differences is None:
+        return f"It is not known: {audit.fleet_error}."
+    compared = "provider, shards, coordinator, Nodes and CapacityRequests"
+    if not audit.differences:
+        return f"Once the load had ended, {compared} said the same twice."
+    count = formatting.count(audit.differences)
+    return f"Once the load had ended, {compared} differed in {count} points, twice in a row."
 
 
 def gate_rows(gates: Sequence[GateResult]) -> list[GateRow]:

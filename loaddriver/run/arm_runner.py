@@ -17,6 +17,7 @@ from loaddriver.errors import ExitCode, InfrastructureError
 from loaddriver.judge.facts import RunFailure
 from loaddriver.judge.schema import Summary
 from loaddriver.karpenter.node_source import KarpenterNodeSource
+from loaddriver.record.fleet_audit import FleetAudit
 from loaddriver.record.provenance import Provenance
 from loaddriver.record.watching import now_micros
 from loaddriver.report.results import seal_results
@@ -25,6 +26,7 @@ from loaddriver.run.conclusion import Evidence, conclude
 from loaddriver.run.context import RunOptions
 from loaddriver.run.failures import failure_of, guarded, raise_component_death, uninterrupted
 from loaddriver.run.federation import make_federation_run
+from loaddriver.run.fleet_audit import FleetAuditor
 from loaddriver.run.inputs import Arm
 from loaddriver.run.live_view import View
 from loaddriver.run.measurement import LoadEnvironment, Measurement
@@ -239,8 +241,9 @@ class ArmRunner:
 
     async def _conclude(self, run_failure: RunFailure | None) -> Summary:
         unmet = await unmet_needs(shards_of(self.roles.values()))
+        measured, ended_micros = await self._measurement.finish(), now_micros()
+        fleet_audit = await self._audit_fleet() if run_failure is None else None
         self.view.say("judging")
-        measured = await self._measurement.finish()
         federated = await self._federation_run.finish() if self._federation_run else None
         evidence = Evidence(
             arm=self.arm,
@@ -250,6 +253,7 @@ class ArmRunner:
             load_folder=self.scope.data_directory / "load",
             journals=sorted((self.arm.folder / "logs").glob(JOURNALS)),
             started_micros=self.started_micros,
+            ended_micros=ended_micros,
             run_progress=self._measurement.run_progress,
             measured=measured,
             components={**self.components, **unmet_counts(unmet)} if self.components else {},
@@ -257,8 +261,15 @@ class ArmRunner:
             federated=federated,
             run_failure=run_failure,
             provenance=self.provenance,
+            fleet_audit=fleet_audit,
         )
         return conclude(evidence)
+
+    async def _audit_fleet(self) -> FleetAudit | None:
+        """Compare the parts of the fleet, once nothing is measured any more."""
+        self.view.say("auditing the fleet")
+        auditor = FleetAuditor(self.options, self.scope.run_id, self.arm.folder)
+        return await auditor.run(self.arm.inputs.profile.settings, self.roles, self.clusters)
 
     async def _follow_shortfalls(self) -> None:
         """Poll the shards for the number of shortfalls in the live view."""

@@ -189,6 +189,16 @@ def shards_of(roles: Iterable[Endpoint]) -> list[Endpoint]:
     return [role for role in roles if role.name.startswith("shard-")]
 
 
+def coordinators_of(roles: Iterable[Endpoint]) -> list[Endpoint]:
+    """The coordinator's replicas among `roles`."""
+    return [role for role in roles if role.name.startswith("coordinator-")]
+
+
+def providers_of(roles: Iterable[Endpoint]) -> list[Endpoint]:
+    """The providers among `roles`."""
+    return [role for role in roles if role.name.startswith(PROVIDER)]
+
+
 def inspect_commands(roles: Iterable[Endpoint]) -> Iterator[str]:
     """Commands to inspect each shard."""
     for role in shards_of(roles):

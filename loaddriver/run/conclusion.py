@@ -29,13 +29,13 @@ from loaddriver.profile.archetypes import Archetype
 from loaddriver.profile.loading import Profile
 from loaddriver.record.clocks import largest_clock_offset_seconds
 from loaddriver.record.due import DueTimes
+from loaddriver.record.fleet_audit import FleetAudit
 from loaddriver.record.hpas import federated_statuses, hpa_writes
 from loaddriver.record.journal import read_journals
 from loaddriver.record.losses import LoadLosses, load_losses
 from loaddriver.record.provenance import Provenance
 from loaddriver.record.requests import RequestRow, build_request_rows
 from loaddriver.record.rows import PodRow, build_rows
-from loaddriver.record.watching import now_micros
 from loaddriver.report.results import write_results
 from loaddriver.run.host import describe, python_versions
 from loaddriver.run.inputs import Arm
@@ -52,7 +52,9 @@ _LOAD_FILES = (PLAN, _RESULTS)
 
 @dataclass(frozen=True)
 class Evidence:
-    """All evidence for a verdict. `load_folder` has the files of the load process."""
+    """All evidence for a verdict. `load_folder` has the files of the load process. The run, as it
+    is judged, ended at `ended_micros`; the fleet was audited after that.
+    """
 
     arm: Arm
     substrate: str
@@ -61,6 +63,7 @@ class Evidence:
     load_folder: Path
     journals: Sequence[Path]
     started_micros: int
+    ended_micros: int
     run_progress: RunProgress
     measured: MeasurementResult
     components: Mapping[str, Any] = field(default_factory=dict)
@@ -68,6 +71,7 @@ class Evidence:
     federated: FederationRecord | None = None
     run_failure: RunFailure | None = None
     provenance: Provenance | None = None
+    fleet_audit: FleetAudit | None = None
 
 
 def conclude(evidence: Evidence) -> Summary:
@@ -175,7 +179,7 @@ def _run_facts(evidence: Evidence, own_nodes: Sequence[InventoryMachine]) -> Run
         ramp_started_micros=run_progress.ramp_started_micros,
         open_stage_started_micros=run_progress.open_stage_started_micros,
         soak_started_micros=run_progress.soak_started_micros,
-        ended_micros=now_micros(),
+        ended_micros=evidence.ended_micros,
         planned_pods=planned if pods_mode else 0,
         planned_requests=0 if pods_mode else planned,
         planned_groups=inputs.planned_groups(last_step) if pods_mode else {},
@@ -197,6 +201,7 @@ def _run_facts(evidence: Evidence, own_nodes: Sequence[InventoryMachine]) -> Run
         provenance=evidence.provenance,
         archetypes=archetype_facts(inputs.profile, inputs.machines),
         shortfalls=evidence.shortfalls,
+        fleet_audit=evidence.fleet_audit,
         budget_floors=inputs.budget_floors() if pods_mode else {},
         fleet=inputs.fleet_facts(run_progress.soak_started_micros, own_nodes)
         if pods_mode

@@ -52,6 +52,7 @@ def test_smoke_passes(smoke: Scaletest) -> None:
     pods = summary["pods"]
     assert pods["created"] - pods["withdrawn"] == pods["bound"] >= 200
     assert set(summary["audit"]["boundBy"]) == {"scheduler"}
+    assert (summary["audit"]["differences"], summary["audit"]["found"]) == (0, [])
     assert summary["machines"]["configured"] >= 5
     assert summary["hopsSeconds"].keys() >= {"seen", "rolledUp", "nodeReady", "scheduled"}
     with gzip.open(smoke.folder / "pods.csv.gz", "rt") as file:

@@ -42,6 +42,15 @@ def test_every_gate_reads_something_that_summaries_have(name: str) -> None:
         assert readable(Summary, gate.metric.split(".")), f"{name}: {gate.metric}"
 
 
+@pytest.mark.parametrize("name", profile_names(PROFILES))
+def test_a_profile_with_pods_gates_that_the_parts_of_the_fleet_agree(name: str) -> None:
+    """A machine without its Node, or demand that a shard has lost, shows in no wait of a pod."""
+    profile = shipped(name)
+    if profile.settings.load.mode == "pods":
+        gates = {(gate.metric, gate.op, gate.limit) for gate in profile.gates}
+        assert ("audit.differences", "==", 0) in gates
+
+
 @pytest.mark.parametrize("path", ["pods.creatd", "pods.created.p99", "latency", "soak.p99"])
 def test_a_path_that_no_summary_has_is_found_out(path: str) -> None:
     """Otherwise the rule above would hold for anything."""

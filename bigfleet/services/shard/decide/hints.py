@@ -52,7 +52,7 @@ class CapacityHints:
                 sent[key] = content
         for cluster, fingerprint in self._sent:
             if (cluster, fingerprint) not in sent and cluster in connected:
-                withdrawn = _Hint(supersedes_key=_key(fingerprint), withdrawn=True)
+                withdrawn = _Hint(supersedes_key=hint_key(fingerprint), withdrawn=True)
                 yield cluster, shard_pb2.ShardMessage(available_capacity=withdrawn)
         self._sent = sent
 
@@ -131,11 +131,12 @@ class _Supply:
 
 def _base(need: Need, confidence: _Hint.Confidence.ValueType) -> _Hint:
     return _Hint(
-        supersedes_key=_key(need.profile.fingerprint),
+        supersedes_key=hint_key(need.profile.fingerprint),
         requirements=need_codec.requirements_to_wire(need.profile.requirements),
         confidence=confidence,
     )
 
 
-def _key(fingerprint: str) -> str:
+def hint_key(fingerprint: str) -> str:
+    """What identifies the hints about the needs of one profile."""
     return f"capacity:{fingerprint}"

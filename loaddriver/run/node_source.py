@@ -1,4 +1,7 @@
-"""Where the Nodes of a run come from: BigFleet, or static registration before the load."""
+"""Where the Nodes of a run come from: BigFleet, or static registration before the load.
+
+Other autoscalers are in `loaddriver.karpenter` and `command_system`.
+"""
 
 from __future__ import annotations
 
@@ -44,6 +47,13 @@ class NodeSource(Protocol):
         """Start the source; return its roles by name. Raises InfrastructureError."""
         ...
 
+    async def stop(self) -> None:
+        """End what is not a role of the substrate, while the clusters still run.
+
+        Raises InfrastructureError if something of it remains.
+        """
+        ...
+
 
 @dataclass(frozen=True)
 class FleetNodeSource:
@@ -78,17 +88,20 @@ class FleetNodeSource:
                 )
         return await start_fleet(substrate, settings, served, inventory)
 
+    async def stop(self) -> None:
+        """Nothing: all its processes are roles."""
+
 
 @dataclass(frozen=True)
 class StaticNodeSource:
-    """Nodes registered before the load, in a run without BigFleet."""
+    """Nodes registered before the load, in a run without an autoscaler."""
 
     nodes: Sequence[ServedNode]
 
     @property
     def description(self) -> str:
         """The number of Nodes."""
-        return f"registering {len(self.nodes)} nodes; this run has no BigFleet"
+        return f"registering {len(self.nodes)} nodes; this run has no autoscaler"
 
     async def start(
         self,
@@ -103,6 +116,9 @@ class StaticNodeSource:
             )
         )
         return {}
+
+    async def stop(self) -> None:
+        """Nothing: Nodes end with their cluster."""
 
 
 async def _register(cluster: Cluster, nodes: Sequence[ServedNode]) -> None:

@@ -41,13 +41,15 @@ class Capabilities:
 
     `audit_log`: the harness can read the API server's log, for timestamps. `own_scheduler`:
     kube-scheduler binds only the load. `own_clock`: timestamps are from this machine's clock.
-    `roles_in_pods`: BigFleet runs in pods, not as processes of this machine.
+    `roles_in_pods`: BigFleet runs in pods, not as processes of this machine. `own_clusters`:
+    clusters are the run's own, and end with it.
     """
 
     audit_log: bool
     own_scheduler: bool
     own_clock: bool
     roles_in_pods: bool
+    own_clusters: bool = True
 
     def statements(self) -> dict[str, str]:
         """One phrase per capability, for the report."""

@@ -18,6 +18,7 @@ from loaddriver.profile.settings import ProfileSettings
 from loaddriver.run.arm_runner import RunContext
 from loaddriver.run.arms import RunOutcome, run_arms
 from loaddriver.run.context import RunOptions
+from loaddriver.run.existing_clusters import existing_clusters
 from loaddriver.run.folder import KEPT_RUNS, create, prune
 from loaddriver.run.inputs import prepare_inputs
 from loaddriver.run.live_view import view_on
@@ -68,7 +69,19 @@ def profile_flags(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument("--kubernetes-version", metavar="1.X.Y")
     command.add_argument("--binaries", metavar="DIR", help="directory with kube-apiserver etc.")
+    context_flag(command)
     command.set_defaults(keep=False, bare=False, sut=None, scheduler_config=None)
+
+
+def context_flag(command: argparse.ArgumentParser) -> None:
+    """Add the flag of commands that look into existing clusters."""
+    command.add_argument(
+        "--context",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="an existing cluster, by a context of KUBECONFIG; once for each cluster",
+    )
 
 
 def keep_flag(command: argparse.ArgumentParser) -> None:
@@ -115,6 +128,7 @@ def run_options(flags: argparse.Namespace) -> RunOptions:
         bare=flags.bare,
         system=None if flags.sut is None else system_at(flags.sut, os.environ),
         scheduler_config=None if config is None else scheduler_config_at(config),
+        contexts=tuple(flags.context),
     )
 
 
@@ -160,6 +174,7 @@ def get_prerequisites(
         resource_metrics=settings is not None and settings.resource_metrics,
         karpenter=settings is not None and settings.on_karpenter,
         coordinators=settings.bigfleet.coordinators if settings else 0,
+        clusters=None if settings is None else existing_clusters(options, settings),
     )
 
 

@@ -41,6 +41,8 @@ _ONLY_BIGFLEET_HAS = (
     "stability.additionalRequests",
     "stability.unschedulableDespiteSupply",
 )
+# Who evicted or deleted a pod is in audit logs alone.
+_ONLY_LOGS_HAVE = ("disruptions.", "stability.", "audit.")
 _HOPS_OF_BIGFLEET = ("seen", "rolledUp", "decided", "provisioned")
 _HOPS_TO_A_NODE = (*_HOPS_OF_BIGFLEET, "nodeReady")
 # By system; "" is a bare run.
@@ -71,26 +73,28 @@ class NotApplicable(msgspec.Struct, frozen=True):
     hops: list[str]
 
 
-def applicable(gates: Iterable[Gate], system: str) -> list[Gate]:
+def applicable(gates: Iterable[Gate], system: str, *, logged: bool = True) -> list[Gate]:
     """The gates that apply to runs of a system: of all systems those on what any of them does, of
-    none ("", a bare run) those on what kube-scheduler does.
+    none ("", a bare run) those on what kube-scheduler does. `logged`: there are audit logs.
     """
-    return [gate for gate in gates if not _reason_against(gate, system)]
+    return [gate for gate in gates if not _reason_against(gate, system, logged)]
 
 
-def _inapplicable(gates: Iterable[GateSpec], system: str) -> list[Inapplicable]:
+def _inapplicable(gates: Iterable[GateSpec], system: str, logged: bool) -> list[Inapplicable]:
     """The other gates, each with the reason why it does not apply."""
     return [
         Inapplicable(gate.name, gate.metric, reason)
         for gate in gates
-        if (reason := _reason_against(gate, system))
+        if (reason := _reason_against(gate, system, logged))
     ]
 
 
-def _reason_against(gate: GateSpec, system: str) -> str:
+def _reason_against(gate: GateSpec, system: str, logged: bool) -> str:
     """Why a gate does not apply to runs of a system; "" if it does."""
     if system == "bigfleet":
         return ""
+    if not logged and gate.metric.startswith(_ONLY_LOGS_HAVE):
+        return "it needs the API servers' audit logs, which the harness cannot read there"
     if not system:
         if gate.ratio_to is not None or gate.metric.partition(".")[0] in _BARE_LACKS:
             return "a bare run has the nodes of its pair"
@@ -102,8 +106,11 @@ def _reason_against(gate: GateSpec, system: str) -> str:
     return ""
 
 
-def not_applicable(limits: Sequence[GateSpec], system: str) -> NotApplicable | None:
+def not_applicable(
+    limits: Sequence[GateSpec], system: str, *, logged: bool = True
+) -> NotApplicable | None:
     """The summary's section; None for BigFleet, to which everything applies."""
     if system not in _HOPS_LACKING:
         return None
-    return NotApplicable(gates=_inapplicable(limits, system), hops=list(_HOPS_LACKING[system]))
+    gates = _inapplicable(limits, system, logged)
+    return NotApplicable(gates=gates, hops=list(_HOPS_LACKING[system]))

@@ -21,13 +21,17 @@ def rejudge(summary: Summary, limits: Sequence[GateSpec], bare: Summary | None =
     An aborted or invalid run keeps its verdict.
     """
     system = "" if summary.run.bare else summary.run.system
-    own = applicable(limits, system)
+    logged = summary.audit.available
+    own = applicable(limits, system, logged=logged)
     gates = judge_gates(msgspec.to_builtins(summary), own, bare and msgspec.to_builtins(bare))
     section = summary.bare
     if bare is not None:
         section = bare_section(summary, bare)
     judged = msgspec.structs.replace(
-        summary, gates=gates, bare=section, not_applicable=not_applicable(limits, system)
+        summary,
+        gates=gates,
+        bare=section,
+        not_applicable=not_applicable(limits, system, logged=logged),
     )
     if summary.verdict == "error" or summary.invalid_reasons:
         return judged

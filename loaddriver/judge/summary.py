@@ -96,8 +96,8 @@ def make_summary(
         },
         diagnosis=diagnose(facts, observed, rows, measured.audit.failed_requests, journal),
     )
-    system = "" if facts.bare else facts.system
-    own = applicable(limits, system)
+    system, logged = "" if facts.bare else facts.system, measured.audit.available
+    own = applicable(limits, system, logged=logged)
     gates = judge_gates(msgspec.to_builtins(measured), own, bare and msgspec.to_builtins(bare))
     attribution = attribution_of(
         facts, rows, measured.pods, measured.requests, measured.self_checks, measured.gangs
@@ -120,7 +120,7 @@ def make_summary(
         failures=list(attribution.failures),
         invalid_reasons=list(attribution.invalid),
         gates=gates,
-        not_applicable=not_applicable(limits, system),
+        not_applicable=not_applicable(limits, system, logged=logged),
     )
 
 

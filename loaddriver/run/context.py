@@ -21,7 +21,8 @@ class RunOptions:
     adds a baseline run: the same plan without BigFleet, judged as a pair. `environment` is this
     process's own, used to find binaries and as the base of child environments. `system` is the
     checkout that BigFleet's processes come from, None for the harness's own; `scheduler_config`
-    is kube-scheduler's configuration, None for its defaults.
+    is kube-scheduler's configuration, None for its defaults. `contexts` are those of the existing
+    clusters to run in.
     """
 
     profile: str
@@ -37,6 +38,7 @@ class RunOptions:
     bare: bool = False
     system: SystemUnderTest | None = None
     scheduler_config: Path | None = None
+    contexts: tuple[str, ...] = ()
 
     def child_environment(self) -> dict[str, str]:
         """The environment variables of child processes."""

@@ -22,6 +22,7 @@ from loaddriver.run.paired_run import ServedNode
 from loaddriver.sizing.inventory import on_premise_machines, save_inventory
 from loaddriver.substrates.base import Cluster, Endpoint, Substrate
 from loaddriver.substrates.components import FAKE_NODE_ANNOTATION
+from loaddriver.substrates.existing.objects import FLEET, MANAGED
 
 _NODES = "/api/v1/nodes"
 _HOSTNAME = "kubernetes.io/hostname"
@@ -94,9 +95,13 @@ class FleetNodeSource:
 
 @dataclass(frozen=True)
 class StaticNodeSource:
-    """Nodes registered before the load, in a run without an autoscaler."""
+    """Nodes registered before the load, in a run without an autoscaler.
+
+    With `apart` only the load's pods tolerate them, and only the harness's own kwok plays them.
+    """
 
     nodes: Sequence[ServedNode]
+    apart: bool = False
 
     @property
     def description(self) -> str:
@@ -111,19 +116,36 @@ class StaticNodeSource:
         """Register all Nodes; return once pods can be scheduled on them."""
         await asyncio.gather(
             *(
-                _register(cluster, [node for node in self.nodes if node.cluster == cluster.name])
+                _register(cluster, [n for n in self.nodes if n.cluster == cluster.name], self.apart)
                 for cluster in clusters
             )
         )
         return {}
 
     async def stop(self) -> None:
-        """Nothing: Nodes end with their cluster."""
+        """Nothing: Nodes end with their cluster, or are removed by their label."""
 
 
-async def _register(cluster: Cluster, nodes: Sequence[ServedNode]) -> None:
+class PresentNodeSource:
+    """The Nodes that existing clusters have anyway."""
+
+    description = "the clusters' own nodes are used; this run has no autoscaler"
+
+    async def start(
+        self,
+        substrate: Substrate,  # noqa: ARG002 - no roles to start
+        clusters: Sequence[Cluster],  # noqa: ARG002 - they are as they are
+    ) -> Mapping[str, Endpoint]:
+        """Nothing is started."""
+        return {}
+
+    async def stop(self) -> None:
+        """Nothing was started."""
+
+
+async def _register(cluster: Cluster, nodes: Sequence[ServedNode], apart: bool = False) -> None:
     """Register `nodes`; return once pods can be scheduled on all of them."""
-    own = [node_object(node) for node in nodes]
+    own = [set_apart(node_object(node)) if apart else node_object(node) for node in nodes]
     at_once = asyncio.Semaphore(_REGISTRATIONS_AT_ONCE)
     async with await KubeClient.from_kubeconfig(cluster.kubeconfigs["admin"]) as client:
 
@@ -162,6 +184,19 @@ def node_object(node: ServedNode) -> dict[str, Any]:
             "allocatable": machine.resources,
             "conditions": [_BOOTING],
         },
+    }
+
+
+def set_apart(node: dict[str, Any]) -> dict[str, Any]:
+    """The Node in a cluster of other people: labelled for removal, and of no use to their pods."""
+    key, value = FLEET
+    metadata, spec = node["metadata"], node["spec"]
+    labels = {**metadata["labels"], key: value, MANAGED[0]: MANAGED[1]}
+    taint = {"key": key, "value": value, "effect": "NoSchedule"}
+    return {
+        **node,
+        "metadata": {**metadata, "labels": labels, "annotations": {key: value}},
+        "spec": {**spec, "taints": [*spec["taints"], taint]},
     }
 
 

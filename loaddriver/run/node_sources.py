@@ -9,9 +9,14 @@ from loaddriver.karpenter.node_source import KarpenterNodeSource
 from loaddriver.run.command_system import CommandNodeSource
 from loaddriver.run.context import RunOptions
 from loaddriver.run.inputs import Arm
-from loaddriver.run.node_source import FleetNodeSource, NodeSource, StaticNodeSource
+from loaddriver.run.node_source import (
+    FleetNodeSource,
+    NodeSource,
+    PresentNodeSource,
+    StaticNodeSource,
+)
 from loaddriver.run.static_fleet import fleet_nodes
-from loaddriver.substrates.choice import Prerequisites
+from loaddriver.substrates.choice import Prerequisites, SubstrateName
 from loaddriver.substrates.processes import Supervisor
 
 
@@ -30,8 +35,11 @@ def make_node_source(
         return StaticNodeSource(arm.nodes)
     settings, machines = arm.inputs.profile.settings, arm.inputs.machines
     match settings.system:
+        case "none" if settings.none.nodes == "existing":
+            return PresentNodeSource()
         case "none":
-            return StaticNodeSource(fleet_nodes(machines, arm.inputs.cluster_names))
+            nodes = fleet_nodes(machines, arm.inputs.cluster_names)
+            return StaticNodeSource(nodes, apart=options.substrate is SubstrateName.EXISTING)
         case "command":
             logs, environment = arm.folder / "logs", options.environment
             return CommandNodeSource(

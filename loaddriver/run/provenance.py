@@ -20,6 +20,7 @@ from loaddriver.report.manifest import digest_of_file
 from loaddriver.run.host import processor
 from loaddriver.run.inputs import RunInputs
 from loaddriver.substrates.choice import Prerequisites
+from loaddriver.substrates.existing.substrate import Prerequisites as ExistingPrerequisites
 
 ROOT = Path(__file__).resolve().parents[2]
 _PACKAGES = ("bigfleet", "loaddriver", "controlplane")
@@ -119,6 +120,9 @@ def _dependencies() -> str:
 def _binaries(prerequisites: Prerequisites) -> dict[str, str]:
     if isinstance(prerequisites, Binaries):
         return {name: digest_of_file(path) for name, path in prerequisites.paths.items()}
+    if isinstance(prerequisites, ExistingPrerequisites):
+        own = prerequisites.binaries
+        return {} if own is None else {"kwok": digest_of_file(own.kwok)}
     return {
         "bigfleet": prerequisites.bigfleet.reference,
         "kwok": prerequisites.kwok.reference,

@@ -20,16 +20,23 @@ from loaddriver.substrates.applying import apply
 from loaddriver.substrates.base import Cluster
 from loaddriver.substrates.existing.objects import OWN_NAMESPACE, manifests
 from tests.support.clusters import node
+from tests.support.guides import commands
 from tests.support.scaletest import ROOT, Scaletest, end_all
 from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
+GUIDE = "existing-clusters.md"
 TINY = (
     *("--set", "podsPerCluster=40", "--set", "ramp.steps=1", "--set", "ramp.stepSeconds=1"),
     *("--set", "soak.seconds=3", "--set", "soak.churnPodsPerSecond=2"),
 )
-EXISTING = ("smoke", "--substrate", "existing", "--context", "c", *TINY)
+# The commands of the guide, for the context that the tests have.
+[RUN] = [[w.replace("kind-east", "c") for w in each] for each in commands(GUIDE, "loaddriver run")]
+[DOWN] = [
+    [w.replace("kind-east", "c") for w in each] for each in commands(GUIDE, "loaddriver down")
+]
+EXISTING, NONE = (*RUN[:-2], *TINY), tuple(RUN[-2:])
 # `kubectl get all,crd,nodes -A`, and what else a run could leave.
 COLLECTIONS = (
     *("/api/v1/namespaces", "/api/v1/nodes", "/api/v1/pods", "/api/v1/services"),
@@ -86,9 +93,6 @@ def installed(tmp_path: Path) -> tuple[str, ...]:
         *("--set", f"command.stop={line} stop"),
         *("--set", "command.nodeSelector={example.com/autoscaler: one-file}"),
     )
-
-
-NONE = ("--set", "system=none")
 
 
 def content(cluster: Cluster) -> dict[str, list[str]]:
@@ -164,7 +168,7 @@ def test_what_remained_is_found_by_its_label_and_removed(tmp_path: Path, user: C
     assert "run lost-run, started by somebody on another machine" in refused.output
     assert "loaddriver down --context c" in refused.output
     down = subprocess.run(
-        [sys.executable, "-m", "loaddriver", "down", "--context", "c"],
+        [sys.executable, "-m", "loaddriver", "down", *DOWN],
         cwd=ROOT,
         env={**os.environ, "TMPDIR": str(tmp_path / "tmp")},
         capture_output=True,

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from bigfleet.kube.client import CONNECTION_ERRORS, ApiError, KubeClient
-from loaddriver.errors import InfrastructureError
+from loaddriver.errors import InfrastructureError, ProfileError
 from loaddriver.plan.confined import confined
 from loaddriver.plan.records import Plan
 from loaddriver.profile.settings import ProfileSettings
@@ -26,6 +26,19 @@ def existing_clusters(options: RunOptions, settings: ProfileSettings) -> Existin
         fleet_nodes=registers_fleet(settings),
         refused=_refused(options, settings),
     )
+
+
+def check_place(options: RunOptions, settings: ProfileSettings) -> None:
+    """Raise ProfileError for what only existing clusters have, if the run's are its own."""
+    if options.substrate is SubstrateName.EXISTING:
+        return
+    needs = "needs --substrate existing: the run's own clusters"
+    if options.contexts:
+        raise ProfileError([f"--context {options.contexts[0]} {needs} are in no kubeconfig"])
+    if settings.system == "none" and settings.none.nodes == "existing":
+        raise ProfileError([f"none.nodes = existing {needs} have no Nodes"])
+    if settings.system == "command" and settings.command.start is None:
+        raise ProfileError([f"system: command without command.start {needs} have no autoscaler"])
 
 
 def registers_fleet(settings: ProfileSettings) -> bool:

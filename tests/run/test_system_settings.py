@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from loaddriver.errors import ProfileError
 from loaddriver.profile.loading import load_profile
+from loaddriver.run.context import RunOptions
+from loaddriver.run.inputs import prepare_inputs
 from tests.run.run_rig import PROFILES
 
 
@@ -32,3 +36,20 @@ def test_what_only_bigfleet_has_is_refused(system: str, profile: str, named: str
 def test_a_command_that_cannot_be_run_is_refused_with_its_key(override: str, named: str) -> None:
     with pytest.raises(ProfileError, match=named):
         load_profile("smoke", PROFILES, ["system=command", override])
+
+
+@pytest.mark.parametrize(
+    ("overrides", "contexts", "named"),
+    [
+        (("system=none", "none.nodes=existing"), (), "none.nodes = existing"),
+        (("system=command",), (), "without command.start"),
+        ((), ("east",), "--context east"),
+    ],
+)
+def test_what_only_existing_clusters_have_is_refused_for_others(
+    tmp_path: Path, overrides: tuple[str, ...], contexts: tuple[str, ...], named: str
+) -> None:
+    """Otherwise the pods would wait for Nodes that nobody provides."""
+    options = RunOptions("smoke", PROFILES, tmp_path, {}, overrides=overrides, contexts=contexts)
+    with pytest.raises(ProfileError, match=f"{named}.* needs --substrate existing"):
+        prepare_inputs(options)

@@ -18,7 +18,8 @@ STAMP := $(VENV)/.ready-$(shell cksum requirements.lock pyproject.toml 2>/dev/nu
 
 # Optional settings that the run understands, passed on only when given.
 RUN_OPTIONS := $(if $(SEED),--seed $(SEED)) $(foreach s,$(SET),--set $(s)) \
-  $(if $(KUBERNETES_VERSION),--kubernetes-version $(KUBERNETES_VERSION)) $(if $(KEEP),--keep)
+  $(if $(KUBERNETES_VERSION),--kubernetes-version $(KUBERNETES_VERSION)) $(if $(KEEP),--keep) \
+  $(foreach c,$(CONTEXTS),--context $(c))
 
 .PHONY: help
 help: ## List the targets
@@ -26,7 +27,7 @@ help: ## List the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 	@echo
 	@echo "Variables of scaletest: PROFILE=$(PROFILE) SUBSTRATE=$(SUBSTRATE) SEED=n SET='key=value ...'"
-	@echo "  KEEP=1 KUBERNETES_VERSION=1.x.y"
+	@echo "  KEEP=1 KUBERNETES_VERSION=1.x.y; with SUBSTRATE=existing CONTEXTS='name ...'"
 	@echo "Known profiles: $$(ls profiles | grep -v '\.' | tr '\n' ' ')" | fold -s -w 78
 
 $(STAMP): requirements.lock pyproject.toml

@@ -15,6 +15,7 @@ from controlplane.errors import BinaryError, BinaryUsageError
 from loaddriver.commands import bare, calibrate, compare, doctor, gates, history, plan, runs
 from loaddriver.commands.common import (
     bare_flag,
+    context_flag,
     ended_by_signals,
     get_prerequisites,
     keep_flag,
@@ -32,9 +33,11 @@ from loaddriver.profile.gates import load_gates
 from loaddriver.report.results import check_unchanged, read_bare, read_summary, write_verdict
 from loaddriver.run.arm_runner import RunContext, hold
 from loaddriver.run.background import down, up
+from loaddriver.run.existing_clusters import clean
 from loaddriver.run.folder import create
 from loaddriver.run.inputs import Arm, prepare_inputs
 from loaddriver.run.live_view import view_on
+from loaddriver.substrates.existing.contexts import read_contexts
 from loaddriver.substrates.runlock import machine_claimed
 
 
@@ -89,9 +92,11 @@ def _up(flags: argparse.Namespace) -> ExitCode:
     return ExitCode.PASS
 
 
-def _down(_: argparse.Namespace) -> ExitCode:
+def _down(flags: argparse.Namespace) -> ExitCode:
+    contexts = read_contexts(os.environ, flags.context) if flags.context else []
     holder = down()
     say("nothing is up" if holder is None else f"{holder.profile} is down and cleaned up")
+    asyncio.run(clean(contexts, say))
     return ExitCode.PASS
 
 
@@ -130,7 +135,9 @@ def _parser() -> argparse.ArgumentParser:
         profile_flags(command)
         keep_flag(command)
         command.set_defaults(do=do)
-    commands.add_parser("down", help="stop what is up").set_defaults(do=_down)
+    end = commands.add_parser("down", help="stop what is up, and clean existing clusters")
+    context_flag(end)
+    end.set_defaults(do=_down)
     check = commands.add_parser("preflight", help="print what a profile needs; start nothing")
     profile_flags(check)
     keep_flag(check)

@@ -74,7 +74,7 @@ ORDER_INSIDE: dict[str, list[set[str]]] = {
         {"federation_checks", "fleet_checks", "shape_checks"},
         {"settings"},
         {"federation", "fleet", "gates"},
-        {"catalog_checks", "overrides"},
+        {"catalog_checks", "overrides", "pod_template"},
         {"catalog"},
         {"instance_types"},
         {"archetypes"},

@@ -40,9 +40,8 @@ SMALL_FILES: dict[str, str] = {
     "loaddriver/judge/bands.py": "one section of a summary",
     "loaddriver/judge/requests.py": "one section of a summary",
     "loaddriver/run/federation.py": "for profiles with a federation only",
-    "loaddriver/judge/timing_checks.py": "checks of times, beside those of the harness",
+    "loaddriver/run/node_sources.py": "which system; its importer, what is done with it",
     "loaddriver/profile/overrides.py": "of the command line; its importer reads files",
-    "loaddriver/report/junit.py": "one output format",
     "loaddriver/report/table.py": "one output format",
     "loaddriver/substrates/kind/diagnostics.py": "for failures only; its importer runs clusters",
 }

@@ -11,17 +11,18 @@ from collections.abc import Coroutine, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from controlplane.request import request_from
-from loaddriver.errors import ExitCode
+from controlplane.request import Binaries, request_from
+from loaddriver.errors import ExitCode, ProfileError
 from loaddriver.judge.schema import Summary
 from loaddriver.profile.settings import ProfileSettings
 from loaddriver.run.arm_runner import RunContext
 from loaddriver.run.arms import RunOutcome, run_arms
 from loaddriver.run.context import RunOptions
+from loaddriver.run.existing_clusters import existing_clusters
 from loaddriver.run.folder import KEPT_RUNS, create, prune
 from loaddriver.run.inputs import prepare_inputs
 from loaddriver.run.live_view import view_on
-from loaddriver.run.system import scheduler_config_at, system_at
+from loaddriver.run.system import component_at, scheduler_config_at, system_at, with_components
 from loaddriver.substrates.choice import Prerequisites, SubstrateName, obtain_prerequisites
 from loaddriver.substrates.runlock import machine_claimed
 
@@ -68,7 +69,19 @@ def profile_flags(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument("--kubernetes-version", metavar="1.X.Y")
     command.add_argument("--binaries", metavar="DIR", help="directory with kube-apiserver etc.")
-    command.set_defaults(keep=False, bare=False, sut=None, scheduler_config=None)
+    context_flag(command)
+    command.set_defaults(keep=False, bare=False, sut=None, scheduler_config=None, component=())
+
+
+def context_flag(command: argparse.ArgumentParser) -> None:
+    """Add the flag of commands that look into existing clusters."""
+    command.add_argument(
+        "--context",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="an existing cluster, by a context of KUBECONFIG; once for each cluster",
+    )
 
 
 def keep_flag(command: argparse.ArgumentParser) -> None:
@@ -96,6 +109,13 @@ def system_flags(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--scheduler-config", type=Path, metavar="FILE", help="a KubeSchedulerConfiguration"
     )
+    command.add_argument(
+        "--component",
+        action="append",
+        default=[],
+        metavar="NAME=PATH",
+        help="a binary of your own for a component, such as kube-scheduler",
+    )
 
 
 def run_options(flags: argparse.Namespace) -> RunOptions:
@@ -115,6 +135,8 @@ def run_options(flags: argparse.Namespace) -> RunOptions:
         bare=flags.bare,
         system=None if flags.sut is None else system_at(flags.sut, os.environ),
         scheduler_config=None if config is None else scheduler_config_at(config),
+        contexts=tuple(flags.context),
+        components=dict(map(component_at, flags.component)),
     )
 
 
@@ -153,14 +175,20 @@ def get_prerequisites(
         binaries=options.binaries,
         kubernetes_version=options.kubernetes_version,
     )
-    return obtain_prerequisites(
+    found = obtain_prerequisites(
         options.substrate,
         request,
         say,
         resource_metrics=settings is not None and settings.resource_metrics,
         karpenter=settings is not None and settings.on_karpenter,
         coordinators=settings.bigfleet.coordinators if settings else 0,
+        clusters=None if settings is None else existing_clusters(options, settings),
     )
+    if not options.components:
+        return found
+    if not isinstance(found, Binaries):
+        raise ProfileError(["--component needs --substrate local, which starts the components"])
+    return with_components(found, options.components)
 
 
 async def ended_by_signals(work: Coroutine[Any, Any, T]) -> T:

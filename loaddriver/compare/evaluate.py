@@ -128,7 +128,8 @@ def _endpoint(
         key=endpoint.key,
         name=endpoint.name,
         unit=endpoint.unit,
-        verdict="not measured" if pairs and not base and not head else "not enough data",
+        # One system may have no such component at all, such as no shard.
+        verdict="not measured" if pairs and not (base and head) else "not enough data",
         base_mean=_geometric_mean(base),
         head_mean=_geometric_mean(head),
         effect_percent=None,

@@ -40,6 +40,15 @@ class Clock(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     min_seconds: float | None
 
 
+class StampError(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """How late receipts by watch were at most, in seconds, where they are the timestamps."""
+
+    samples: int
+    p50_seconds: float | None
+    p99_seconds: float | None
+    max_seconds: float | None
+
+
 class Audit(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The completeness of the recording, and of the fleet's own books.
 
@@ -73,6 +82,7 @@ class Audit(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     differences: int | None = None
     found: list[FleetDifference] = []
     fleet_error: str = ""
+    stamp_error: StampError | None = None
 
 
 def audit_section(
@@ -114,6 +124,7 @@ def audit_section(
         ),
         clock=_clock(receipt_lags_seconds(observed)),
         journal_undecodable=None if journal is None else journal.undecodable,
+        stamp_error=_stamp_error(observed),
         unanswered=sum(
             each.audit is not None and each.audit_events_lost is None for each in observed
         ),
@@ -142,6 +153,23 @@ def _summed(
     for log in logs:
         total.update(counter(log))
     return dict(sorted(total.items()))
+
+
+def _stamp_error(observed: Sequence[Observations]) -> StampError | None:
+    """None if every cluster has an audit log."""
+    probed = [e.stamp_errors_seconds for e in observed if e.stamp_errors_seconds is not None]
+    if not probed:
+        return None
+    found = [seconds for of_cluster in probed for seconds in of_cluster]
+    if not found:
+        return StampError(samples=0, p50_seconds=None, p99_seconds=None, max_seconds=None)
+    p50, p99 = np.quantile(found, [0.5, 0.99], method="inverted_cdf")
+    return StampError(
+        samples=len(found),
+        p50_seconds=float(p50),
+        p99_seconds=float(p99),
+        max_seconds=max(found),
+    )
 
 
 def _clock(lags: Sequence[float]) -> Clock:

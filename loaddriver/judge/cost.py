@@ -104,9 +104,9 @@ def cost_section(
     rows: Sequence[PodRow],
     journal: Journal | None,
 ) -> FleetCost | None:
-    """The section; None if the fleet is unknown."""
+    """The section; None if the fleet or the price of a Node is unknown."""
     fleet = facts.fleet
-    if fleet is None:
+    if fleet is None or fleet.unpriced_nodes:
         return None
     nodes = node_spans(observed, fleet)
     journaled = journal is not None and bool(journal.stories)

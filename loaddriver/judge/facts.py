@@ -92,6 +92,7 @@ class FleetFacts:
     `run_seconds` is the run time of pods that complete, by archetype. `shrinks_at_micros` is when
     the plan first reduces its demand, None if it never does. `own_nodes` are the machines that
     another autoscaler created, by Node: it may create any number of those that have a price.
+    `unpriced_nodes` of its Nodes are like no machine of the fleet, so that the cost is unknown.
     """
 
     machines: Mapping[str, InventoryMachine]
@@ -101,6 +102,7 @@ class FleetFacts:
     shrinks_at_micros: int | None = None
     shares_machines: bool = False
     own_nodes: Mapping[str, InventoryMachine] = field(default_factory=dict)
+    unpriced_nodes: int = 0
 
     @property
     def nodes(self) -> Mapping[str, InventoryMachine]:

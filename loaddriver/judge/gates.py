@@ -7,8 +7,8 @@ must hold for each archetype. A gate with `ratioTo: bare` limits the ratio to th
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Protocol, TypeVar
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Protocol
 
 import msgspec
 
@@ -20,37 +20,6 @@ _HOLDS: Mapping[str, Callable[[float, float], bool]] = {
 _OPERATOR_WORDS = {"<=": "at most", ">=": "at least", "==": "exactly"}
 _NAMED = 3
 _EACH = "*"
-# Sections of the summary that a run without any autoscaler does not have.
-_BARE_LACKS = frozenset(
-    {
-        "machines",
-        "components",
-        "hopsSeconds",
-        "nodes",
-        "placement",
-        "bare",
-        "requests",
-        "federation",
-        "stability",
-        "cost",
-        "resources",
-    }
-)
-# What is BigFleet's own, or known from its shards' journals alone.
-_ONLY_BIGFLEET_HAS = (
-    "machines.",
-    "components.",
-    "hopsSeconds.",
-    "requests.",
-    "federation.",
-    "resources.",
-    "audit.differences",
-    "stability.reclaimedWhileGrowing",
-    "stability.bought",
-    "stability.released",
-    "stability.additionalRequests",
-    "stability.unschedulableDespiteSupply",
-)
 
 
 class GateSpec(Protocol):
@@ -77,8 +46,6 @@ class GateSpec(Protocol):
     @property
     def ratio_to(self) -> str | None: ...
 
-
-Gate = TypeVar("Gate", bound=GateSpec)
 
 Ends = tuple[float | None, float | None]
 """Both ends of a 95 % interval; None for an open one."""
@@ -140,23 +107,6 @@ class GateResult(msgspec.Struct, frozen=True):
 
     def _spoken(self, value: float | None, note: str) -> str:
         return note if value is None else f"{format_number(value)} {self.unit}"
-
-
-def applicable(gates: Iterable[Gate], system: str) -> list[Gate]:
-    """The gates that apply to runs of a system: of all systems those on what any of them does, of
-    none ("", a bare run) those on what kube-scheduler does.
-    """
-    if system == "bigfleet":
-        return list(gates)
-    if system:
-        return [gate for gate in gates if not gate.metric.startswith(_ONLY_BIGFLEET_HAS)]
-    return [
-        gate
-        for gate in gates
-        if gate.ratio_to is None
-        and gate.metric.partition(".")[0] not in _BARE_LACKS
-        and not gate.metric.startswith(_ONLY_BIGFLEET_HAS)
-    ]
 
 
 def judge_gates(summary: Any, limits: Sequence[GateSpec], bare: Any = None) -> list[GateResult]:

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 import msgspec
 
 from loaddriver.errors import ExitCode
+from loaddriver.judge.applicability import applicable, not_applicable
 from loaddriver.judge.bare import bare_section
-from loaddriver.judge.gates import GateSpec, applicable, judge_gates
+from loaddriver.judge.gates import GateSpec, judge_gates
 from loaddriver.judge.schema import Summary
 from loaddriver.judge.self_checks import disclosures
 from loaddriver.judge.verdict import pass_sentence
@@ -19,12 +20,19 @@ def rejudge(summary: Summary, limits: Sequence[GateSpec], bare: Summary | None =
 
     An aborted or invalid run keeps its verdict.
     """
-    own = applicable(limits, "" if summary.run.bare else summary.run.system)
+    system = "" if summary.run.bare else summary.run.system
+    logged = summary.audit.available
+    own = applicable(limits, system, logged=logged)
     gates = judge_gates(msgspec.to_builtins(summary), own, bare and msgspec.to_builtins(bare))
     section = summary.bare
     if bare is not None:
         section = bare_section(summary, bare)
-    judged = msgspec.structs.replace(summary, gates=gates, bare=section)
+    judged = msgspec.structs.replace(
+        summary,
+        gates=gates,
+        bare=section,
+        not_applicable=not_applicable(limits, system, logged=logged),
+    )
     if summary.verdict == "error" or summary.invalid_reasons:
         return judged
     latency = summary.due_to_bind_seconds

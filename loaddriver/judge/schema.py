@@ -18,6 +18,7 @@ from typing import Any
 
 import msgspec
 
+from loaddriver.judge.applicability import NotApplicable
 from loaddriver.judge.audit_section import Audit
 from loaddriver.judge.cost import FleetCost
 from loaddriver.judge.disruptions import Disruptions
@@ -41,8 +42,8 @@ class Section(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 class Run(Section, frozen=True, kw_only=True):
     """The identity of the run; times are seconds since 1970.
 
-    `anchors` is on, off, or "" if it does not apply. `system` is the autoscaler under test. A
-    `bare` run has none (""), but all nodes of the run `bareOf` from the start.
+    `anchors` is on, off, or "" if it does not apply. `system` is the autoscaler under test, none
+    if there is none. A `bare` run has "", but all nodes of the run `bareOf` from the start.
     """
 
     id: str
@@ -255,6 +256,7 @@ class Summary(Section, frozen=True, kw_only=True):
     archetypes: dict[str, Slice]
     clusters: dict[str, Slice]
     gates: list[GateResult]
+    not_applicable: NotApplicable | None = None
     knee: dict[str, Any] | None
     bare: Bare | None
     side_by_side: list[GangSide]

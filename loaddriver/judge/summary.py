@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from loaddriver.judge.applicability import applicable, not_applicable
 from loaddriver.judge.audit_section import audit_section
 from loaddriver.judge.bands import wait_bands
 from loaddriver.judge.bare import bare_section
@@ -16,7 +17,7 @@ from loaddriver.judge.disruptions import disruptions_section
 from loaddriver.judge.facts import RunFacts
 from loaddriver.judge.federation.section import FederationSection
 from loaddriver.judge.gangs import judge_gangs
-from loaddriver.judge.gates import GateSpec, applicable, judge_gates
+from loaddriver.judge.gates import GateSpec, judge_gates
 from loaddriver.judge.latency import create_to_bind, due_to_bind
 from loaddriver.judge.milestones import milestones_section
 from loaddriver.judge.requests import requests_section
@@ -95,7 +96,8 @@ def make_summary(
         },
         diagnosis=diagnose(facts, observed, rows, measured.audit.failed_requests, journal),
     )
-    own = applicable(limits, "" if facts.bare else facts.system)
+    system, logged = "" if facts.bare else facts.system, measured.audit.available
+    own = applicable(limits, system, logged=logged)
     gates = judge_gates(msgspec.to_builtins(measured), own, bare and msgspec.to_builtins(bare))
     attribution = attribution_of(
         facts, rows, measured.pods, measured.requests, measured.self_checks, measured.gangs
@@ -118,6 +120,7 @@ def make_summary(
         failures=list(attribution.failures),
         invalid_reasons=list(attribution.invalid),
         gates=gates,
+        not_applicable=not_applicable(limits, system, logged=logged),
     )
 
 

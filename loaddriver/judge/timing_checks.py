@@ -24,6 +24,13 @@ MILESTONES = CheckLimit(
     "The time of a hop whose end is unknown counts towards the next one: with many of them, hops "
     "blame the wrong component.",
 )
+STAMP_ERROR = CheckLimit(
+    1.0,
+    "seconds",
+    "how late receipts by watch were at most, p99",
+    "Without an audit log receipts are the timestamps, and waits are as wrong as they are late.",
+    overload=True,
+)
 CLOCK_OFFSET = CheckLimit(
     0.05,
     "seconds",
@@ -46,6 +53,11 @@ def timing_checks(
             _unknown(MILESTONES, "there is no shard's journal")
             if milestones is None
             else check_of(MILESTONES, milestones.missing_share)
+        ),
+        **(
+            {"stampErrorP99Seconds": check_of(STAMP_ERROR, audit.stamp_error.p99_seconds)}
+            if audit.stamp_error
+            else {}
         ),
         "clockOffsetSeconds": (
             check_of(CLOCK_OFFSET, facts.clock_offset_seconds)

@@ -57,6 +57,9 @@ class KarpenterNodeSource:
         )
         return {}
 
+    async def stop(self) -> None:
+        """Nothing: Karpenter is a process of the substrate."""
+
     async def _serve(
         self,
         substrate: Substrate,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 
 from loaddriver.errors import ProfileError
@@ -11,7 +12,7 @@ from loaddriver.profile.decoding import FieldError
 from loaddriver.profile.federation_checks import federation_errors
 from loaddriver.profile.fleet_checks import fleet_errors
 from loaddriver.profile.hints import did_you_mean
-from loaddriver.profile.settings import OpenStage, ProfileSettings, Ramp
+from loaddriver.profile.settings import CommandSettings, OpenStage, ProfileSettings, Ramp
 from loaddriver.profile.shape_checks import shape_errors
 
 
@@ -46,17 +47,34 @@ def _shard_errors(settings: ProfileSettings) -> Iterator[FieldError]:
 
 
 def _system_errors(settings: ProfileSettings) -> Iterator[FieldError]:
-    if not settings.on_karpenter:
+    system = settings.system
+    if system == "bigfleet":
         return
     if settings.load.mode != "pods":
-        yield FieldError("load.mode", "= cr: Karpenter reads pods, not CapacityRequests")
+        yield FieldError(
+            "load.mode", f"= cr: with `system: {system}` nothing reads CapacityRequests; write pods"
+        )
     if settings.federation is not None:
-        yield FieldError("federation", "is BigFleet's own; remove it, or `system: karpenter`")
+        yield FieldError("federation", f"is BigFleet's own; remove it, or `system: {system}`")
+    if system == "command":
+        yield from _command_errors(settings.command)
     if settings.anchors != "off":
         yield FieldError(
             "anchors",
             f"= {settings.anchors}: anchors bind pods on the machines that BigFleet chose for "
             "them; write off",
+        )
+
+
+def _command_errors(command: CommandSettings) -> Iterator[FieldError]:
+    for name in ("start", "stop", "ready"):
+        try:
+            shlex.split(getattr(command, name) or "")
+        except ValueError as error:
+            yield FieldError(f"command.{name}", f"is no command line: {error}")
+    if command.stop is not None and command.start is None:
+        yield FieldError(
+            "command.stop", "without command.start: the run would remove what it did not start"
         )
 
 

@@ -19,6 +19,7 @@ from loaddriver.profile.decoding import FieldError, decode
 from loaddriver.profile.gates import Gate, load_gates
 from loaddriver.profile.hints import did_you_mean
 from loaddriver.profile.overrides import apply_overrides
+from loaddriver.profile.pod_template import archetype_keys
 from loaddriver.profile.settings import ProfileSettings
 from loaddriver.profile.yaml_reader import read_yaml
 
@@ -95,14 +96,16 @@ def load_catalog(profiles_dir: Path, profile_name: str, common: str = DEFAULT_CA
 
     `profiles/<name>/catalog.yaml` replaces `profiles/<common>.yaml`;
     `profiles/<name>/archetypes.yaml` (a list) adds archetypes to either, or replaces those of the
-    same name. Raises ProfileError with every mistake found.
+    same name; one with `podTemplate: FILE` has that pod's constraints. Raises ProfileError with
+    every mistake found.
     """
     own = profiles_dir / profile_name / "catalog.yaml"
     path = own if own.is_file() else profiles_dir / f"{common}.yaml"
     raw = read_yaml(path, _label(path))
     extra = profiles_dir / profile_name / "archetypes.yaml"
     if extra.is_file() and isinstance(raw, dict):
-        raw = _with_extra_archetypes(raw, read_yaml(extra, _label(extra)), _label(extra))
+        found = read_yaml(extra, _label(extra))
+        raw = _with_extra_archetypes(raw, _from_templates(found, extra), _label(extra))
     return _decode_catalog(raw, _label(path))
 
 
@@ -142,6 +145,21 @@ def _with_sizes(archetype: Archetype) -> Archetype:
     if archetype.size_quantiles is None:
         return archetype
     return msgspec.structs.replace(archetype, sizes=sizes_of(archetype.size_quantiles))
+
+
+def _from_templates(extra: Any, path: Path) -> Any:
+    """The archetypes with what their `podTemplate`, a file beside `path`, says; own keys win."""
+    if not isinstance(extra, list):
+        return extra
+    expanded = []
+    for each in extra:
+        if isinstance(each, dict) and isinstance(each.get("podTemplate"), str):
+            own = {key: value for key, value in each.items() if key != "podTemplate"}
+            file = path.parent / each["podTemplate"]
+            manifest = read_yaml(file, _label(file))
+            each = {**archetype_keys(manifest, _label(file)), **own}
+        expanded.append(each)
+    return expanded
 
 
 def _with_extra_archetypes(raw: dict[str, Any], extra: Any, where: str) -> dict[str, Any]:

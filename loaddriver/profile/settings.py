@@ -50,6 +50,36 @@ class KarpenterSettings(ConfigStruct, frozen=True, kw_only=True):
     consolidate_after_seconds: NotNegative | None = None
 
 
+class StandingSettings(ConfigStruct, frozen=True, kw_only=True):
+    """The Nodes of a run without an autoscaler: the harness registers the whole `fleet` before the
+    load, or uses the Nodes that an `existing` cluster has.
+    """
+
+    nodes: Literal["fleet", "existing"] = "fleet"
+
+
+CommandLine = Annotated[str, msgspec.Meta(min_length=1)]
+
+
+class CommandSettings(ConfigStruct, frozen=True, kw_only=True):
+    """An autoscaler that is started by a command line, once per cluster, with KUBECONFIG set.
+
+    `start` runs as long as the run does, unless there is a `stop`: then it installs something and
+    ends, and `stop` removes that. Without `start` the cluster has its autoscaler already. `ready`
+    is repeated until it ends with exit code 0, for at most `readySeconds`, which also limit a
+    `start` that ends. Its Nodes have all labels of `nodeSelector`.
+    """
+
+    start: CommandLine | None = None
+    stop: CommandLine | None = None
+    ready: CommandLine | None = None
+    ready_seconds: Positive = 60.0
+    node_selector: dict[str, str] = msgspec.field(default_factory=dict)
+
+
+SystemName = Literal["bigfleet", "karpenter", "none", "command"]
+
+
 class Load(ConfigStruct, frozen=True, kw_only=True):
     """What the load driver creates: workload objects whose controllers create pods, or, in `cr`
     mode, one CapacityRequest per planned pod. In `cr` mode there are no pods, so nothing binds.
@@ -150,9 +180,9 @@ class ProfileSettings(ConfigStruct, frozen=True, kw_only=True):
 
     `clusterWeights` replace `weights` in single clusters (`c1` is the first). With
     `metrics: resource`, clusters serve the resource metrics API for HPAs. `system` is the
-    autoscaler under test, whose settings are under its own name. A `federation` plays its phases in
-    the soak, which continues for `soak.seconds` after them. `catalog` names the file of archetypes
-    and machines, `profiles/<catalog>.yaml`.
+    autoscaler under test, whose settings are under its own name; `none` has no autoscaler. A
+    `federation` plays its phases in the soak, which continues for `soak.seconds` after them.
+    `catalog` names the file of archetypes and machines, `profiles/<catalog>.yaml`.
     """
 
     description: Sentence
@@ -165,8 +195,10 @@ class ProfileSettings(ConfigStruct, frozen=True, kw_only=True):
     soak: Soak
     anchors: Literal["on", "off", "both"]
     bigfleet: BigfleetSettings
-    system: Literal["bigfleet", "karpenter"] = "bigfleet"
+    system: SystemName = "bigfleet"
     karpenter: KarpenterSettings = msgspec.field(default_factory=KarpenterSettings)
+    none: StandingSettings = msgspec.field(default_factory=StandingSettings)
+    command: CommandSettings = msgspec.field(default_factory=CommandSettings)
     load: Load = msgspec.field(default_factory=Load)
     bursts: tuple[Burst, ...] = ()
     demand_steps: tuple[DemandStep, ...] = ()
@@ -188,6 +220,21 @@ class ProfileSettings(ConfigStruct, frozen=True, kw_only=True):
     def on_karpenter(self) -> bool:
         """Whether Karpenter is the system under test."""
         return self.system == "karpenter"
+
+    @property
+    def has_bigfleet_types(self) -> bool:
+        """Whether clusters get BigFleet's CRDs and policies; another system's clusters do not."""
+        return self.system not in ("none", "command")
+
+    def without_system(self) -> ProfileSettings:
+        """The same settings but for those that name another system than BigFleet."""
+        return msgspec.structs.replace(
+            self,
+            system="bigfleet",
+            karpenter=KarpenterSettings(),
+            none=StandingSettings(),
+            command=CommandSettings(),
+        )
 
     @property
     def resource_metrics(self) -> bool:

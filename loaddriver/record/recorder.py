@@ -12,6 +12,7 @@ from loaddriver.record.audit import AuditReader, AuditTimestamps, PodListener
 from loaddriver.record.cluster_watch import GATHER_SECONDS, ClusterWatch, Reader
 from loaddriver.record.live_counts import LiveCounts, NullListener
 from loaddriver.record.server_counts import ServerCounts, WriteCount, server_counts
+from loaddriver.record.stamp_probe import StampProbe
 from loaddriver.record.tail import Tail
 from loaddriver.record.watching import WatchTimestamps, now_micros
 
@@ -28,6 +29,7 @@ class Observations:
 
     `writes` has the requests to change objects that the server answered, by verb and resource, None
     if unknown. `pending` has kube-scheduler's last message on each pod without a node, by UID.
+    `stamp_errors_seconds` are measured delays of receipts by watch, where those are the timestamps.
     """
 
     cluster: str
@@ -43,13 +45,15 @@ class Observations:
     watch_events: int = 0
     audit_events_lost: int | None = None
     writes: Mapping[str, WriteCount] | None = None
+    stamp_errors_seconds: Sequence[float] | None = None
 
 
 class ClusterRecorder:
     """Records until `run` is cancelled; `finish` then reads the rest of the log.
 
     Without an audit log, watches provide the timestamps: changes are not batched, and
-    CapacityRequests are watched as well. `beside` receive every event of Pods and Nodes.
+    CapacityRequests are watched as well, if the cluster has them, and a probe in `probe_namespace`,
+    if there is one, measures how late receipts are. `beside` receive every event of Pods and Nodes.
     """
 
     def __init__(
@@ -58,6 +62,9 @@ class ClusterRecorder:
         client: KubeClient,
         audit_log: Path | None,
         beside: Sequence[Reader] = (),
+        *,
+        capacity_requests: bool = True,
+        probe_namespace: str = "",
     ) -> None:
         self.cluster = cluster
         self.live_counts = LiveCounts()
@@ -73,8 +80,10 @@ class ClusterRecorder:
             listener = NullListener()
         self._timestamps = WatchTimestamps(listener)
         batch_seconds = 0.0 if audit_log is None else GATHER_SECONDS
-        self._watch = ClusterWatch(client, [self._timestamps, *beside], batch_seconds)
-        if audit_log is None:
+        self._probe = StampProbe(client, probe_namespace) if probe_namespace else None
+        readers = [self._timestamps, *beside, *([self._probe] if self._probe else [])]
+        self._watch = ClusterWatch(client, readers, batch_seconds)
+        if audit_log is None and capacity_requests:
             self._watch.add_requests(self._timestamps)
 
     async def run(self) -> None:
@@ -84,6 +93,8 @@ class ClusterRecorder:
                 following.create_task(follower)
             if self._tail is not None:
                 following.create_task(self._tail.follow())
+            if self._probe is not None:
+                following.create_task(self._probe.run())
 
     def nodes(self) -> tuple[int, int]:
         """The numbers of existing and of ready Nodes."""
@@ -128,6 +139,7 @@ class ClusterRecorder:
             watch_events=sum(each.events for each in stats),
             audit_events_lost=self._events_lost(),
             writes=self._writes(),
+            stamp_errors_seconds=self._probe.errors_seconds if self._probe else None,
         )
 
     def _events_lost(self) -> int | None:

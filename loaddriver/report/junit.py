@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from xml.etree import ElementTree as Xml
 
+from loaddriver.judge.applicability import Inapplicable
 from loaddriver.judge.gates import GateResult
 from loaddriver.judge.schema import Summary
 
@@ -15,14 +16,18 @@ def render_junit(summary: Summary) -> bytes:
     suite = Xml.Element(
         "testsuite",
         name=f"scaletest {summary.run.profile}",
-        tests=str(len(summary.gates) + 1),
+        tests=str(len(summary.gates) + len(_skipped(summary)) + 1),
         failures=str(sum(not g.passed for g in summary.gates) + bool(summary.failures)),
         errors=str(int(_broken(summary))),
+        skipped=str(len(_skipped(summary))),
         time=f"{summary.run.duration_seconds:.3f}",
     )
     _outcome_case(suite, summary)
     for gate in summary.gates:
         _gate_case(suite, summary, gate)
+    for skipped in _skipped(summary):
+        case = Xml.SubElement(suite, "testcase", classname=summary.run.profile, name=skipped.name)
+        Xml.SubElement(case, "skipped", message=f"not applicable: {skipped.reason}")
     root = Xml.Element("testsuites")
     root.append(suite)
     Xml.indent(root)
@@ -48,6 +53,10 @@ def _gate_case(suite: Xml.Element, summary: Summary, gate: GateResult) -> None:
         lines = [gate.sentence, f"metric: {gate.metric}", f"origin: {gate.origin}"]
         lines += [f"{each.name}: {each.note or each.value}" for each in gate.each]
         failure.text = "\n".join(lines)
+
+
+def _skipped(summary: Summary) -> list[Inapplicable]:
+    return summary.not_applicable.gates if summary.not_applicable else []
 
 
 def _broken(summary: Summary) -> bool:

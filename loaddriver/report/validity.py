@@ -43,11 +43,21 @@ def measurement(summary: Summary) -> list[tuple[str, str]]:
         ("Clock", source),
         ("Audit lines read", formatting.count(audit.lines)),
         ("Watch receipt after the log", lag),
+        *_stamp_error(summary),
         ("Watch events", formatting.count(audit.watch.events)),
         ("Watches resumed", formatting.count(audit.watch.resumed)),
         ("Bound by", _counts(audit.bound_by)),
         ("Refused requests", _counts(audit.failed_requests)),
     ]
+
+
+def _stamp_error(summary: Summary) -> Iterator[tuple[str, str]]:
+    error = summary.audit.stamp_error
+    if error is not None:
+        found = (error.p50_seconds, error.p99_seconds, error.max_seconds)
+        texts = [formatting.ABSENT if n is None else formatting.seconds(n) for n in found]
+        measured = f"{texts[0]} median, {texts[1]} p99, {texts[2]} max of {error.samples} writes"
+        yield "Receipts are late by at most", measured
 
 
 def flat(values: Mapping[str, Any]) -> list[tuple[str, str]]:

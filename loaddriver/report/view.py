@@ -19,6 +19,12 @@ _VERDICTS = {
     "error": "Error",
 }
 
+_SUBJECTS = {
+    "karpenter": "Scale test of Karpenter with profile",
+    "command": "Scale test of another autoscaler with profile",
+    "none": "Scale test without an autoscaler, of profile",
+}
+
 
 @dataclass(frozen=True)
 class Tile:
@@ -53,9 +59,7 @@ def subject(summary: Summary) -> str:
     """The type of run."""
     if summary.run.bare:
         return "Bare run, without BigFleet, of profile"
-    if summary.run.system == "karpenter":
-        return "Scale test of Karpenter with profile"
-    return "Scale test of profile"
+    return _SUBJECTS.get(summary.run.system, "Scale test of profile")
 
 
 def identity(summary: Summary) -> list[str]:

@@ -136,6 +136,12 @@ def hop_segments(summary: Summary) -> list[BarSegment]:
     ]
 
 
+def inapplicable_hops(summary: Summary) -> str:
+    """The names of the stages that the system under test does not have; "" if it has all."""
+    found = summary.not_applicable
+    return ", ".join(_HOPS[hop][0] for hop in found.hops) if found else ""
+
+
 def ratio_rows(summary: Summary) -> list[tuple[str, Sequence[str]]]:
     """Ratios of each hop to the bare run, by percentile; empty without a bare run."""
     if summary.bare is None:

@@ -12,11 +12,9 @@ from typing import Any
 
 from bigfleet.api.install import install
 from bigfleet.kube.client import KubeClient
-from controlplane.request import Binaries
 from loaddriver.errors import ExitCode, InfrastructureError
 from loaddriver.judge.facts import RunFailure
 from loaddriver.judge.schema import Summary
-from loaddriver.karpenter.node_source import KarpenterNodeSource
 from loaddriver.record.fleet_audit import FleetAudit
 from loaddriver.record.provenance import Provenance
 from loaddriver.record.watching import now_micros
@@ -30,7 +28,8 @@ from loaddriver.run.fleet_audit import FleetAuditor
 from loaddriver.run.inputs import Arm
 from loaddriver.run.live_view import View
 from loaddriver.run.measurement import LoadEnvironment, Measurement
-from loaddriver.run.node_source import FleetNodeSource, NodeSource, StaticNodeSource
+from loaddriver.run.node_source import NodeSource
+from loaddriver.run.node_sources import make_node_source
 from loaddriver.run.paired_run import save_profile
 from loaddriver.run.progress import ProgressReporter
 from loaddriver.run.provenance import ROOT, read_provenance
@@ -91,22 +90,11 @@ async def _arm_runner(context: RunContext, arm: Arm) -> AsyncIterator[ArmRunner]
         )
         root = options.system.root if options.system else ROOT
         provenance = partial(read_provenance, arm.inputs, context.prerequisites, root)
-        source = _node_source(arm, scope, context.prerequisites)
-        yield ArmRunner(options, arm, substrate, source, scope, view, provenance)
+        own = Supervisor(scope.run_id)
+        source = make_node_source(context.prerequisites, options, arm, scope.data_directory, own)
+        yield ArmRunner(options, arm, substrate, source, scope, view, provenance, own)
     finally:
         view.say(await scope.close())
-
-
-def _node_source(arm: Arm, scope: RunScope, prerequisites: Prerequisites) -> NodeSource:
-    if arm.bare_of:
-        return StaticNodeSource(arm.nodes)
-    settings, machines = arm.inputs.profile.settings, arm.inputs.machines
-    if settings.on_karpenter:
-        assert isinstance(prerequisites, Binaries)  # checked when they were obtained
-        assert prerequisites.karpenter is not None
-        binary = prerequisites.karpenter
-        return KarpenterNodeSource(settings, machines, binary, scope.data_directory)
-    return FleetNodeSource(arm.inputs, scope.data_directory)
 
 
 READY = "up; Ctrl-C or `make down` stops everything"
@@ -129,6 +117,7 @@ class ArmRunner:
     scope: RunScope
     view: View
     read_provenance: Callable[[], Provenance]
+    own: Supervisor
     provenance: Provenance | None = None
     clusters: Sequence[Cluster] = ()
     roles: Mapping[str, Endpoint] = field(default_factory=dict)
@@ -138,7 +127,6 @@ class ArmRunner:
 
     def __post_init__(self) -> None:
         self._shown_phase, self._shown_at = "", 0.0
-        self._own = Supervisor(self.scope.run_id)
         self._progress_reporter = ProgressReporter(self.arm.inputs.profile)
         self._federation_run = make_federation_run(
             self.arm, self.substrate, self.scope.data_directory, self.options.child_environment()
@@ -146,7 +134,7 @@ class ArmRunner:
         self._measurement = Measurement(
             self.arm.inputs,
             LoadEnvironment(
-                self._own,
+                self.own,
                 self.options.child_environment(),
                 self.arm.folder / "logs",
                 self.scope.data_directory / "load",
@@ -156,7 +144,7 @@ class ArmRunner:
 
     def _pids(self) -> dict[str, int]:
         """The process ids of the run's components and of the load."""
-        return {**self.substrate.pids(), **self._own.pids()}
+        return {**self.substrate.pids(), **self.own.pids()}
 
     async def run(self) -> Summary:
         """Run from the first process to the written report."""
@@ -196,7 +184,7 @@ class ArmRunner:
         self, work: Coroutine[Any, Any, None], *guards: Coroutine[Any, Any, None]
     ) -> None:
         await guarded(
-            work, raise_component_death(self.substrate), raise_component_death(self._own), *guards
+            work, raise_component_death(self.substrate), raise_component_death(self.own), *guards
         )
 
     async def _start_and_wait(self) -> None:
@@ -217,8 +205,11 @@ class ArmRunner:
         self.view.say("stopping")
         if self._federation_run is not None:
             await self._federation_run.finish()
-        await self._own.stop(self._own.running(), 1.0)
-        await self.substrate.stop()
+        try:
+            await self.node_source.stop()
+        finally:
+            await self.own.stop(self.own.running(), 1.0)
+            await self.substrate.stop()
 
     async def _measure(self) -> None:
         save_profile(self.arm.inputs.profile, self.arm.folder)
@@ -232,7 +223,8 @@ class ArmRunner:
         names = self.arm.inputs.cluster_names
         self.view.say(f"starting {len(names)} control plane{'s' * (len(names) > 1)}")
         self.clusters = await self.substrate.start_clusters(names)
-        await asyncio.gather(*(_install(cluster) for cluster in self.clusters))
+        if self.arm.inputs.profile.settings.has_bigfleet_types:
+            await asyncio.gather(*(_install(cluster) for cluster in self.clusters))
         self.view.say(self.node_source.description)
         self.roles = await self.node_source.start(self.substrate, self.clusters)
         if self._federation_run is not None:

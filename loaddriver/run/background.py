@@ -17,7 +17,8 @@ from loaddriver.substrates.runlock import Holder, current_holder, machine_lock_p
 
 # Includes building the binaries, if they are missing.
 _UP_TIMEOUT_SECONDS = 1800.0
-_DOWN_TIMEOUT_SECONDS = 60.0
+# A run in an existing cluster waits for its namespaces to be removed.
+_DOWN_TIMEOUT_SECONDS = 240.0
 _POLL_INTERVAL_SECONDS = 0.2
 
 

@@ -27,6 +27,7 @@ from loaddriver.load.files import EventResult, LoadStarted, ResultReader, StepRe
 from loaddriver.load.process import LoadProgress
 from loaddriver.profile.archetypes import Archetype
 from loaddriver.profile.loading import Profile
+from loaddriver.profile.settings import ProfileSettings
 from loaddriver.record.clocks import largest_clock_offset_seconds
 from loaddriver.record.due import DueTimes
 from loaddriver.record.fleet_audit import FleetAudit
@@ -42,6 +43,7 @@ from loaddriver.run.inputs import Arm
 from loaddriver.run.load_phases import RunProgress
 from loaddriver.run.measurement import MeasurementResult
 from loaddriver.run.paired_run import PLAN, save_nodes
+from loaddriver.run.static_fleet import machine_like
 from loaddriver.sizing.inventory import InventoryMachine
 from loaddriver.substrates.base import Capabilities
 
@@ -153,13 +155,31 @@ def _losses(
 
 def _own_nodes(evidence: Evidence) -> Iterator[InventoryMachine]:
     """The machines that another autoscaler created, under their Nodes' names."""
-    if not evidence.arm.inputs.profile.settings.on_karpenter:
-        return
+    settings, machines = evidence.arm.inputs.profile.settings, evidence.arm.inputs.machines
     for each in evidence.measured.observed:
         for node in each.watch.nodes.values():
-            found = machine_of(node.name, node.labels, evidence.arm.inputs.machines)
+            found: InventoryMachine | None = None
+            if settings.on_karpenter:
+                found = machine_of(node.name, node.labels, machines)
+            elif _of_command(settings, node.labels):
+                found = machine_like(node.name, node.labels, machines)
             if found is not None:
                 yield found
+
+
+def _of_command(settings: ProfileSettings, labels: Mapping[str, str]) -> bool:
+    selector = settings.command.node_selector
+    return settings.system == "command" and selector.items() <= labels.items()
+
+
+def _unpriced_nodes(evidence: Evidence, known: Sequence[InventoryMachine]) -> int:
+    """The system's Nodes that are like no machine of the fleet."""
+    settings, names = evidence.arm.inputs.profile.settings, {machine.id for machine in known}
+    return sum(
+        _of_command(settings, node.labels) and node.name not in names
+        for each in evidence.measured.observed
+        for node in each.watch.nodes.values()
+    )
 
 
 def _run_facts(evidence: Evidence, own_nodes: Sequence[InventoryMachine]) -> RunFacts:
@@ -203,7 +223,10 @@ def _run_facts(evidence: Evidence, own_nodes: Sequence[InventoryMachine]) -> Run
         shortfalls=evidence.shortfalls,
         fleet_audit=evidence.fleet_audit,
         budget_floors=inputs.budget_floors() if pods_mode else {},
-        fleet=inputs.fleet_facts(run_progress.soak_started_micros, own_nodes)
+        fleet=replace(
+            inputs.fleet_facts(run_progress.soak_started_micros, own_nodes),
+            unpriced_nodes=_unpriced_nodes(evidence, own_nodes),
+        )
         if pods_mode
         else None,
     )

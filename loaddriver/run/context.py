@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from loaddriver.run.system import SystemUnderTest
@@ -21,7 +21,8 @@ class RunOptions:
     adds a baseline run: the same plan without BigFleet, judged as a pair. `environment` is this
     process's own, used to find binaries and as the base of child environments. `system` is the
     checkout that BigFleet's processes come from, None for the harness's own; `scheduler_config`
-    is kube-scheduler's configuration, None for its defaults.
+    is kube-scheduler's configuration, None for its defaults. `contexts` are those of the existing
+    clusters to run in; `components` are binaries by name, in place of the pinned ones.
     """
 
     profile: str
@@ -37,6 +38,8 @@ class RunOptions:
     bare: bool = False
     system: SystemUnderTest | None = None
     scheduler_config: Path | None = None
+    contexts: tuple[str, ...] = ()
+    components: Mapping[str, Path] = field(default_factory=dict)
 
     def child_environment(self) -> dict[str, str]:
         """The environment variables of child processes."""

@@ -16,6 +16,7 @@ from loaddriver.plan.make import make_plan
 from loaddriver.plan.records import Plan
 from loaddriver.profile.loading import Profile, load_profile
 from loaddriver.run.context import RunOptions
+from loaddriver.run.existing_clusters import check_place, plan_for
 from loaddriver.run.host import read_host
 from loaddriver.run.paired_run import ServedNode
 from loaddriver.sizing.demand import PlanDemand
@@ -144,9 +145,10 @@ def prepare_inputs(options: RunOptions) -> RunInputs:
     Raises ProfileError, or InfrastructureError if this machine is too small even to plan.
     """
     profile = load_profile(options.profile, options.profiles, options.overrides, options.seed)
+    check_place(options, profile.settings)
     host = read_host(options.results)
     check_host_capacity(profile, host)
-    plan = make_plan(profile)
+    plan = plan_for(options, profile.settings, make_plan(profile))
     needed = compute_demand(plan, profile.catalog)
     machines = fleet_inventory(profile, needed if isinstance(needed, PlanDemand) else None)
     return RunInputs(profile, plan, needed, machines, host)

@@ -1,4 +1,7 @@
-"""Where the Nodes of a run come from: BigFleet, or static registration before the load."""
+"""Where the Nodes of a run come from: BigFleet, or static registration before the load.
+
+Other autoscalers are in `loaddriver.karpenter` and `command_system`.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +22,7 @@ from loaddriver.run.paired_run import ServedNode
 from loaddriver.sizing.inventory import on_premise_machines, save_inventory
 from loaddriver.substrates.base import Cluster, Endpoint, Substrate
 from loaddriver.substrates.components import FAKE_NODE_ANNOTATION
+from loaddriver.substrates.existing.objects import FLEET, MANAGED
 
 _NODES = "/api/v1/nodes"
 _HOSTNAME = "kubernetes.io/hostname"
@@ -42,6 +46,13 @@ class NodeSource(Protocol):
         self, substrate: Substrate, clusters: Sequence[Cluster]
     ) -> Mapping[str, Endpoint]:
         """Start the source; return its roles by name. Raises InfrastructureError."""
+        ...
+
+    async def stop(self) -> None:
+        """End what is not a role of the substrate, while the clusters still run.
+
+        Raises InfrastructureError if something of it remains.
+        """
         ...
 
 
@@ -78,17 +89,24 @@ class FleetNodeSource:
                 )
         return await start_fleet(substrate, settings, served, inventory)
 
+    async def stop(self) -> None:
+        """Nothing: all its processes are roles."""
+
 
 @dataclass(frozen=True)
 class StaticNodeSource:
-    """Nodes registered before the load, in a run without BigFleet."""
+    """Nodes registered before the load, in a run without an autoscaler.
+
+    With `apart` only the load's pods tolerate them, and only the harness's own kwok plays them.
+    """
 
     nodes: Sequence[ServedNode]
+    apart: bool = False
 
     @property
     def description(self) -> str:
         """The number of Nodes."""
-        return f"registering {len(self.nodes)} nodes; this run has no BigFleet"
+        return f"registering {len(self.nodes)} nodes; this run has no autoscaler"
 
     async def start(
         self,
@@ -98,16 +116,36 @@ class StaticNodeSource:
         """Register all Nodes; return once pods can be scheduled on them."""
         await asyncio.gather(
             *(
-                _register(cluster, [node for node in self.nodes if node.cluster == cluster.name])
+                _register(cluster, [n for n in self.nodes if n.cluster == cluster.name], self.apart)
                 for cluster in clusters
             )
         )
         return {}
 
+    async def stop(self) -> None:
+        """Nothing: Nodes end with their cluster, or are removed by their label."""
 
-async def _register(cluster: Cluster, nodes: Sequence[ServedNode]) -> None:
+
+class PresentNodeSource:
+    """The Nodes that existing clusters have anyway."""
+
+    description = "the clusters' own nodes are used; this run has no autoscaler"
+
+    async def start(
+        self,
+        substrate: Substrate,  # noqa: ARG002 - no roles to start
+        clusters: Sequence[Cluster],  # noqa: ARG002 - they are as they are
+    ) -> Mapping[str, Endpoint]:
+        """Nothing is started."""
+        return {}
+
+    async def stop(self) -> None:
+        """Nothing was started."""
+
+
+async def _register(cluster: Cluster, nodes: Sequence[ServedNode], apart: bool = False) -> None:
     """Register `nodes`; return once pods can be scheduled on all of them."""
-    own = [node_object(node) for node in nodes]
+    own = [set_apart(node_object(node)) if apart else node_object(node) for node in nodes]
     at_once = asyncio.Semaphore(_REGISTRATIONS_AT_ONCE)
     async with await KubeClient.from_kubeconfig(cluster.kubeconfigs["admin"]) as client:
 
@@ -146,6 +184,19 @@ def node_object(node: ServedNode) -> dict[str, Any]:
             "allocatable": machine.resources,
             "conditions": [_BOOTING],
         },
+    }
+
+
+def set_apart(node: dict[str, Any]) -> dict[str, Any]:
+    """The Node in a cluster of other people: labelled for removal, and of no use to their pods."""
+    key, value = FLEET
+    metadata, spec = node["metadata"], node["spec"]
+    labels = {**metadata["labels"], key: value, MANAGED[0]: MANAGED[1]}
+    taint = {"key": key, "value": value, "effect": "NoSchedule"}
+    return {
+        **node,
+        "metadata": {**metadata, "labels": labels, "annotations": {key: value}},
+        "spec": {**spec, "taints": [*spec["taints"], taint]},
     }
 
 

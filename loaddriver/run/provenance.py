@@ -20,6 +20,7 @@ from loaddriver.report.manifest import digest_of_file
 from loaddriver.run.host import processor
 from loaddriver.run.inputs import RunInputs
 from loaddriver.substrates.choice import Prerequisites
+from loaddriver.substrates.existing.substrate import Prerequisites as ExistingPrerequisites
 
 ROOT = Path(__file__).resolve().parents[2]
 _PACKAGES = ("bigfleet", "loaddriver", "controlplane")
@@ -47,7 +48,8 @@ def read_provenance(
         code={name: digest_of_tree(at) for name, at in packages.items() if at.is_dir()},
         inputs={
             "plan": _digest(plan_bytes(inputs.plan)),
-            "profile": _digest(encode(profile.settings)),
+            # Runs of two systems with one load are comparable: `run.system` says which it was.
+            "profile": _digest(encode(profile.settings.without_system())),
             "gates": _digest(encode(profile.gates)),
             "catalog": _digest(encode(profile.catalog)),
         },
@@ -118,6 +120,9 @@ def _dependencies() -> str:
 def _binaries(prerequisites: Prerequisites) -> dict[str, str]:
     if isinstance(prerequisites, Binaries):
         return {name: digest_of_file(path) for name, path in prerequisites.paths.items()}
+    if isinstance(prerequisites, ExistingPrerequisites):
+        own = prerequisites.binaries
+        return {} if own is None else {"kwok": digest_of_file(own.kwok)}
     return {
         "bigfleet": prerequisites.bigfleet.reference,
         "kwok": prerequisites.kwok.reference,

@@ -32,7 +32,14 @@ class ClusterRecorders:
             client = await KubeClient.from_kubeconfig(cluster.kubeconfigs["recorder"])
             self._clients.append(client)
             others = [readers[cluster.name]] if cluster.name in readers else []
-            recorder = ClusterRecorder(cluster.name, client, cluster.audit_log, others)
+            recorder = ClusterRecorder(
+                cluster.name,
+                client,
+                cluster.audit_log,
+                others,
+                capacity_requests=cluster.capacity_requests,
+                probe_namespace=cluster.probe_namespace,
+            )
             self._recorders.append(recorder)
             self._tasks.append(asyncio.create_task(recorder.run(), name=f"record {cluster.name}"))
         try:

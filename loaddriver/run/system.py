@@ -1,14 +1,18 @@
-"""The system under test, if it is another checkout than the harness's own."""
+"""Parts of a run that are not the harness's own: a checkout, components, a configuration."""
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import yaml
 
+from controlplane.locate import query_version, require_compatible
+from controlplane.pins import COMPONENTS, wanted_modules
+from controlplane.request import Binaries
 from loaddriver.errors import ProfileError
 
 _KIND = "KubeSchedulerConfiguration"
@@ -61,6 +65,38 @@ def system_at(root: Path, environment: Mapping[str, str]) -> SystemUnderTest:
             [f"{root}: its .venv has the BigFleet of {said.stdout.strip()}; run `make setup` there"]
         )
     return found
+
+
+def component_at(text: str) -> tuple[str, Path]:
+    """A component's name and its binary, of `NAME=PATH`. Raises ProfileError."""
+    name, _, path = text.partition("=")
+    if name not in COMPONENTS:
+        raise ProfileError([f"--component {text}: expected NAME=PATH of {', '.join(COMPONENTS)}"])
+    binary = Path(path).absolute()
+    if not (binary.is_file() and os.access(binary, os.X_OK)):
+        raise ProfileError([f"--component {text}: {binary} is no program"])
+    return name, binary
+
+
+def with_components(binaries: Binaries, components: Mapping[str, Path]) -> Binaries:
+    """The control plane with these components in place of its own. Raises BinaryError for one that
+    does not run, or BinaryUsageError if it does not fit the others' versions.
+    """
+    commands = {
+        name: module.version_command(name)
+        for module in wanted_modules(None)
+        for name in module.components
+    }
+    versions = {name: query_version(path, commands[name]) for name, path in components.items()}
+    merged = {**binaries.versions, **versions}
+    kubernetes = [name for name in COMPONENTS if name.startswith("kube-")]
+    require_compatible([(name, merged[name]) for name in kubernetes])
+    return replace(
+        binaries,
+        versions=merged,
+        origin={**binaries.origin, **{name: f"given: {at}" for name, at in components.items()}},
+        **{name.replace("-", "_"): path for name, path in components.items()},
+    )
 
 
 def scheduler_config_at(path: Path) -> Path:

@@ -25,7 +25,8 @@ class Cluster:
 
     `kubeconfigs` maps an identity of the harness ("admin", "recorder", ...) to a file;
     `audit_log` is None if the harness cannot read it. `own_namespaces` hold the substrate's own
-    objects, which are not part of the load.
+    objects, which are not part of the load. Without `capacity_requests` it lacks BigFleet's CRDs.
+    In `probe_namespace` the recorder may write a pod, to measure how late its watches are.
     """
 
     name: str
@@ -33,6 +34,8 @@ class Cluster:
     kubeconfigs: Mapping[str, Path]
     audit_log: Path | None
     own_namespaces: tuple[str, ...] = ()
+    capacity_requests: bool = True
+    probe_namespace: str = ""
 
 
 @dataclass(frozen=True)
@@ -41,13 +44,15 @@ class Capabilities:
 
     `audit_log`: the harness can read the API server's log, for timestamps. `own_scheduler`:
     kube-scheduler binds only the load. `own_clock`: timestamps are from this machine's clock.
-    `roles_in_pods`: BigFleet runs in pods, not as processes of this machine.
+    `roles_in_pods`: BigFleet runs in pods, not as processes of this machine. `own_clusters`:
+    clusters are the run's own, and end with it.
     """
 
     audit_log: bool
     own_scheduler: bool
     own_clock: bool
     roles_in_pods: bool
+    own_clusters: bool = True
 
     def statements(self) -> dict[str, str]:
         """One phrase per capability, for the report."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import TypeAlias
@@ -10,14 +11,18 @@ from typing import TypeAlias
 from controlplane.pins import KARPENTER, METRICS_SERVER
 from controlplane.request import Binaries, BinaryRequest
 from controlplane.resolve import resolve
+from loaddriver.errors import ProfileError
 from loaddriver.substrates.base import Substrate, SubstrateError
 from loaddriver.substrates.components import ControlPlaneConfig
+from loaddriver.substrates.existing import substrate as existing
+from loaddriver.substrates.existing.contexts import read_contexts
+from loaddriver.substrates.existing.substrate import ExistingSubstrate
 from loaddriver.substrates.kind import prerequisites as kind
 from loaddriver.substrates.kind.substrate import KindSubstrate
 from loaddriver.substrates.local import LocalSubstrate
 from loaddriver.substrates.runscope import RunScope
 
-Prerequisites: TypeAlias = Binaries | kind.Prerequisites
+Prerequisites: TypeAlias = Binaries | kind.Prerequisites | existing.Prerequisites
 """What a substrate needs of this machine before it starts."""
 
 
@@ -26,6 +31,20 @@ class SubstrateName(StrEnum):
 
     LOCAL = "local"
     KIND = "kind"
+    EXISTING = "existing"
+
+
+@dataclass(frozen=True)
+class ExistingClusters:
+    """What a run asks of existing clusters: the contexts given, and how many clusters it has.
+
+    `fleet_nodes`: it registers Nodes of its own. `refused` names a setting that they cannot have.
+    """
+
+    contexts: Sequence[str]
+    number: int
+    fleet_nodes: bool
+    refused: str = ""
 
 
 def obtain_prerequisites(
@@ -36,6 +55,7 @@ def obtain_prerequisites(
     resource_metrics: bool = False,
     karpenter: bool = False,
     coordinators: int = 0,
+    clusters: ExistingClusters | None = None,
 ) -> Prerequisites:
     """Locate, download or build what a run needs of its machine; may block for minutes.
 
@@ -53,6 +73,27 @@ def obtain_prerequisites(
             if coordinators:
                 raise _only_local(f"bigfleet.coordinators: {coordinators}")
             return kind.obtain(request, progress)
+        case SubstrateName.EXISTING:
+            return _existing(request, progress, clusters)
+
+
+def _existing(
+    request: BinaryRequest, progress: Callable[[str], None], clusters: ExistingClusters | None
+) -> existing.Prerequisites:
+    if clusters is None:
+        raise SubstrateError("an existing cluster can only be measured: loaddriver run")
+    if clusters.refused:
+        raise ProfileError([f"{clusters.refused}; not with --substrate existing"])
+    contexts = tuple(read_contexts(request.environment, clusters.contexts))
+    if len(contexts) != clusters.number:
+        raise ProfileError(
+            [
+                f"the profile has {clusters.number} clusters, and {len(contexts)} contexts were "
+                "given: give --context once for each, or --set clusters=N"
+            ]
+        )
+    binaries = resolve(request, progress) if clusters.fleet_nodes else None
+    return existing.Prerequisites(contexts, binaries, dict(request.environment))
 
 
 def _only_local(setting: str) -> SubstrateError:
@@ -87,4 +128,6 @@ def make_substrate(
         )
     if bigfleet or scheduler_config:
         raise SubstrateError("--sut and --scheduler-config need --substrate local")
+    if isinstance(prerequisites, existing.Prerequisites):
+        return ExistingSubstrate(run_id, data, log_directory, prerequisites)
     return KindSubstrate(run_id, data, log_directory, prerequisites, environment)

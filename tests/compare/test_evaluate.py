@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from loaddriver.compare.comparison import Comparison, EndpointResult
@@ -95,6 +96,22 @@ def test_an_endpoint_that_one_side_lacks_is_not_decided() -> None:
     found = compared([broken, *pairs[1:]])
     assert endpoint(found, "shardCpu").verdict == "not enough data"
     assert found.exit_code == ExitCode.NOT_ENOUGH_DATA
+
+
+def test_an_endpoint_that_one_system_never_has_is_not_measured() -> None:
+    """Another autoscaler has no shard; what both have still decides."""
+    pairs = [
+        pair_measures(
+            pair.base,
+            msgspec.structs.replace(
+                pair.head, values={k: v for k, v in pair.head.values.items() if k != "shardCpu"}
+            ),
+        )
+        for pair in pairs_of(10)
+    ]
+    found = compared(pairs)
+    assert endpoint(found, "shardCpu").verdict == "not measured"
+    assert endpoint(found, "dueToBind").verdict != "not measured"
 
 
 def test_only_objects_of_both_sides_are_compared() -> None:

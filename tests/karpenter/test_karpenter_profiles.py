@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from loaddriver.errors import ProfileError
-from loaddriver.judge.gates import applicable
+from loaddriver.judge.applicability import applicable
 from loaddriver.profile.loading import load_profile
 
 PROFILES = Path(__file__).parents[2] / "profiles"

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from loaddriver.judge.gates import applicable
+from loaddriver.judge.applicability import applicable
 from loaddriver.judge.schema import Summary
 from loaddriver.record.fleet_audit import FleetAudit, FleetDifference, read_audit
 from loaddriver.report.page import render_page

@@ -12,7 +12,7 @@ from bigfleet.model import resources
 from bigfleet.ports.host import Boot
 from bigfleet.services.provider.inventory import read as read_inventory
 from loaddriver.errors import ProfileError
-from loaddriver.judge.gates import applicable
+from loaddriver.judge.applicability import applicable
 from loaddriver.judge.schema import Summary
 from loaddriver.plan.make import make_plan
 from loaddriver.run.arms import bare_arm

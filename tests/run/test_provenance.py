@@ -89,6 +89,15 @@ def test_every_input_has_a_digest_that_only_its_own_change_changes(binaries: Bin
     assert (one.code, one.dependencies) == (other.code, other.dependencies)
 
 
+def test_runs_of_two_systems_share_their_inputs(binaries: Binaries) -> None:
+    """So that `loaddriver compare` takes them: the system is what is compared."""
+    found = [
+        read_provenance(inputs_of(smoke(*overrides)), binaries).inputs
+        for overrides in ((), ("system=none",), ("system=command", "command.start=mine"))
+    ]
+    assert found[0] == found[1] == found[2]
+
+
 def test_binaries_are_known_by_content(binaries: Binaries) -> None:
     """A patched kube-apiserver of the same version is another one."""
     found = read_provenance(inputs_of(smoke()), binaries).binaries

@@ -63,25 +63,38 @@ def clean(run_id: str, directories: Sequence[Path], deadline_seconds: float) -> 
     return CleanupReport(ended, survivors, len(gone), refused)
 
 
-def write_removal(directory: Path, command: Sequence[str], environment: Mapping[str, str]) -> None:
-    """Record the cleanup command for other resources of a run; it must be idempotent."""
-    draft = directory / f"{REMOVAL_FILE}.draft"
+def removal_file(directory: Path, part: str = "") -> Path:
+    """The file with the cleanup command of a part of the run, or of the run itself."""
+    return directory / (f"{REMOVAL_FILE}-{part}" if part else REMOVAL_FILE)
+
+
+def write_removal(
+    directory: Path, command: Sequence[str], environment: Mapping[str, str], part: str = ""
+) -> None:
+    """Record a cleanup command for other resources of a run; it must be idempotent.
+
+    Those of parts run in the order of their names, after the run's own.
+    """
+    draft = directory / f".draft{removal_file(directory, part).name}"
     draft.touch(mode=0o600)
     draft.write_text(json.dumps({"command": list(command), "environment": dict(environment)}))
-    draft.rename(directory / REMOVAL_FILE)
+    draft.rename(removal_file(directory, part))
 
 
 def removal_done(directory: Path) -> bool:
-    """Run the directory's cleanup command, if any; return whether nothing remains to be done.
+    """Run the directory's cleanup commands, if any; return whether nothing remains to be done.
 
-    A command in a directory that others can write to is not trusted and not run.
+    Commands in a directory that others can write to are not trusted and not run.
     """
-    try:
-        left = json.loads((directory / REMOVAL_FILE).read_text())
-    except OSError:
-        return True
-    if not _is_private(directory):
+    recorded = sorted(directory.glob(f"{REMOVAL_FILE}*"))
+    if recorded and not _is_private(directory):
         return False
+    failed = [file for file in recorded if not _succeeds(file)]  # one failure must not stop others
+    return not failed
+
+
+def _succeeds(recorded: Path) -> bool:
+    left = json.loads(recorded.read_text())
     try:
         ended = subprocess.run(
             left["command"],

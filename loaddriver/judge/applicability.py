@@ -1,0 +1,118 @@
+"""What a summary says about the system under test: gates and hops that do not apply are named."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeVar
+
+import msgspec
+
+from loaddriver.judge.gates import GateSpec
+
+# Sections of the summary that a run without any autoscaler does not have.
+_BARE_LACKS = frozenset(
+    {
+        "machines",
+        "components",
+        "hopsSeconds",
+        "nodes",
+        "placement",
+        "bare",
+        "requests",
+        "federation",
+        "stability",
+        "cost",
+        "resources",
+    }
+)
+# What an autoscaler decides; without one, all machines are there from the start.
+_OF_AN_AUTOSCALER = ("cost.", "nodes.", "placement.", "stability.")
+# What is BigFleet's own, or known from its shards' journals alone.
+_ONLY_BIGFLEET_HAS = (
+    "machines.",
+    "components.",
+    "hopsSeconds.",
+    "requests.",
+    "federation.",
+    "resources.",
+    "audit.differences",
+    "stability.reclaimedWhileGrowing",
+    "stability.bought",
+    "stability.released",
+    "stability.additionalRequests",
+    "stability.unschedulableDespiteSupply",
+)
+# Who evicted or deleted a pod is in audit logs alone.
+_ONLY_LOGS_HAVE = ("disruptions.", "stability.", "audit.")
+_HOPS_OF_BIGFLEET = ("seen", "rolledUp", "decided", "provisioned")
+_HOPS_TO_A_NODE = (*_HOPS_OF_BIGFLEET, "nodeReady")
+# By system; "" is a bare run.
+_HOPS_LACKING: Mapping[str, tuple[str, ...]] = {
+    "": _HOPS_TO_A_NODE,
+    "none": _HOPS_TO_A_NODE,
+    "karpenter": _HOPS_OF_BIGFLEET,
+    "command": _HOPS_OF_BIGFLEET,
+}
+
+Gate = TypeVar("Gate", bound=GateSpec)
+
+
+class Inapplicable(msgspec.Struct, frozen=True):
+    """A gate that says nothing about the system under test, and why."""
+
+    name: str
+    metric: str
+    reason: str
+
+
+class NotApplicable(msgspec.Struct, frozen=True):
+    """What says nothing about the system under test: gates that were not judged, and hops that no
+    wait can have.
+    """
+
+    gates: list[Inapplicable]
+    hops: list[str]
+
+
+def applicable(gates: Iterable[Gate], system: str, *, logged: bool = True) -> list[Gate]:
+    """The gates that apply to runs of a system: of all systems those on what any of them does, of
+    none ("", a bare run) those on what kube-scheduler does. `logged`: there are audit logs.
+    """
+    return [gate for gate in gates if not _reason_against(gate, system, logged)]
+
+
+def _inapplicable(gates: Iterable[GateSpec], system: str, logged: bool) -> list[Inapplicable]:
+    """The other gates, each with the reason why it does not apply."""
+    return [
+        Inapplicable(gate.name, gate.metric, reason)
+        for gate in gates
+        if (reason := _reason_against(gate, system, logged))
+    ]
+
+
+def _reason_against(gate: GateSpec, system: str, logged: bool) -> str:
+    """Why a gate does not apply to runs of a system; "" if it does."""
+    if system == "bigfleet":
+        return ""
+    if not logged and gate.metric.startswith(_ONLY_LOGS_HAVE):
+        return "it needs the API servers' audit logs, which the harness cannot read there"
+    if not system:
+        is_of_binding = gate.ratio_to is None and gate.metric.partition(".")[0] not in _BARE_LACKS
+        if is_of_binding and not gate.metric.startswith(_ONLY_BIGFLEET_HAS):
+            return ""
+        return "a bare run has the nodes of its pair"
+    if gate.metric.startswith(_ONLY_BIGFLEET_HAS):
+        return "only BigFleet has it, or it is known from the journals of its shards alone"
+    if system == "none" and gate.metric.startswith(_OF_AN_AUTOSCALER):
+        return "without an autoscaler all machines are there from the start"
+    return ""
+
+
+def not_applicable(
+    limits: Sequence[GateSpec], system: str, *, logged: bool = True
+) -> NotApplicable | None:
+    """The summary's section; None for BigFleet, to which everything applies."""
+    if system not in _HOPS_LACKING:
+        return None
+    gates = _inapplicable(limits, system, logged)
+    return NotApplicable(gates=gates, hops=list(_HOPS_LACKING[system]))

@@ -1,0 +1,1 @@
+"""The existing substrate: clusters that others run, which are left as they were found."""

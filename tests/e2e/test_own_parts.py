@@ -1,0 +1,94 @@
+"""The guide on parts of one's own does what it says."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from controlplane.request import Binaries
+from loaddriver.errors import ProfileError
+from loaddriver.profile.loading import load_profile
+from loaddriver.run.system import component_at, with_components
+from tests.support.guides import GUIDES, commands
+from tests.support.scaletest import ROOT, Scaletest, end_all
+
+GUIDE = "own-parts.md"
+TINY = (
+    *("--set", "podsPerCluster=40", "--set", "ramp.steps=1", "--set", "ramp.stepSeconds=1"),
+    *("--set", "soak.seconds=3", "--set", "soak.churnPodsPerSecond=2"),
+)
+
+
+@pytest.fixture(autouse=True)
+def no_run_goes_on() -> Iterator[None]:
+    """A failing test ends its runs as well."""
+    yield
+    end_all()
+
+
+@pytest.mark.timeout(600)
+def test_a_scheduler_and_its_configuration_of_ones_own_bind_the_pods(
+    tmp_path: Path, binaries: Binaries
+) -> None:
+    """Both of the guide's commands in one run: each exchanges its part only."""
+    own = tmp_path / "bin" / "kube-scheduler"
+    own.parent.mkdir()
+    own.write_text(f'#!/bin/sh\nexec {binaries.kube_scheduler} "$@"\n')
+    own.chmod(0o755)
+    config = tmp_path / "scheduler.yaml"
+    [block] = re.findall(r"^```yaml\n(.*?)^```", (GUIDES / GUIDE).read_text(), re.M | re.S)
+    config.write_text(block)
+    component, configured = commands(GUIDE, "loaddriver run")
+    places = {"bin/kube-scheduler": str(own), "scheduler.yaml": str(config)}
+    given = [*component, *configured[1:]]
+    for name, path in places.items():
+        given = [each.replace(name, path) for each in given]
+    (tmp_path / "tmp").mkdir()
+    run = Scaletest(tmp_path / "results", *given, *TINY, tempdir=tmp_path / "tmp")
+    assert run.exit_code() in (0, 3, 5), run.output
+    found = run.summary()
+    assert found["pods"]["bound"] + found["pods"]["withdrawn"] == found["pods"]["created"] >= 40
+    assert found["audit"]["boundBy"].keys() == {"scheduler"}
+    log = (run.folder / "logs" / "c1" / "kube-scheduler.log").read_text()
+    assert str(own) in log.splitlines()[0]
+    assert not run.left_overs()
+
+
+def test_the_guides_workload_is_planned_with_its_constraints(tmp_path: Path) -> None:
+    """Its commands are run as they are, but in a folder of the test's own."""
+    text = (GUIDES / GUIDE).read_text()
+    [block] = [b for b in re.findall(r"(?:^    .*\n)+", text, re.M) if "mkdir -p build/mine" in b]
+    mine = tmp_path / "mine"
+    script = block.replace("build/mine", str(mine))
+    script = script.replace(".venv/bin/loaddriver", f"{sys.executable} -m loaddriver")
+    done = subprocess.run(
+        ["bash", "-euc", script], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "60 pods" in done.stdout
+    assert "checkout" in done.stdout
+    profile = load_profile("checkout", mine, ["weights={checkout: 1}", "podsPerCluster=60"])
+    [pod] = [each for each in profile.catalog.archetypes if each.name == "checkout"]
+    assert (pod.zones, pod.anti_affinity) == (("zone-a", "zone-b"), "hostname")
+
+
+def test_a_component_that_does_not_exist_is_refused_with_those_that_do(tmp_path: Path) -> None:
+    with pytest.raises(ProfileError, match="expected NAME=PATH of kube-apiserver"):
+        component_at(f"scheduler={tmp_path}")
+    with pytest.raises(ProfileError, match="is no program"):
+        component_at(f"etcd={tmp_path}")
+
+
+def test_only_the_named_component_is_exchanged(tmp_path: Path, binaries: Binaries) -> None:
+    own = tmp_path / "etcd"
+    shutil.copy(binaries.etcd, own)
+    found = with_components(binaries, {"etcd": own})
+    assert found.etcd == own
+    assert found.origin["etcd"] == f"given: {own}"
+    assert found.kube_scheduler == binaries.kube_scheduler

@@ -1,0 +1,1 @@
+"""Clusters of other people as the place of a run."""

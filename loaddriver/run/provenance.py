@@ -20,6 +20,7 @@ from loaddriver.report.manifest import digest_of_file
 from loaddriver.run.host import processor
 from loaddriver.run.inputs import RunInputs
 from loaddriver.substrates.choice import Prerequisites
+from loaddriver.substrates.pods import places as pods
 
 ROOT = Path(__file__).resolve().parents[2]
 _PACKAGES = ("bigfleet", "loaddriver", "controlplane")
@@ -118,6 +119,8 @@ def _dependencies() -> str:
 def _binaries(prerequisites: Prerequisites) -> dict[str, str]:
     if isinstance(prerequisites, Binaries):
         return {name: digest_of_file(path) for name, path in prerequisites.paths.items()}
+    if isinstance(prerequisites, pods.Prerequisites):
+        return dict(prerequisites.places.images)
     return {
         "bigfleet": prerequisites.bigfleet.reference,
         "kwok": prerequisites.kwok.reference,

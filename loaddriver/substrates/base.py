@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from signal import Signals
@@ -25,7 +25,8 @@ class Cluster:
 
     `kubeconfigs` maps an identity of the harness ("admin", "recorder", ...) to a file;
     `audit_log` is None if the harness cannot read it. `own_namespaces` hold the substrate's own
-    objects, which are not part of the load.
+    objects, which are not part of the load. If the log is a copy of one elsewhere, `catch_up`
+    brings it, and all else that was copied, up to date.
     """
 
     name: str
@@ -33,6 +34,7 @@ class Cluster:
     kubeconfigs: Mapping[str, Path]
     audit_log: Path | None
     own_namespaces: tuple[str, ...] = ()
+    catch_up: Callable[[], Awaitable[None]] | None = None
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from controlplane.errors import BinaryError, BinaryUsageError
-from loaddriver.commands import bare, calibrate, compare, doctor, gates, history, plan, runs
+from loaddriver.commands import bare, calibrate, chart, compare, doctor, gates, history, plan, runs
 from loaddriver.commands.common import (
     bare_flag,
     context_flag,
@@ -44,7 +44,7 @@ from loaddriver.substrates.runlock import machine_claimed
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command given by `arguments`; return the exit code of the process."""
     given = list(sys.argv[1:] if arguments is None else arguments)
-    flags = _parser().parse_args(given)
+    flags = build_parser().parse_args(given)
     flags.given = given
     try:
         return int(flags.do(flags))
@@ -116,7 +116,8 @@ def _judge(flags: argparse.Namespace) -> ExitCode:
     return ExitCode(summary.exit_code)
 
 
-def _parser() -> argparse.ArgumentParser:
+def build_parser() -> argparse.ArgumentParser:
+    """The parser of the command line."""
     parser = argparse.ArgumentParser(
         prog="loaddriver", description="Measure how fast pods bind on real control planes."
     )
@@ -146,7 +147,7 @@ def _parser() -> argparse.ArgumentParser:
     judge.add_argument("results", type=Path, help="the results folder of a run")
     judge.add_argument("--expect", type=Path, required=True, help="a file like expect.yaml")
     judge.set_defaults(do=_judge)
-    for command_of in (bare, calibrate, compare, doctor, gates, history, plan, runs):
+    for command_of in (bare, calibrate, chart, compare, doctor, gates, history, plan, runs):
         command_of.add(commands)
     return parser
 

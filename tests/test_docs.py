@@ -38,6 +38,7 @@ ELSEWHERE = {
     "demand.json",
     "east-values.yaml",
     "fleet-values.yaml",
+    "images.yaml",
     "issuer.yaml",
     "operator.json",
     "comparison.json",

@@ -11,6 +11,8 @@ from loaddriver.substrates.choice import SubstrateName
 
 # The variables that child processes inherit; others could make runs differ unnoticed.
 _INHERITED = ("PATH", "HOME", "LANG", "TMPDIR")
+# An image has Python's packages in a folder of its own.
+_OF_IMAGES = ("PYTHONPATH",)
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,7 @@ class RunOptions:
 
     def child_environment(self) -> dict[str, str]:
         """The environment variables of child processes."""
-        inherited = {k: v for k, v in self.environment.items() if k in _INHERITED}
+        names = (*_INHERITED, *(_OF_IMAGES if self.substrate is SubstrateName.PODS else ()))
+        inherited = {k: v for k, v in self.environment.items() if k in names}
         # One thread each: on few cores, idle thread pools only take CPU from the rest.
         return {**inherited, "PYTHONUNBUFFERED": "1", "OMP_NUM_THREADS": "1"}

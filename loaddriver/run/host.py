@@ -41,7 +41,15 @@ def describe(host: HostCapacity, place: Capabilities) -> dict[str, str]:
 
 def python_versions() -> Mapping[str, str]:
     """Versions of the packages that a result depends on."""
-    return {name: metadata.version(name) for name in ("bigfleet", "locust", "grpcio", "numpy")}
+    return {name: _version(name) for name in ("bigfleet", "locust", "grpcio", "numpy")}
+
+
+def _version(name: str) -> str:
+    """Of an installed package; an image has BigFleet itself as plain files."""
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return "not installed"
 
 
 def processor() -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -25,6 +26,7 @@ from loaddriver.sizing.fit import pod_requirements
 from loaddriver.sizing.inventory import InventoryMachine, fleet_inventory
 from loaddriver.sizing.preflight import Preflight, preflight
 from loaddriver.sizing.shared_demand import SharedMachineDemand, compute_demand
+from loaddriver.substrates.choice import SubstrateName
 
 
 @dataclass(frozen=True)
@@ -146,9 +148,17 @@ def prepare_inputs(options: RunOptions) -> RunInputs:
     """
     profile = load_profile(options.profile, options.profiles, options.overrides, options.seed)
     check_place(options, profile.settings)
-    host = read_host(options.results)
+    host = _host(options)
     check_host_capacity(profile, host)
     plan = plan_for(options, profile.settings, make_plan(profile))
     needed = compute_demand(plan, profile.catalog)
     machines = fleet_inventory(profile, needed if isinstance(needed, PlanDemand) else None)
     return RunInputs(profile, plan, needed, machines, host)
+
+
+def _host(options: RunOptions) -> HostCapacity:
+    """This machine; where a run is in pods, kube-scheduler has found them nodes with enough."""
+    host = read_host(options.results)
+    if options.substrate is SubstrateName.PODS:
+        return replace(host, memory_available_bytes=sys.maxsize)
+    return host

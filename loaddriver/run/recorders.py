@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 
 from bigfleet.kube.client import ApiError, KubeClient
@@ -25,6 +25,7 @@ class ClusterRecorders:
         self._clients: list[KubeClient] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._recorders: list[ClusterRecorder] = []
+        self._catch_ups: list[Callable[[], Awaitable[None]]] = []
 
     async def start(self, clusters: Sequence[Cluster], readers: Mapping[str, Reader]) -> None:
         """Return once every cluster is watched. `readers` get the watch events too, by cluster."""
@@ -41,6 +42,8 @@ class ClusterRecorders:
                 probe_namespace=cluster.probe_namespace,
             )
             self._recorders.append(recorder)
+            if cluster.catch_up is not None:
+                self._catch_ups.append(cluster.catch_up)
             self._tasks.append(asyncio.create_task(recorder.run(), name=f"record {cluster.name}"))
         try:
             async with asyncio.timeout(_START_TIMEOUT_SECONDS):
@@ -83,6 +86,8 @@ class ClusterRecorders:
                 await task
         for recorder in self._recorders:
             await recorder.ask_for_counts()
+        for catch_up in self._catch_ups:  # what the servers counted must be in the logs
+            await catch_up()
         for client in self._clients:
             await client.close()
         return [recorder.finish() for recorder in self._recorders]

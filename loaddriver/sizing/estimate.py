@@ -27,7 +27,8 @@ CORES_MEASURED = 2
 _CLUSTER_BYTES = int(0.9 * GIBIBYTE)
 # A further shard, and a coordinator with its etcd.
 _SHARD_BYTES, _COORDINATOR_BYTES = int(0.12 * GIBIBYTE), int(0.15 * GIBIBYTE)
-_POD_BYTES = 240 * 1024
+POD_BYTES = 240 * 1024
+"""What each pod adds to the memory of its control plane."""
 # Audit lines, component logs and results, uncompressed.
 _RUN_DISK_BYTES = 200 * 2**20
 _POD_DISK_BYTES = 20 * 1024
@@ -69,7 +70,7 @@ def memory_bytes(settings: ProfileSettings) -> int:
     """The expected peak memory of the run."""
     bigfleet = settings.bigfleet
     shards = (bigfleet.shards - 1) * _SHARD_BYTES + bigfleet.coordinators * _COORDINATOR_BYTES
-    return settings.clusters * _CLUSTER_BYTES + shards + settings.max_pods * _POD_BYTES
+    return settings.clusters * _CLUSTER_BYTES + shards + settings.max_pods * POD_BYTES
 
 
 def disk_bytes(settings: ProfileSettings) -> int:
@@ -111,7 +112,7 @@ def check_host_capacity(profile: Profile, host: HostCapacity) -> None:
     """
     lacking = host_shortfalls(profile, host)
     if lacking:
-        raise InfrastructureError("\n".join([*_cost_lines(profile), *lacking]))
+        raise InfrastructureError("\n".join([*cost_lines(profile), *lacking]))
 
 
 def cloud_estimate(profile: Profile) -> CloudEstimate:
@@ -155,7 +156,8 @@ def _machines(profile: Profile) -> int:
     )
 
 
-def _cost_lines(profile: Profile) -> Iterator[str]:
+def cost_lines(profile: Profile) -> Iterator[str]:
+    """The run's size, and its cost on rented hosts."""
     settings, needs = profile.settings, cloud_estimate(profile)
     yield (
         f"{profile.name}: {settings.pods:,} pods in {_plural(settings.clusters, 'cluster')} on "

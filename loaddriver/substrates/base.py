@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from signal import Signals
@@ -26,7 +26,8 @@ class Cluster:
     `kubeconfigs` maps an identity of the harness ("admin", "recorder", ...) to a file;
     `audit_log` is None if the harness cannot read it. `own_namespaces` hold the substrate's own
     objects, which are not part of the load. Without `capacity_requests` it lacks BigFleet's CRDs.
-    In `probe_namespace` the recorder may write a pod, to measure how late its watches are.
+    In `probe_namespace` the recorder may write a pod, to measure how late its watches are. If the
+    log is a copy of one elsewhere, `catch_up` brings it, and all else that was copied, up to date.
     """
 
     name: str
@@ -36,6 +37,7 @@ class Cluster:
     own_namespaces: tuple[str, ...] = ()
     capacity_requests: bool = True
     probe_namespace: str = ""
+    catch_up: Callable[[], Awaitable[None]] | None = None
 
 
 @dataclass(frozen=True)

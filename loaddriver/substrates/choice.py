@@ -20,9 +20,13 @@ from loaddriver.substrates.existing.substrate import ExistingSubstrate
 from loaddriver.substrates.kind import prerequisites as kind
 from loaddriver.substrates.kind.substrate import KindSubstrate
 from loaddriver.substrates.local import LocalSubstrate
+from loaddriver.substrates.pods import places as pods
+from loaddriver.substrates.pods.substrate import PodsSubstrate
 from loaddriver.substrates.runscope import RunScope
 
-Prerequisites: TypeAlias = Binaries | kind.Prerequisites | existing.Prerequisites
+Prerequisites: TypeAlias = (
+    Binaries | kind.Prerequisites | existing.Prerequisites | pods.Prerequisites
+)
 """What a substrate needs of this machine before it starts."""
 
 
@@ -32,6 +36,7 @@ class SubstrateName(StrEnum):
     LOCAL = "local"
     KIND = "kind"
     EXISTING = "existing"
+    PODS = "pods"
 
 
 @dataclass(frozen=True)
@@ -66,15 +71,15 @@ def obtain_prerequisites(
             wanted = {METRICS_SERVER: resource_metrics, KARPENTER: karpenter}
             return resolve(request, progress, [name for name, asked in wanted.items() if asked])
         case SubstrateName.KIND:
-            if resource_metrics:
-                raise _only_local("metrics: resource")
-            if karpenter:
-                raise _only_local("system: karpenter")
+            _check_only_local(resource_metrics, karpenter)
             if coordinators:
                 raise _only_local(f"bigfleet.coordinators: {coordinators}")
             return kind.obtain(request, progress)
         case SubstrateName.EXISTING:
             return _existing(request, progress, clusters)
+        case SubstrateName.PODS:
+            _check_only_local(resource_metrics, karpenter)
+            return pods.obtain(request.environment)
 
 
 def _existing(
@@ -96,9 +101,16 @@ def _existing(
     return existing.Prerequisites(contexts, binaries, dict(request.environment))
 
 
+def _check_only_local(resource_metrics: bool, karpenter: bool) -> None:
+    if resource_metrics:
+        raise _only_local("metrics: resource")
+    if karpenter:
+        raise _only_local("system: karpenter")
+
+
 def _only_local(setting: str) -> SubstrateError:
     return SubstrateError(
-        f"this profile has `{setting}`, which kind clusters do not support: use --substrate local"
+        f"this profile has `{setting}`, which only one substrate supports: use --substrate local"
     )
 
 
@@ -130,4 +142,6 @@ def make_substrate(
         raise SubstrateError("--sut and --scheduler-config need --substrate local")
     if isinstance(prerequisites, existing.Prerequisites):
         return ExistingSubstrate(run_id, data, log_directory, prerequisites)
+    if isinstance(prerequisites, pods.Prerequisites):
+        return PodsSubstrate(log_directory, prerequisites)
     return KindSubstrate(run_id, data, log_directory, prerequisites, environment)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ipaddress
 import os
 import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -92,11 +92,14 @@ class Tokens:
     by_role: Mapping[str, str]
 
 
-def issue(directory: Path, cluster: str, api_server: str) -> Credentials:
-    """Write all credentials of a cluster; `api_server` is the URL for kubeconfigs."""
+def issue(directory: Path, cluster: str, api_server: str, hosts: Sequence[str] = ()) -> Credentials:
+    """Write all credentials of a cluster; `api_server` is the URL for kubeconfigs.
+
+    `hosts` are further names under which its API server is reached.
+    """
     tokens = issue_tokens(directory)
     authority = Authority.create(f"scaletest {cluster}", _VALIDITY)
-    serving, serving_key = _serving_certificate(authority)
+    serving, serving_key = _serving_certificate(authority, hosts)
     account_key = ec.generate_private_key(ec.SECP256R1())
     ca_path = _write(directory / "ca.crt", certificate_pem(authority.certificate))
     return Credentials(
@@ -147,11 +150,14 @@ def _front_proxy(directory: Path, cluster: str) -> FrontProxy:
     )
 
 
-def _serving_certificate(authority: Authority) -> tuple[x509.Certificate, PrivateKey]:
+def _serving_certificate(
+    authority: Authority, hosts: Sequence[str]
+) -> tuple[x509.Certificate, PrivateKey]:
     names = [
         x509.IPAddress(ipaddress.ip_address("127.0.0.1")),
         x509.DNSName("localhost"),
         x509.DNSName("kubernetes.default.svc"),
+        *(certificates.host_name(host) for host in hosts),
     ]
     return authority.issue("localhost", names, _VALIDITY, [certificates.SERVER])
 

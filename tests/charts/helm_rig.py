@@ -13,6 +13,8 @@ import yaml
 ROOT = Path(__file__).parents[2]
 FLEET, CLUSTER = ROOT / "charts" / "bigfleet", ROOT / "charts" / "bigfleet-cluster"
 CHARTS = (FLEET, CLUSTER)
+# A run of the harness, with a fleet of its own.
+SCALETEST = ROOT / "charts" / "scaletest"
 RELEASE = "bigfleet"
 NAMESPACES: Mapping[Path, str] = {FLEET: "fleet", CLUSTER: "bigfleet-system"}
 VALUES = Path(__file__).with_name("values")
@@ -125,7 +127,7 @@ def mounted_identities(replica: Replica) -> Iterator[tuple[str, str]]:
     """The folder of each identity in the pod, and the Secret that it comes from."""
     paths = {each["name"]: each["mountPath"] for each in replica.container["volumeMounts"]}
     for volume in replica.spec["volumes"]:
-        path = paths[volume["name"]]
+        path = paths.get(volume["name"], "")  # a sidecar's
         if volume["name"] == "identity":
             yield path, volume["secret"]["secretName"]
         for source in volume.get("projected", {}).get("sources", ()):

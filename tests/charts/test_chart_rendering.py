@@ -16,7 +16,7 @@ from tests.charts.helm_rig import CASES, CHARTS, NAMESPACES, ROOT, VALUES, Helm,
 EACH_CASE = pytest.mark.parametrize(("chart", "values"), CASES, ids=lambda path: path.stem)
 EACH_CHART = pytest.mark.parametrize("chart", CHARTS, ids=lambda path: path.name)
 # Their keys are Kubernetes', or the user's.
-OPEN = {"annotations", "clusters", "labels", "limits", "nodeSelector", "requests"}
+OPEN = {"annotations", "clusters", "flags", "labels", "limits", "nodeSelector", "requests"}
 # Only with the simulated provider, where `address` must not be set.
 NOT_WITH_EVERYTHING = {"provider.simulated"}
 

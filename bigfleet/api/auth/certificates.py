@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -58,6 +59,14 @@ class Authority:
             .add_extension(signer, critical=False)
         )
         return builder.sign(self.key, hashes.SHA256()), key
+
+
+def host_name(host: str) -> x509.GeneralName:
+    """A host's name or IP address, as an alternative name."""
+    try:
+        return x509.IPAddress(ip_address(host))
+    except ValueError:
+        return x509.DNSName(host)
 
 
 def certificate_pem(certificate: x509.Certificate) -> bytes:

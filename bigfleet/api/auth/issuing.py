@@ -10,10 +10,11 @@ In production an issuer (cert-manager, SPIFFE, Vault) provides the same files.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from ipaddress import IPv4Address, IPv6Address
 from pathlib import Path
+from types import MappingProxyType
 
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
@@ -34,22 +35,34 @@ def directory_of(out: Path, name: Principal) -> Path:
     return out / (f"{name.role}-{name.id}" if name.id else name.role)
 
 
+def authority_directory(out: Path) -> Path:
+    """The directory below `out` with the authority's certificate and key."""
+    return out / _AUTHORITY_DIRECTORY
+
+
 def issue(
-    out: Path, names: Sequence[Principal], validity: timedelta, new_authority: bool = False
+    out: Path,
+    names: Sequence[Principal],
+    validity: timedelta,
+    new_authority: bool = False,
+    hosts: Mapping[Principal, Sequence[str]] = MappingProxyType({}),
 ) -> dict[Principal, Identity]:
     """Create or renew the identities of `names` below `out`, signed by its authority, which is
     created if missing. `new_authority` replaces it: every identity there then trusts the new and
-    the previous one, so that a running fleet can be rotated.
+    the previous one, so that a running fleet can be rotated. `hosts` are names of machines for
+    which a certificate is valid too: etcd verifies its peers' hosts.
 
     InvalidInput when an id cannot be a directory's name or the authority's files are invalid.
     """
     for name in names:
         _check(name)
-    authority, trusted = _authority(out / _AUTHORITY_DIRECTORY, new_authority)
+    authority, trusted = _authority(authority_directory(out), new_authority)
     for path in out.glob(f"*/{AUTHORITY}"):
         if path.read_bytes() != trusted:
             _write(path, trusted)
-    return {name: _issue(out, name, authority, trusted, validity) for name in names}
+    return {
+        name: _issue(out, name, authority, trusted, validity, hosts.get(name, ())) for name in names
+    }
 
 
 def _check(name: Principal) -> None:
@@ -86,7 +99,12 @@ def _read_authority(certificate: Path, key: Path) -> Authority:
 
 
 def _issue(
-    out: Path, name: Principal, authority: Authority, trusted: bytes, validity: timedelta
+    out: Path,
+    name: Principal,
+    authority: Authority,
+    trusted: bytes,
+    validity: timedelta,
+    hosts: Sequence[str],
 ) -> Identity:
     alternatives: list[x509.GeneralName] = [x509.UniformResourceIdentifier(str(name))]
     if name.role in _SERVERS:
@@ -94,6 +112,7 @@ def _issue(
     if name.role == "coordinator":
         # etcd members verify each other's host; in a test fleet they share one machine.
         alternatives += [x509.DNSName("localhost"), *(x509.IPAddress(each) for each in _LOOPBACK)]
+    alternatives += map(certificates.host_name, hosts)
     leaf, key = authority.issue(f"bigfleet {name.role}", alternatives, validity)
     identity = Identity(directory_of(out, name))
     _write(identity.directory / AUTHORITY, trusted)

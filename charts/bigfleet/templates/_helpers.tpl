@@ -92,8 +92,9 @@ startupProbe:
   httpGet: {path: /healthz, port: observe}
   timeoutSeconds: 5
   periodSeconds: 2
-  # Two minutes: a shard without its cache of kernels compiles for ten seconds, on a busy host longer.
-  failureThreshold: 60
+  # Ten minutes: a shard without its cache of kernels compiles for ten seconds, on a full host for
+  # minutes, and a restart does not make it faster.
+  failureThreshold: 300
 readinessProbe:
   httpGet: {path: /readyz, port: observe}
   timeoutSeconds: 5
@@ -148,6 +149,13 @@ storageClassName: {{ . }}
 resources:
   requests:
     storage: {{ .size }}
+{{- end }}
+
+{{/* What becomes of a StatefulSet's volumes when it is deleted. */}}
+{{- define "bigfleet.volumeRetention" -}}
+persistentVolumeClaimRetentionPolicy:
+  whenDeleted: {{ .Values.keepVolumes | ternary "Retain" "Delete" }}
+  whenScaled: Retain
 {{- end }}
 
 {{- define "bigfleet.dnsEgress" -}}

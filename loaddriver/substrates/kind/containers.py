@@ -42,7 +42,9 @@ class _State(msgspec.Struct):
     waiting: _Waiting | None = None
 
 
-class _Status(msgspec.Struct, rename="camel"):
+class Status(msgspec.Struct, rename="camel"):
+    """A container as its node reports it."""
+
     name: str
     restart_count: int = 0
     container_id: str = msgspec.field(default="", name="containerID")
@@ -50,7 +52,9 @@ class _Status(msgspec.Struct, rename="camel"):
     last_state: _State = msgspec.field(default_factory=_State)
 
 
-class _Metadata(msgspec.Struct, rename="camel"):
+class Metadata(msgspec.Struct, rename="camel"):
+    """Whose container it is."""
+
     name: str
     namespace: str
     labels: dict[str, str] = {}
@@ -59,13 +63,14 @@ class _Metadata(msgspec.Struct, rename="camel"):
 
 
 class _PodStatus(msgspec.Struct, rename="camel"):
-    container_statuses: list[_Status] = []
+    container_statuses: list[Status] = []
+    init_container_statuses: list[Status] = []
 
 
 class Pod(msgspec.Struct):
     """As much of a Pod as tells whether its containers live."""
 
-    metadata: _Metadata
+    metadata: Metadata
     status: _PodStatus = msgspec.field(default_factory=_PodStatus)
 
 
@@ -149,23 +154,29 @@ def _returncode(exit_code: int | None) -> int | None:
 
 def _containers(cluster: str, pod: Pod) -> Iterable[Container]:
     for status in pod.status.container_statuses:
-        waiting = status.state.waiting
-        yield Container(
-            component=_component(cluster, pod.metadata, status.name),
-            namespace=pod.metadata.namespace,
-            pod=pod.metadata.name,
-            name=status.name,
-            identity=status.container_id,
-            restarts=status.restart_count,
-            ended=_exit_code(status.state),
-            ended_before=_exit_code(status.last_state),
-            stuck=f"{waiting.reason}: {waiting.message}"
-            if waiting and waiting.reason in _HOPELESS
-            else "",
-        )
+        component = _component(cluster, pod.metadata, status.name)
+        yield container_of(pod.metadata, status, component)
 
 
-def _component(cluster: str, metadata: _Metadata, container: str) -> str:
+def container_of(pod: Metadata, status: Status, component: str) -> Container:
+    """The container with that status in its pod."""
+    waiting = status.state.waiting
+    return Container(
+        component=component,
+        namespace=pod.namespace,
+        pod=pod.name,
+        name=status.name,
+        identity=status.container_id,
+        restarts=status.restart_count,
+        ended=_exit_code(status.state),
+        ended_before=_exit_code(status.last_state),
+        stuck=f"{waiting.reason}: {waiting.message}"
+        if waiting and waiting.reason in _HOPELESS
+        else "",
+    )
+
+
+def _component(cluster: str, metadata: Metadata, container: str) -> str:
     if COMPONENT_ANNOTATION in metadata.annotations:
         return metadata.annotations[COMPONENT_ANNOTATION]
     if _CONTROL_PLANE_LABEL in metadata.labels:

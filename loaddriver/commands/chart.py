@@ -1,0 +1,42 @@
+"""`loaddriver chart-values` and `loaddriver inventory`: a profile for charts/scaletest."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from loaddriver.commands.common import profile_flags, run_options
+from loaddriver.errors import ExitCode
+from loaddriver.profile.loading import load_profile
+from loaddriver.run.chart_values import chart_values, heading
+from loaddriver.run.inputs import prepare_inputs
+from loaddriver.sizing.inventory import save_inventory
+
+
+def add(commands: Any) -> None:
+    """Register both commands."""
+    values = commands.add_parser(
+        "chart-values", help="print a profile as values of charts/scaletest; start nothing"
+    )
+    profile_flags(values)
+    values.set_defaults(do=_values)
+    inventory = commands.add_parser("inventory", help="write the machines of a profile's fleet")
+    profile_flags(inventory)
+    inventory.add_argument("--output", type=Path, required=True, metavar="FILE")
+    inventory.set_defaults(do=_inventory)
+
+
+def _values(flags: argparse.Namespace) -> ExitCode:
+    profile = load_profile(flags.profile, flags.profiles, flags.set, flags.seed)
+    print(heading(profile), end="")
+    values = chart_values(profile, flags.set, flags.seed)
+    print(yaml.safe_dump(values, sort_keys=False), end="")
+    return ExitCode.PASS
+
+
+def _inventory(flags: argparse.Namespace) -> ExitCode:
+    save_inventory(prepare_inputs(run_options(flags)).machines, flags.output)
+    return ExitCode.PASS

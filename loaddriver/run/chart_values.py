@@ -1,0 +1,88 @@
+"""A profile as values of charts/scaletest: its clusters, flags and memory. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from loaddriver.profile.loading import Profile
+from loaddriver.profile.settings import ProfileSettings
+from loaddriver.run.bigfleet_roles import cluster_roles, provider_role, shard_role
+from loaddriver.sizing.estimate import POD_BYTES, cost_lines
+from loaddriver.substrates.base import Cluster, RoleSpec
+from loaddriver.substrates.pods.pod_states import constant_flags
+
+_MEBIBYTE = 2**20
+# Without pods, of the 0.9 GiB that a nested cluster has: what the chart requests by default.
+_IDLE_MEBIBYTES = {"etcd": 128, "kube-apiserver": 320}
+# Of what each pod adds, measured together: etcd keeps it on tmpfs and in its cache.
+_SHARE_OF_PODS = {"etcd": 0.5, "kube-apiserver": 0.5}
+# The harness's rows and its plan.
+_RUNNER_IDLE_MEBIBYTES, _RUNNER_POD_BYTES = 512, 16 * 1024
+
+
+def chart_values(profile: Profile, overrides: Sequence[str], seed: int | None) -> dict[str, Any]:
+    """What differs from the chart's defaults, in the order of its values.yaml."""
+    settings = profile.settings
+    run: dict[str, Any] = {"profile": profile.name}
+    if overrides:
+        run["overrides"] = list(overrides)
+    if seed is not None:
+        run["seed"] = seed
+    operator, pod_controller = cluster_roles(settings, Cluster("c1", "", {}, None))
+    provider = provider_role(settings, Path("inventory.jsonl"))
+    return {
+        **run,
+        "clusters": settings.clusters,
+        "controlPlane": {"resources": _control_plane(settings)},
+        "flags": {
+            "provider": _flags(provider),
+            "operator": _flags(operator),
+            "podController": _flags(pod_controller),
+        },
+        "runner": {
+            "resources": {
+                "requests": {"memory": _mebibytes(_runner_bytes(settings))},
+                "limits": {"memory": _mebibytes(2 * _runner_bytes(settings))},
+            }
+        },
+        "bigfleet": {
+            "shard": {"replicas": settings.bigfleet.shards, "flags": _flags(shard_role(settings))}
+        },
+    }
+
+
+def heading(profile: Profile) -> str:
+    """Comment lines: where the values come from, and what hosts they need."""
+    lines = [
+        f"Values of charts/scaletest for the profile {profile.name}, as printed by",
+        f"`loaddriver chart-values {profile.name}`. Estimated, not measured, for rented hosts:",
+        *cost_lines(profile),
+    ]
+    return "".join(f"# {line}\n" for line in lines)
+
+
+def _control_plane(settings: ProfileSettings) -> dict[str, Any]:
+    pods = math.ceil(settings.max_pods / settings.clusters)
+    needs = {
+        name: idle * _MEBIBYTE + int(_SHARE_OF_PODS[name] * pods * POD_BYTES)
+        for name, idle in _IDLE_MEBIBYTES.items()
+    }
+    return {
+        name: {"requests": {"memory": _mebibytes(need)}, "limits": {"memory": _mebibytes(3 * need)}}
+        for name, need in needs.items()
+    }
+
+
+def _runner_bytes(settings: ProfileSettings) -> int:
+    return _RUNNER_IDLE_MEBIBYTES * _MEBIBYTE + settings.max_pods * _RUNNER_POD_BYTES
+
+
+def _flags(role: RoleSpec) -> dict[str, str]:
+    return {flag.removeprefix("--"): value for flag, value in constant_flags(role).items()}
+
+
+def _mebibytes(amount: int) -> str:
+    return f"{math.ceil(amount / _MEBIBYTE)}Mi"

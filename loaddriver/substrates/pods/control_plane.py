@@ -1,0 +1,110 @@
+"""The command lines of a nested cluster's control plane: those of a local one, in a pod.
+
+`python -m loaddriver.substrates.pods.control_plane` prints the chart's file control-plane.yaml.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import yaml
+
+from loaddriver.substrates import components
+from loaddriver.substrates.components import KWOK_STAGES, ControlPlaneConfig, Layout
+from loaddriver.substrates.credentials import IDENTITIES, Credentials, FrontProxy
+from loaddriver.substrates.ports import LOOPBACK
+
+MOUNTED = Path("/credentials")
+"""Where the pod has the Secret with all files of its control plane."""
+API_SERVER_PORT, CONTROLLER_MANAGER_PORT, SCHEDULER_PORT, ETCD_METRICS_PORT = (
+    6443,
+    10257,
+    10259,
+    2381,
+)
+_EVERYWHERE = "0.0.0.0"
+_HEADING = """\
+# Printed by `python -m loaddriver.substrates.pods.control_plane`: the command lines with which the
+# harness runs a control plane on one machine, with the paths and ports of a pod.
+"""
+
+
+class _PodLayout(Layout):
+    """What a local control plane writes into its data is in the pod's Secret."""
+
+    @property
+    def audit_policy(self) -> Path:
+        return MOUNTED / "audit-policy.yaml"
+
+    @property
+    def scheduler_configuration(self) -> Path:
+        return MOUNTED / "scheduler.yaml"
+
+    @property
+    def kwok_stages(self) -> Path:
+        return MOUNTED / KWOK_STAGES.name
+
+
+LAYOUT = _PodLayout(
+    Path("/data"), Path("/logs"), API_SERVER_PORT, CONTROLLER_MANAGER_PORT, SCHEDULER_PORT
+)
+CREDENTIALS = Credentials(
+    ca_certificate=MOUNTED / "ca.crt",
+    serving_certificate=MOUNTED / "serving.crt",
+    serving_key=MOUNTED / "serving.key",
+    service_account_public_key=MOUNTED / "service-account.pub",
+    service_account_private_key=MOUNTED / "service-account.key",
+    front_proxy=FrontProxy(
+        MOUNTED / "front-proxy-ca.crt", MOUNTED / "front-proxy.crt", MOUNTED / "front-proxy.key"
+    ),
+    token_file=MOUNTED / "tokens.csv",
+    tokens={},
+    kubeconfigs={each.role: MOUNTED / f"{each.role}.kubeconfig" for each in IDENTITIES},
+)
+
+
+def command_lines() -> dict[str, list[str]]:
+    """The arguments of each component, without its program.
+
+    They listen on all addresses: kubelet probes them from outside of the pod.
+    """
+    settings = ControlPlaneConfig()
+    programs = SimpleNamespace(
+        **{
+            name: Path(name)
+            for name in (
+                "etcd",
+                "kube_apiserver",
+                "kube_controller_manager",
+                "kube_scheduler",
+                "kwok",
+            )
+        }
+    )
+    manager = components.kube_controller_manager(programs, LAYOUT, CREDENTIALS, settings)
+    found = {
+        "etcd": [
+            *components.etcd(programs, LAYOUT),
+            f"--listen-metrics-urls=http://{_EVERYWHERE}:{ETCD_METRICS_PORT}",
+        ],
+        "kube-apiserver": components.kube_apiserver(programs, LAYOUT, CREDENTIALS),
+        "kube-controller-manager": manager,
+        "kube-scheduler": components.kube_scheduler(programs, LAYOUT, CREDENTIALS),
+        "kwok": components.kwok(programs, LAYOUT, CREDENTIALS),
+    }
+    on_loopback, everywhere = f"--bind-address={LOOPBACK}", f"--bind-address={_EVERYWHERE}"
+    return {
+        name: [everywhere if each == on_loopback else each for each in command[1:]]
+        for name, command in found.items()
+    }
+
+
+def text() -> str:
+    """The file of the chart."""
+    return _HEADING + yaml.safe_dump(command_lines(), sort_keys=False, width=1000)
+
+
+if __name__ == "__main__":
+    sys.stdout.write(text())

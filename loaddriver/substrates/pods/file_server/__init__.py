@@ -1,0 +1,1 @@
+"""A server of files that grow, beside whoever writes them."""

@@ -1,0 +1,245 @@
+"""The substrate of the runner of charts/scaletest: the parts run already, and are only found."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+
+import aiohttp
+
+from bigfleet.kube.client import CONNECTION_ERRORS, ApiError, KubeClient
+from loaddriver.substrates import readiness
+from loaddriver.substrates.base import (
+    Capabilities,
+    Cluster,
+    Endpoint,
+    RoleSpec,
+    SubstrateError,
+    UnexpectedExit,
+)
+from loaddriver.substrates.kind.containers import Container
+from loaddriver.substrates.pods.mirror import Mirror
+from loaddriver.substrates.pods.places import (
+    ClusterPlace,
+    Prerequisites,
+    RolePlace,
+    host_client,
+)
+from loaddriver.substrates.pods.pod_health import PodHealth
+from loaddriver.substrates.pods.pod_states import (
+    PodAndContainer,
+    PodContainer,
+    differing_flags,
+    read_pods,
+)
+from loaddriver.substrates.probes import answers
+from loaddriver.substrates.processes import last_lines
+
+# Pods may wait for a node, for their images, and for what is made before them.
+_START_SECONDS = 600.0
+_POLL_SECONDS = 0.5
+# In the order in which a nested cluster's pod starts them; each has a log.
+CONTROL_PLANE = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok")
+# The identities whose kubeconfigs a runner has.
+IDENTITIES = ("admin", "load-driver", "recorder", "substrate-check")
+_CHECK = "substrate-check"
+AUDIT_LOG = "audit.log"
+
+
+class PodsSubstrate:
+    """A release's clusters and roles. Create it inside a running event loop and always `stop` it.
+
+    It starts and ends nothing: that is what the release is for.
+    """
+
+    name = "pods"
+    capabilities = Capabilities(
+        audit_log=True,
+        own_scheduler=True,
+        own_clock=False,
+        roles_in_pods=True,
+    )
+
+    def __init__(self, log_directory: Path, prerequisites: Prerequisites) -> None:
+        self._logs, self._prerequisites = log_directory, prerequisites
+        self._places, self._mounts = prerequisites.places, prerequisites.mounts
+        self._components = components_of(prerequisites)
+        self._client: KubeClient | None = None
+        self._session = aiohttp.ClientSession()
+        self._mirrors: list[Mirror] = []
+        self._following: list[asyncio.Task[None]] = []
+        survives = [name for name, role in self._places.roles.items() if role.restarts_allowed]
+        self._health = PodHealth(self._read_pods, survives, log_directory / "restarts.log")
+
+    async def start_clusters(self, names: Sequence[str]) -> list[Cluster]:
+        """Wait until the named clusters work. Raises SubstrateError."""
+        places = {place.name: place for place in self._places.clusters}
+        if sorted(places) != sorted(names):
+            raise SubstrateError(
+                f"the profile wants {len(names)} clusters, the release has {len(places)}: install "
+                "it with the values that `loaddriver chart-values PROFILE` prints"
+            )
+        started = await asyncio.gather(*(self._start_cluster(places[name]) for name in names))
+        await self._health.start()
+        return list(started)
+
+    async def start_role(self, role: RoleSpec) -> Endpoint:
+        """Wait until the role is ready. Raises SubstrateError, also if its flags are not those of
+        the profile.
+        """
+        place = self._places.roles.get(role.name)
+        if place is None:
+            known = ", ".join(sorted(self._places.roles))
+            raise SubstrateError(f"the release has no {role.name}, only {known}")
+        ready = partial(answers, self._session, f"http://{place.observe}/readyz")
+        found = await self._until(role.name, ready)
+        if differences := list(differing_flags(role, found.arguments)):
+            raise SubstrateError(
+                f"{role.name} does not run as the profile says: {'; '.join(differences)}. Install "
+                "the release with the values that `loaddriver chart-values PROFILE` prints"
+            )
+        for name, file in role.outputs.items():
+            self._mirror(f"{place.files}/{name}", self._logs / file)
+        self._health.track(found.container)
+        return self._endpoint(role, place)
+
+    def pids(self) -> dict[str, int]:
+        """None: components run in pods."""
+        return {}
+
+    def expect_exit(self, name: str) -> None:
+        """Declare that a role, or `<cluster>/<component>`, will exit."""
+        self._health.expect(name)
+
+    async def first_unexpected_exit(self) -> UnexpectedExit:
+        """Wait for the first undeclared exit of a part whose state is lost with it."""
+        exit, container = await self._health.first_exit()
+        log_path = self._logs / f"{exit.component}.log"
+        if container is not None:
+            await self._fetch_log(container, log_path, previous=container.ended is None)
+        return UnexpectedExit(exit.component, exit.returncode, log_path, last_lines(log_path))
+
+    async def stop(self) -> None:
+        """Collect the logs of all containers; the release stays. Idempotent."""
+        await self._health.stop()
+        following, self._following = self._following, []
+        for task in following:
+            task.cancel()
+        await asyncio.gather(*following, return_exceptions=True)
+        if self._client is not None:
+            with suppress(ApiError, *CONNECTION_ERRORS):
+                for component, found in (await self._read_pods()).items():
+                    await self._fetch_log(found.container, self._logs / f"{component}.log")
+            await self._client.close()
+            self._client = None
+        await self._session.close()
+
+    def versions(self) -> dict[str, str]:
+        """The version of each component, by the tag of its image."""
+        return dict(self._prerequisites.versions)
+
+    async def _start_cluster(self, place: ClusterPlace) -> Cluster:
+        kubeconfigs = {
+            identity: self._mounts.kubeconfig(place.name, identity) for identity in IDENTITIES
+        }
+        check = kubeconfigs.pop(_CHECK)
+        await self._until(f"{place.name}/kwok", partial(_responds, check))
+        await _verify(place, check)
+        audit_log = self._logs / place.name / AUDIT_LOG
+        self._mirror(f"{place.files}/{AUDIT_LOG}", audit_log)
+        return Cluster(
+            place.name, place.api_server, kubeconfigs, audit_log, catch_up=self._catch_up
+        )
+
+    def _mirror(self, url: str, path: Path) -> None:
+        mirror = Mirror(self._session, url, self._mounts.token(), path)
+        self._mirrors.append(mirror)
+        self._following.append(asyncio.create_task(mirror.follow(), name=f"mirror of {path.name}"))
+
+    async def _catch_up(self) -> None:
+        await asyncio.gather(*(mirror.catch_up() for mirror in self._mirrors))
+
+    def _endpoint(self, role: RoleSpec, place: RolePlace) -> Endpoint:
+        at = {"listen": place.listen, "observe": place.observe}
+        addresses = {port: at[port] for port in role.ports if at.get(port)}
+        readonly = self._mounts.readonly if role.peer_identity else None
+        log_path = self._logs / f"{role.name}.log"
+        return Endpoint(role.name, place.observe, log_path, addresses, readonly)
+
+    async def _until(self, component: str, ready: Callable[[], Awaitable[bool]]) -> PodContainer:
+        """Wait for the component's container, and for `ready`. Raises SubstrateError."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + _START_SECONDS
+        while True:
+            found = (await self._read_pods()).get(component)
+            if found is not None and found.container.stuck:
+                raise SubstrateError(f"{component} cannot start: {found.container.stuck}")
+            if found is not None and await ready():
+                return found
+            if loop.time() > deadline:
+                what = "is not ready" if found else "has no pod"
+                raise SubstrateError(
+                    f"{component} {what} after {_START_SECONDS:g} s: see "
+                    f"`kubectl -n {self._places.namespace} get pods,events`"
+                )
+            await asyncio.sleep(_POLL_SECONDS)
+
+    async def _read_pods(self) -> Mapping[str, PodContainer]:
+        client = await self._host()
+        return read_pods(await client.get(self._pods, {"resourceVersion": "0"}), self._components)
+
+    async def _host(self) -> KubeClient:
+        if self._client is None:
+            self._client = await host_client(self._prerequisites.environment)
+        return self._client
+
+    @property
+    def _pods(self) -> str:
+        return f"/api/v1/namespaces/{self._places.namespace}/pods"
+
+    async def _fetch_log(self, container: Container, path: Path, previous: bool = False) -> None:
+        query = {"container": container.name, **({"previous": "true"} if previous else {})}
+        with suppress(ApiError, *CONNECTION_ERRORS):
+            text = await (await self._host()).get(f"{self._pods}/{container.pod}/log", query)
+            _write(path, text)
+
+
+def components_of(prerequisites: Prerequisites) -> dict[PodAndContainer, str]:
+    """The component of each container of a release."""
+    places = prerequisites.places
+    roles = {(role.pod, role.container): name for name, role in places.roles.items()}
+    return roles | {
+        (cluster.pod, component): f"{cluster.name}/{component}"
+        for cluster in places.clusters
+        for component in CONTROL_PLANE
+    }
+
+
+def _write(path: Path, text: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(text)
+
+
+async def _responds(kubeconfig: Path) -> bool:
+    async with await KubeClient.from_kubeconfig(kubeconfig) as client:
+        return await readiness.answers(client, "/readyz")
+
+
+async def _verify(place: ClusterPlace, kubeconfig: Path) -> None:
+    """Verify that a Node becomes usable, which takes every part of a control plane."""
+    deadline = asyncio.get_running_loop().time() + _START_SECONDS
+    try:
+        async with await KubeClient.from_kubeconfig(kubeconfig) as client:
+            await readiness.add_check_node(client)
+            while not await readiness.check_node_is_usable(client):
+                if asyncio.get_running_loop().time() > deadline:
+                    raise SubstrateError(f"cluster {place.name}: kwok makes no Node ready")
+                await asyncio.sleep(_POLL_SECONDS)
+            await readiness.remove_check_node(client)
+    except (ApiError, *CONNECTION_ERRORS) as error:
+        raise SubstrateError(
+            f"cluster {place.name} at {place.api_server}: {error or 'no response'}"
+        ) from error

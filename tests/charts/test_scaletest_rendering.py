@@ -1,0 +1,264 @@
+"""charts/scaletest is valid in itself, refuses wrong values, and runs what the harness runs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import yaml
+
+from bigfleet.api.auth.identity import Principal
+from bigfleet.commands import roles as role_commands
+from bigfleet.commands.config_flags import LazyParser
+from loaddriver.__main__ import build_parser
+from loaddriver.profile.loading import load_profile
+from loaddriver.run.bigfleet_roles import cluster_roles, provider_role, shard_role
+from loaddriver.run.chart_values import chart_values, heading
+from loaddriver.substrates.base import Cluster
+from loaddriver.substrates.pods import control_plane
+from loaddriver.substrates.pods.file_server import __main__ as file_server
+from loaddriver.substrates.pods.places import Places
+from loaddriver.substrates.pods.pod_states import differing_flags
+from tests.charts.helm_rig import ROOT, SCALETEST, VALUES, Helm, HelmFailed, Object, of_kind
+from tests.charts.test_chart_rendering import keys, schema_keys
+
+NAMESPACE = RELEASE = "st"
+IMAGES, EVERYTHING = VALUES / "scaletest.yaml", VALUES / "scaletest-everything.yaml"
+PROFILES = sorted(path.stem for path in (SCALETEST / "values").glob("*.yaml"))
+OF_PROFILES = [SCALETEST / "values" / f"{name}.yaml" for name in PROFILES]
+CASES = [IMAGES, EVERYTHING, *OF_PROFILES]
+EACH_CASE = pytest.mark.parametrize("values", CASES, ids=lambda path: path.stem)
+EACH_PROFILE = pytest.mark.parametrize("name", PROFILES)
+COMPONENT = "app.kubernetes.io/component"
+Pod = tuple[dict[str, str], Object]
+
+
+@cache
+def template(helm: Helm, values: Path, *flags: str) -> list[Object]:
+    """The objects of a release; not to be changed."""
+    text = helm.run(
+        "template", RELEASE, SCALETEST, "-n", NAMESPACE, "-f", IMAGES, "-f", values, *flags
+    )
+    return [each for each in yaml.safe_load_all(text) if each]
+
+
+def pods(objects: list[Object]) -> Iterator[Pod]:
+    """The labels and the spec of each pod template."""
+    for each in of_kind(objects, "StatefulSet", "Deployment", "Job"):
+        made = each["spec"]["template"]
+        yield made["metadata"]["labels"], made["spec"]
+    for each in of_kind(objects, "Pod"):
+        yield each["metadata"]["labels"], each["spec"]
+
+
+def containers(objects: list[Object]) -> Iterator[tuple[str, Object, Object]]:
+    """The component, the pod's spec and the container of each container."""
+    for labels, spec in pods(objects):
+        for container in (*spec.get("initContainers", ()), *spec["containers"]):
+            yield labels[COMPONENT], spec, container
+
+
+def places(objects: list[Object]) -> Places:
+    """What the release tells the runner."""
+    [found] = [each for each in of_kind(objects, "ConfigMap") if "places.yaml" in each["data"]]
+    return msgspec.yaml.decode(found["data"]["places.yaml"].encode(), type=Places)
+
+
+@EACH_CASE
+def test_lint_finds_nothing_also_when_it_is_strict(helm: Helm, values: Path) -> None:
+    flags = ("lint", "--strict", SCALETEST, "-n", NAMESPACE, "-f", IMAGES, "-f", values)
+    assert "0 chart(s) failed" in helm.run(*flags)
+
+
+def test_the_schema_has_exactly_the_keys_that_are_documented() -> None:
+    """So that an unknown key is refused, and no key is refused that the defaults have."""
+    schema = yaml.safe_load((SCALETEST / "values.schema.json").read_text())
+    documented = yaml.safe_load((SCALETEST / "values.yaml").read_text())
+    del documented["bigfleet"]  # the schema of its own chart is applied to it
+    taken = set(schema_keys({**schema, "properties": dict(schema["properties"])}, schema))
+    bounds = ("requests", "limits")
+    assert {key for key in taken if not key.endswith(bounds)} - {"bigfleet"} == {
+        key for key in keys(documented) if not key.endswith(bounds)
+    }
+
+
+def test_a_comment_explains_each_key() -> None:
+    """It stands above the key; `requests` and `limits` are explained by their container's."""
+    lines = (SCALETEST / "values.yaml").read_text().splitlines()
+    until = lines.index("bigfleet:")
+    for number, line in enumerate(lines[:until]):
+        key = re.match(r" *([A-Za-z-]+):", line)
+        if key and key[1] not in ("requests", "limits"):
+            assert lines[number - 1].lstrip().startswith("#"), f"line {number + 1}: {line}"
+
+
+WRONG = [
+    ("replicas=3", "replicas"),
+    ("controlPlane.kwok.tagg=3", "tagg"),
+    ('global.loaddriver.repository=""', "/global/loaddriver/repository"),
+    ('bigfleet.image.repository=""', "/image/repository"),
+    ("bigfleet.shard.replica=3", "replica"),
+    ("clusters=0", "/clusters"),
+    ('clusters="2"', "/clusters"),
+    ('profile="Dev 50"', "/profile"),
+    ('overrides=["soak"]', "/overrides/0"),
+    ('flags.operator={"--lease":1}', "--lease"),
+    ('results.size="5 GB"', "/results/size"),
+    ('topologySpread.zone="Maybe"', "/topologySpread/zone"),
+    ("networkPolicy.apiServerPorts=[0]", "/networkPolicy/apiServerPorts/0"),
+    ("controlPlane.resources.kubelet={}", "kubelet"),
+]
+
+
+@pytest.mark.parametrize(("wrong", "key"), WRONG, ids=[each[0] for each in WRONG])
+def test_a_wrong_or_unknown_value_is_refused_by_name(helm: Helm, wrong: str, key: str) -> None:
+    with pytest.raises(HelmFailed, match="values don't meet the specifications") as refused:
+        template(helm, IMAGES, "--set-json", wrong)
+    assert f"'{key}" in str(refused.value)
+
+
+def test_a_second_run_in_one_release_is_refused(helm: Helm) -> None:
+    """Its clusters hold the first run's load."""
+    with pytest.raises(HelmFailed, match=r"a release is one run.*helm uninstall st"):
+        template(helm, IMAGES, "--is-upgrade")
+
+
+@EACH_PROFILE
+def test_the_values_of_a_profile_are_those_that_the_harness_prints(name: str) -> None:
+    profile = load_profile(name, ROOT / "profiles", (), None)
+    text = (SCALETEST / "values" / f"{name}.yaml").read_text()
+    assert text.startswith(heading(profile))
+    assert yaml.safe_load(text) == chart_values(profile, (), None)
+
+
+@EACH_PROFILE
+def test_roles_run_with_the_flags_of_their_profile(helm: Helm, name: str) -> None:
+    """The runner would refuse to start otherwise."""
+    settings = load_profile(name, ROOT / "profiles", (), None).settings
+    objects = template(helm, SCALETEST / "values" / f"{name}.yaml")
+    arguments = {each["name"]: each["args"] for _, _, each in containers(objects) if "args" in each}
+    operator, pod_controller = cluster_roles(settings, Cluster("c1", "", {}, None))
+    wanted = {
+        "operator": operator,
+        "pod-controller": pod_controller,
+        "shard": shard_role(settings),
+        "provider": provider_role(settings, Path("inventory.jsonl")),
+    }
+    for container, role in wanted.items():
+        assert list(differing_flags(role, arguments[container])) == []
+    assert [each.name for each in places(objects).clusters] == list(settings.cluster_names)
+
+
+@EACH_CASE
+def test_each_role_accepts_its_command_line(helm: Helm, values: Path) -> None:
+    """Every flag exists: the product's parser, the harness's and that of the file server say so."""
+    product = LazyParser(prog="bigfleet")
+    role_commands.add(product.add_subparsers(dest="role", required=True))
+    seen = set()
+    for component, _, container in containers(template(helm, values)):
+        arguments = [each.replace("$(POD_NAME)", "p") for each in container.get("args", ())]
+        command = container.get("command", [])
+        if "/bigfleet:" in container["image"] and not command:
+            assert product.parse_args(arguments).role == arguments[0]
+        elif "/loaddriver:" in container["image"] and not command:
+            build_parser().parse_args(arguments)
+        elif command[-1:] == ["loaddriver.substrates.pods.file_server"]:
+            file_server.parser().parse_args(arguments)
+        seen.add((component, container["name"]))
+    assert seen >= {
+        ("cluster", "operator"),
+        ("cluster", "pod-controller"),
+        ("cluster", "files"),
+        ("provider", "inventory"),
+        ("provider", "provider"),
+        ("runner", "runner"),
+        ("shard", "files"),
+        ("coordinator", "coordinator"),
+    }
+
+
+def test_nested_control_planes_run_as_local_ones_do() -> None:
+    text = (SCALETEST / "files" / "control-plane.yaml").read_text()
+    assert text == control_plane.text(), "python -m loaddriver.substrates.pods.control_plane"
+
+
+@EACH_CASE
+def test_every_pod_is_restricted_and_has_its_requests(helm: Helm, values: Path) -> None:
+    for component, spec, container in containers(template(helm, values)):
+        where = f"{component}/{container['name']}"
+        security = container["securityContext"]
+        assert spec["securityContext"]["runAsNonRoot"], where
+        assert security["readOnlyRootFilesystem"], where
+        assert security["capabilities"]["drop"] == ["ALL"], where
+        added = security["capabilities"].get("add", [])
+        assert added == (["NET_BIND_SERVICE"] if container["name"] == "kube-apiserver" else [])
+        assert {"cpu", "memory"} <= set(container["resources"]["requests"]), where
+        mounts = {mount["name"] for mount in container["volumeMounts"]}
+        claims = {"state"} if component in ("shard", "coordinator") else set()
+        assert mounts <= {volume["name"] for volume in spec["volumes"]} | claims, where
+        assert "tmp" in mounts, where
+
+
+@EACH_CASE
+def test_every_selector_selects_pods_of_the_release(helm: Helm, values: Path) -> None:
+    """A Service, budget or policy whose labels are misspelt is accepted, and does nothing."""
+    objects = template(helm, values)
+    labels = [each for each, _ in pods(objects)]
+    for each in of_kind(objects, "Service", "PodDisruptionBudget", "NetworkPolicy"):
+        spec = each["spec"]
+        selector = dict(spec.get("podSelector", spec.get("selector")))
+        selector = selector.get("matchLabels", selector)
+        assert any(selector.items() <= pod.items() for pod in labels), each["metadata"]["name"]
+
+
+@EACH_CASE
+def test_the_runner_is_told_of_containers_and_hosts_that_exist(helm: Helm, values: Path) -> None:
+    objects = template(helm, values)
+    told = places(objects)
+    sets = {each["metadata"]["name"]: each for each in of_kind(objects, "StatefulSet")}
+    services = {each["metadata"]["name"]: each for each in of_kind(objects, "Service")}
+    for role in told.roles.values():
+        name, _, number = role.pod.rpartition("-")
+        spec: Any = sets[name]["spec"]
+        assert int(number) < spec["replicas"]
+        assert role.container in {c["name"] for c in spec["template"]["spec"]["containers"]}
+        for address in filter(
+            None, (role.observe, role.listen, role.files.removeprefix("http://"))
+        ):
+            host, _, port = address.rpartition(":")
+            [service] = [
+                services[part] for part in host.split(".")[:2] if part in services
+            ] or pytest.fail(f"{host} is no Service's")
+            taken = {each["port"] for each in service["spec"]["ports"]}
+            # A headless Service names pods; it need not list their ports.
+            assert int(port) in taken or int(port) == 8090
+    for cluster in told.clusters:
+        assert cluster.host.split(".")[0] in services
+
+
+@EACH_CASE
+def test_every_secret_that_a_pod_mounts_is_made(helm: Helm, values: Path) -> None:
+    """Else its pod would wait for ever."""
+    objects = template(helm, values)
+    told = places(objects)
+    made = {told.authority_secret, told.token_secret, *(each.secret for each in told.identities)}
+    made |= {name for each in told.clusters for name in (each.secret, each.access)}
+    for _, spec in pods(objects):
+        for volume in spec["volumes"]:
+            sources = volume.get("projected", {}).get("sources", [volume])
+            mounted = [each["secret"] for each in sources if "secret" in each]
+            assert {each.get("secretName") or each["name"] for each in mounted} <= made
+    for identity in told.identities:
+        assert Principal.parse(identity.principal)
+
+
+def test_a_release_of_two_hundred_clusters_fits_into_its_secret(helm: Helm) -> None:
+    """Helm keeps a release in one object of at most 1 MiB, compressed; ConfigMaps have no more."""
+    objects = template(helm, SCALETEST / "values" / "50k.yaml")
+    [told] = [each for each in of_kind(objects, "ConfigMap") if "places.yaml" in each["data"]]
+    assert len(told["data"]["places.yaml"]) < 2**20 / 4

@@ -41,6 +41,7 @@ PYTHON_IMAGES: Mapping[str, PythonRecipe] = MappingProxyType(
             ("bigfleet", "controlplane", "kind", "loaddriver", "profiles"),
             (
                 *_BIGFLEET_PACKAGES,
+                "certifi",
                 "gevent",
                 "jinja2",
                 "locust",

@@ -137,14 +137,21 @@ async def _wait_for_policy(client: KubeClient) -> None:
         await client.delete(f"{accounts}/{name}")
 
 
-async def request_token(client: KubeClient, account: str, lifetime_seconds: int = 600) -> str:
-    """A token of the joining machine's ServiceAccount; the API's minimum lifetime is 600 s."""
+async def request_token(
+    client: KubeClient,
+    account: str,
+    lifetime_seconds: int = 600,
+    namespace: str = NODE_NAMESPACE,
+) -> str:
+    """A token of a ServiceAccount, by default a joining machine's; the API's minimum lifetime is
+    600 s.
+    """
     body = {
         "apiVersion": "authentication.k8s.io/v1",
         "kind": "TokenRequest",
         "spec": {"expirationSeconds": lifetime_seconds},
     }
-    path = f"/api/v1/namespaces/{NODE_NAMESPACE}/serviceaccounts/{account}/token"
+    path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{account}/token"
     return msgspec.json.decode(await client.create(path, body), type=_TokenRequest).status.token
 
 

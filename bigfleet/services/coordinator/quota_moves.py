@@ -109,27 +109,18 @@ class _Shares:
             for use in report.quotas
             if (use.provider, use.region) == row.name
         }
+        parts = {s: n for s, n in row.per_shard.items() if not _is_removed(registry, s)}
         # Parts that are changing already are left alone until the shards have confirmed them.
-        self._settled = all(
-            row.slice_of(shard) == part
-            for shard, part in row.per_shard.items()
-            if not _is_removed(registry, shard)
-        )
+        self._settled = all(row.slice_of(shard) == part for shard, part in parts.items())
         self._spare = {
             shard: part - held[shard] - _margin(part)
             for shard, part in row.per_shard.items()
             if shard in held and memory.may_give(row.name, shard, now_seconds)
         }
-        for shard, part in row.per_shard.items():
-            if _is_removed(registry, shard):
-                self._spare[shard] = part
+        self._spare |= {s: n for s, n in row.per_shard.items() if s not in parts}
         # Machines that came with racks may exceed the part of their shard.
-        parts = {s: n for s, n in row.per_shard.items() if not _is_removed(registry, s)}
         used = sum(max(parts.get(s, 0), held.get(s, 0)) for s in {*parts, *held})
-        self._excess = sum(row.per_shard.values()) - used - self._of_removed(registry)
-
-    def _of_removed(self, registry: Registry) -> int:
-        return sum(n for s, n in self._row.per_shard.items() if _is_removed(registry, s))
+        self._excess = sum(parts.values()) - used
 
     def give(
         self, to: str, machines: int, cause: QuotaCause, text: str, *, whole: bool = False

@@ -16,6 +16,7 @@ import certifi
 import msgspec
 import yaml
 
+from bigfleet.api.install import request_token
 from bigfleet.kube.client import CONNECTION_ERRORS, ApiError, KubeClient
 from controlplane.request import Binaries
 from loaddriver.substrates.applying import apply
@@ -40,7 +41,6 @@ from loaddriver.substrates.processes import Supervisor
 from loaddriver.substrates.reaper.cleanup import removal_file, write_removal
 
 _MODULE = "loaddriver.substrates.existing.removal"
-_TOKEN_PATH = f"/api/v1/namespaces/{OWN_NAMESPACE}/serviceaccounts/{ACCOUNT}/token"
 _TOKEN_SECONDS = 86_400
 _IDENTITIES = ("load-driver", "recorder", "kwok")
 _GRACE_SECONDS = 1.0
@@ -60,14 +60,6 @@ class Prerequisites:
     def versions(self) -> dict[str, str]:
         """The version of kwok, if it is used."""
         return {} if self.binaries is None else {"kwok": self.binaries.versions["kwok"]}
-
-
-class _Token(msgspec.Struct):
-    token: str
-
-
-class _TokenRequest(msgspec.Struct):
-    status: _Token
 
 
 class _Version(msgspec.Struct, rename="camel"):
@@ -174,9 +166,7 @@ class ExistingSubstrate:
         started_by = f"{getpass.getuser()} on {platform.node()}"
         async with _connected(admin, context) as client:
             await apply(client, manifests(self._run_id, started_by))
-            lifetime = {"spec": {"expirationSeconds": _TOKEN_SECONDS}}
-            answer = await client.create(_TOKEN_PATH, lifetime)
-            token = msgspec.json.decode(answer, type=_TokenRequest).status.token
+            token = await request_token(client, ACCOUNT, _TOKEN_SECONDS, OWN_NAMESPACE)
         kubeconfigs = {
             role: self._write(name, role, self._with_token(name, context, token))
             for role in _IDENTITIES

@@ -143,6 +143,44 @@ def test_spread_counts_what_is_bound() -> None:
     assert decided(specs, need_of(8, spread=EVENLY_BY_ZONE)) == ["Bootstrap b1"]
 
 
+def sold(zones: str) -> list[Spec]:
+    """In each zone a machine of 4 CPUs for $1 and one of 16 for $4.50, both idle."""
+    return [
+        idle(f"{zone}{cpu}", cpu=cpu, price=price, labels={ZONE: zone})
+        for zone in zones
+        for cpu, price in ((4, 1.0), (16, 4.5))
+    ]
+
+
+def test_a_machine_for_a_zone_is_sized_for_the_pods_that_the_cluster_expects() -> None:
+    """Each zone is likely to get a third of the next ninety pods, most of which will be others':
+    three large machines that they can use, not three that nobody else fits on.
+    """
+    full = configured("full", cpu=900, labels={"pool": "old"})
+    spread = pods((3, 1), spread=EVENLY_BY_ZONE)
+    found = outcome([full, *sold("abc")], pods((900, 1)), spread).actions
+    assert found == [f"Bootstrap {zone}16" for zone in "abc"]
+
+
+def test_a_machine_for_a_zone_is_not_sized_for_what_others_would_not_use() -> None:
+    """Nothing is expected of a small cluster, nor of pods of another priority."""
+    full = configured("full", cpu=900, labels={"pool": "old"})
+    urgent = pods((900, 1), priority=9)
+    for others in ((), (urgent,)):
+        specs = [full, *sold("abc")] if others else sold("abc")
+        found = outcome(specs, *others, pods((3, 1), spread=EVENLY_BY_ZONE)).actions
+        assert found == [f"Bootstrap {zone}4" for zone in "abc"]
+
+
+def test_spread_over_machines_is_not_sized_for_others() -> None:
+    """A need that takes a machine for each few pods needs many, however small."""
+    apart = (Spread(HOSTNAME_LABEL, 1, True),)
+    in_zones = (Requirement(ZONE, Operator.EXISTS),)
+    full = configured("full", cpu=900, labels={"pool": "old"})
+    needs = pods((900, 1)), pods((3, 1), spread=apart, requirements=in_zones)
+    assert outcome([full, *sold("abc")], *needs).actions == ["Bootstrap a4"]
+
+
 def test_spread_would_rather_fall_short_than_lean() -> None:
     """A used-up zone where the cluster has a machine holds the others back at max_skew."""
     specs = [configured("b", labels={ZONE: "b"}), *zoned("aaaa")]

@@ -15,6 +15,7 @@ from __future__ import annotations
 import numpy as np
 
 from bigfleet.engine.placement.acquire import FreePools, choose_machines, in_tiers
+from bigfleet.engine.placement.growth import NO_PODS
 from bigfleet.engine.snapshot import NONE, Flags, Rows
 from bigfleet.engine.state.cycle_state import CycleState
 from bigfleet.model.group import FoldedGangs
@@ -61,7 +62,13 @@ class Headroom:
         state.left[largest] += 1
         pools = in_tiers(self._free_pools.pools(index))
         selection = choose_machines(
-            state, index, np.empty(0, np.int64), pools, pods_at_most=1, machines_at_most=1
+            state,
+            index,
+            np.empty(0, np.int64),
+            pools,
+            pods_at_most=1,
+            machines_at_most=1,
+            expected=NO_PODS,
         )
         state.left[largest] -= 1
         rows = selection.rows.astype(np.intp)

@@ -25,6 +25,7 @@ from bigfleet.engine.kernels.selection import (
     selection_buffer,
     weights_of,
 )
+from bigfleet.engine.placement.growth import ExpectedPods
 from bigfleet.engine.snapshot import ACQUIRABLE, Flags, Floats, Ints, Longs, Rows
 from bigfleet.engine.state.cycle_state import CycleState
 from bigfleet.model.machine import MachineState
@@ -195,9 +196,11 @@ def choose_machines(
     keys: tuple[str, ...] = (),
     pods_at_most: int = NO_LIMIT,
     machines_at_most: int = NO_LIMIT,
+    expected: ExpectedPods | None = None,
 ) -> Selection:
     """Choose machines from `pools`, one pool after the other, until the need's pods (at most
-    `pods_at_most` of them) are placed.
+    `pods_at_most` of them) are placed. A machine may be larger for the pending pods of `others` and
+    a growth of each class, or for those `expected`.
 
     The machines become unavailable; `state.left` stays as it is. Ties go to the domain of the
     labels `keys` with fewer pods of the need.
@@ -216,10 +219,9 @@ def choose_machines(
             continue
         # What other needs lack is looked at only for machines that this one could use.
         if not len(weights):
-            classes = np.concatenate((own, _pending_of_others(state, index, others)))
-            # A need that takes one machine at a time must not get one sized for growth.
-            grows = machines_at_most == NO_LIMIT and not _requests_scarce(state, index)
-            more = _expected_growth(state, classes) if grows else np.zeros_like(classes)
+            further = _further(state, index, others, own, left, expected)
+            classes = np.concatenate((own, further))
+            more = _expected_growth(state, index, classes, expected)
             weights = weights_of(state.classes.sizes[classes], left[classes])
         pending = PendingPods(
             classes, len(own), weights, _pods_by_domain(state, index, pool, keys), more
@@ -273,8 +275,16 @@ def _requests_scarce(state: CycleState, index: int) -> bool:
     return bool((asked & state.columns.scarce).any())
 
 
-def _expected_growth(state: CycleState, classes: Longs) -> Longs:
-    """How many more pods of each class to expect."""
+def _expected_growth(
+    state: CycleState, index: int, classes: Longs, expected: ExpectedPods | None
+) -> Longs:
+    """How many more pods of each class to expect; `expected` are these if they are known."""
+    if _requests_scarce(state, index):
+        return np.zeros_like(classes)
+    if expected is not None:
+        more = np.zeros(len(state.left), np.int64)
+        more[expected.classes] = expected.pods
+        return more[classes]
     growth: Longs = np.floor(state.classes.count[classes] * state.settings.growth + 1e-9).astype(
         np.int64
     )
@@ -289,9 +299,22 @@ def _own_pending(state: CycleState, index: int, left: Longs, pods_at_most: int) 
     return own
 
 
-def _pending_of_others(state: CycleState, index: int, others: Longs) -> Longs:
-    """Those classes of `others` with pending pods that are not the need's."""
-    further: Longs = others[(state.left[others] > 0) & (state.classes.need[others] != index)]
+def _further(
+    state: CycleState,
+    index: int,
+    others: Longs,
+    own: Longs,
+    left: Longs,
+    expected: ExpectedPods | None,
+) -> Longs:
+    """The classes beside the need's `own` that its machines may be larger for: those of `others`
+    with pending pods, or the `expected` ones, of which none is `left`.
+    """
+    if expected is None:
+        pending: Longs = others[(state.left[others] > 0) & (state.classes.need[others] != index)]
+        return pending
+    further: Longs = np.setdiff1d(expected.classes, own)
+    left[further] = 0
     return further
 
 

@@ -24,6 +24,7 @@ from bigfleet.engine.placement.acquire import (
     in_tiers,
     order,
 )
+from bigfleet.engine.placement.growth import NO_PODS, ExpectedPods, expected_pods
 from bigfleet.engine.snapshot import NONE, Flags, Ints
 from bigfleet.engine.state.cluster_packing import ClusterPacking
 from bigfleet.engine.state.cycle_state import CycleState
@@ -217,11 +218,20 @@ def _next(
             inside[codes],
             pods_at_most=most,
             machines_at_most=1,
+            expected=_expected(state, index, len(allowed)),
         )
         if len(selection.rows):
             order(state, index, selection, counted=False)
             return [int(row) for row in selection.rows]
     return None
+
+
+def _expected(state: CycleState, index: int, domains: int) -> ExpectedPods:
+    """The pods that a machine for the need may be sized for beside its own."""
+    # A need that spreads over machines takes many, and must not get each sized for growth.
+    if HOSTNAME_LABEL in term_keys(state.flavour_fit(index)):
+        return NO_PODS
+    return expected_pods(state, index, domains)
 
 
 def _domains(pools: Sequence[EligiblePool]) -> set[tuple[int, ...]]:

@@ -123,6 +123,11 @@ class CycleState:
         #: by cluster
         self.packings: dict[int, ClusterPacking] = self._build_packings()
 
+    @cached_property
+    def classes_by_size(self) -> dict[tuple[int, int], Rows]:
+        """By cluster and priority, the classes that growth is expected of; see `expected_pods`."""
+        return {}
+
     def key(self, index: int) -> NeedKey:
         """The identity of need `index`."""
         return key_of(self.fleet, self.demand, index)

@@ -132,12 +132,14 @@ def choose(
     keys: Sequence[str] = (),
     pods_at_most: int | None = None,
     one_machine: bool = False,
+    expected: Mapping[PodSize, int] | None = None,
 ) -> list[Chosen]:
-    """Select machines, one offer after the other, until the need's pods are placed."""
+    """Select machines, one offer after the other, until the need's pods are placed. A machine may
+    be larger for the pods `expected`.
+    """
     wanted = _wanted(cycle, need, others, pods_at_most, keys)
-    if not one_machine and not need.requests_scarce:
-        growth = cycle.settings.growth
-        wanted.more = {size: math.floor(size.pods * growth + 1e-9) for size in wanted.sizes}
+    if not need.requests_scarce:
+        _expect(cycle, wanted, expected, one_machine=one_machine)
     chosen: list[Chosen] = []
     for source, offer in enumerate(offers):
         while any(wanted.left[size] for size in wanted.own) and not (chosen and one_machine):
@@ -173,6 +175,18 @@ def _wanted(
     further = [size for size in others if size.left and size.need != need.index]
     left.update((size, size.left) for size in further)
     sizes = [*own, *further]
+    worth = _worth(cycle, sizes, left)
+    in_domain: dict[Domain, int] = {}
+    for key in keys:
+        counted = pods_by_domain(cycle, need, key)
+        in_domain = {(str(d) if d is not None else None,): n for d, n in counted.items()}
+    return Wanted(own, sizes, left, worth, in_domain, dict.fromkeys(sizes, 0))
+
+
+def _worth(
+    cycle: Cycle, sizes: Sequence[PodSize], left: Mapping[PodSize, int]
+) -> dict[PodSize, float]:
+    """The value of a pod of each size: its shares of all that is pending."""
     total = {
         name: float(sum(size.amounts.get(name, 0) * left[size] for size in sizes))
         for name in cycle.resources
@@ -184,11 +198,25 @@ def _wanted(
             if total[name] > 0:
                 part = float(size.amounts.get(name, 0)) / total[name]
                 worth[size] += part * (_SLOT_WORTH if name == "pods" else 1.0)
-    in_domain: dict[Domain, int] = {}
-    for key in keys:
-        counted = pods_by_domain(cycle, need, key)
-        in_domain = {(str(d) if d is not None else None,): n for d, n in counted.items()}
-    return Wanted(own, sizes, left, worth, in_domain, dict.fromkeys(sizes, 0))
+    return worth
+
+
+def _expect(
+    cycle: Cycle, wanted: Wanted, expected: Mapping[PodSize, int] | None, *, one_machine: bool
+) -> None:
+    """Size machines for the `expected` pods as well; None for the growth of each size."""
+    if expected is None:
+        growth = 0.0 if one_machine else cycle.settings.growth
+        wanted.more = {size: math.floor(size.pods * growth + 1e-9) for size in wanted.sizes}
+        return
+    further = sorted(
+        (size for size in expected if size not in wanted.own),
+        key=lambda size: (size.need, -size.share, size.number),
+    )
+    wanted.sizes = [*wanted.own, *further]
+    wanted.left.update(dict.fromkeys(further, 0))
+    wanted.worth = _worth(cycle, wanted.sizes, wanted.left)
+    wanted.more = {size: expected.get(size, 0) for size in wanted.sizes}
 
 
 def _head(

@@ -15,6 +15,7 @@ from tests.engine.oracle.packing import Term, place_constrained, pods_by_domain,
 # Where a gang's machine comes from.
 OWN, CLUSTER, ACQUIRABLE, SURPLUS, PREEMPTIBLE = range(5)
 _STEPS = 2**20
+_MOST_EXPECTED_SIZES = 32
 
 
 def label_keys(need: NeedView) -> tuple[str, ...]:
@@ -68,11 +69,49 @@ def _next_machine(
     for there, domain in sorted(open_domains):
         most = _share_of(cycle, need, terms, there, len(domains))
         inside = [[kind for kind in offer if kind.domain == domain] for offer in offers]
-        chosen = choose(cycle, need, (), inside, pods_at_most=most, one_machine=True)
+        chosen = choose(
+            cycle,
+            need,
+            (),
+            inside,
+            pods_at_most=most,
+            one_machine=True,
+            expected=_expected(cycle, need, len(domains)),
+        )
         if chosen:
             order(cycle, need, chosen, with_pods=False)
             return chosen[0].machine
     return None
+
+
+def _expected(cycle: Cycle, need: NeedView, domains: int) -> dict[PodSize, int] | None:
+    """A domain's part of the pods by which the cluster will grow: those in the middle of equal
+    parts of its pods, the largest first. None if no machine should be sized for them.
+    """
+    if HOSTNAME_LABEL in (*(term.topology_key for term in need.terms), *need.apart):
+        return None
+    sizes = [
+        size
+        for other in cycle.needs
+        if other.cluster == need.cluster and other.priority == need.priority
+        if other.kind in ("plain", "constrained") and not other.one_a_machine
+        for size in other.sizes
+        if not size.impossible
+    ]
+    sizes.sort(key=lambda size: (-size.share, size.need))
+    total = sum(size.pods for size in sizes)
+    expected = int(total * cycle.settings.growth / domains + 1e-9)
+    parts = min(expected, _MOST_EXPECTED_SIZES)
+    more: dict[PodSize, int] = {}
+    for part in range(parts):
+        middle = (2 * part + 1) * total // (2 * parts)
+        for size in sizes:
+            if middle < size.pods:
+                break
+            middle -= size.pods
+        pods = (part + 1) * expected // parts - part * expected // parts
+        more[size] = more.get(size, 0) + pods
+    return more
 
 
 def _pods_in(

@@ -47,7 +47,7 @@ def decide(
     reclaim = ReclaimPhase(state, assignment)
     reclaimable = reclaim.reclaimable()
     preempt(state, assignment, reclaimable)
-    headroom.acquire()
+    headroom.acquire(reclaimable, reclaim.must_go)
     claimed_by = state.claims()
     reclaims, capped = _reclaims(state, reclaimable)
     given_back = Counter(int(fleet.cluster[a.row]) for a in reclaims if reclaimable[a.row])

@@ -129,3 +129,12 @@ def test_more_additional_pods_do_not_wait_for_the_machine_of_the_first() -> None
     assert story.cycle() == ["Bootstrap first"]
     story.demand = replace(story.demand, needs=[story.demand.needs[0], additional(5)[1]])
     assert story.cycle() == ["Bootstrap second"]
+
+
+def test_a_machine_with_pods_of_equal_priority_beside_additional_ones_is_not_preempted() -> None:
+    """The additional need claims it; its priority is that of the highest that uses it."""
+    specs = [configured("shared", labels=IN_A, last_claimed_by=2), idle("late", cpu=2)]
+    urgent = ("east", need_of(2, unit=2, priority=9)), ("west", need_of(4, unit=2, priority=9))
+    story = Story(specs, *urgent, additional())
+    assert story.cycle() == ["Bootstrap late"]
+    assert story.short() == {1: {"cpu": 2}}

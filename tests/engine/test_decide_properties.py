@@ -209,6 +209,9 @@ def may_not_acquire(demand: Demand, cluster: int) -> bool:
 
 @hypothesis_settings(max_examples=60)
 @given(SEEDS)
+@example(9928)  # a gang gives back machines on which earlier needs had counted
+@example(636)  # pods count on a machine of an additional need of lower priority
+@example(3126)
 def test_no_free_machine_is_left_that_a_short_plain_need_could_use(seed: int) -> None:
     """No idle or speculative machine is left that could hold one of its pods."""
     fleet, demand, cycle_memory = case_with_memory(seed)

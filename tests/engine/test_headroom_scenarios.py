@@ -71,6 +71,19 @@ def test_one_surplus_machine_stays_as_headroom() -> None:
     assert ongoing.settle() == ["Reclaim s2", "Reclaim s3"]
 
 
+def test_a_machine_that_would_be_released_stays_as_headroom() -> None:
+    """Pods are counted on both of two machines, and fit on one: the other one becomes headroom
+    instead of `m`, which would be bought beside it.
+    """
+    size = {"cpu": 8, "more": {"memory": 8}}
+    small = [configured(f"s{n}", labels=IN_A, last_claimed_by=0, **size) for n in range(2)]
+    pods = "east", need_of(6, unit=3, more={"memory": 2}, priority=1)
+    specs = [*small, configured("g", labels=IN_A, last_claimed_by=1), idle("m", labels=IN_A)]
+    ongoing = story(specs, pods, *gangs(1, size=4))
+    assert ongoing.cycle() == []
+    assert len(ongoing.decision.headroom) == 1
+
+
 def test_gangs_of_all_sizes_share_one() -> None:
     """Room for the largest is room for any."""
     ongoing = story(idles(6), *gangs(1, size=2), *gangs(1, size=3))

@@ -32,7 +32,7 @@ class CandidateColumns(NamedTuple):
     reserved_for: Ints
     #: [P] bool, its operator reports pods that must stay
     must_stay: Flags
-    #: [P] int32, the need that claims the machine now, or NONE
+    #: [P] int32, the first need with pods on the machine now, or NONE
     holder: Ints
     #: [P] int64, the priority that the machine serves
     priority: Longs

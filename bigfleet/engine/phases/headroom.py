@@ -4,16 +4,18 @@ Such a gang is served as plain demand: any machine with room for all of it will 
 kube-scheduler binds a gang's pods one by one, the first to any Node with room for that pod. If no
 machine has room for the whole gang, its other pods then wait for a rack that may be full, while
 their need counts as met. So each cluster with such gangs keeps one machine beyond its placements
-that holds the largest of them, or acquires one once all other needs are served. Nothing is
-preempted for it. A need that is short and can acquire nothing may use it, and a higher priority may
-preempt it. If any need could use it at any time, each new pod would cause another acquisition, and
-the cluster would grow by machines as small as a gang.
+that holds the largest of them: one without pods, or else one that would be released, or it acquires
+one once all other needs are served. Nothing is preempted for it. A need that is short and can
+acquire nothing may use it, and a higher priority may preempt it. If any need could use it at any
+time, each new pod would cause another acquisition, and the cluster would grow by machines as small
+as a gang.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
+from bigfleet.engine.phases.reclaim import reclaim_order
 from bigfleet.engine.placement.acquire import FreePools, choose_machines, in_tiers
 from bigfleet.engine.placement.growth import NO_PODS
 from bigfleet.engine.snapshot import NONE, Flags, Rows
@@ -46,15 +48,32 @@ class Headroom:
                 self._record(index, chosen)
                 self._remove_from_packing(index, chosen)
 
-    def acquire(self) -> None:
-        """Choose again, since other needs may have used the machines, and acquire missing ones."""
+    def acquire(self, reclaimable: Flags, must_go: Flags) -> None:
+        """Choose again, since other needs may have used the machines; keep, of the machines [n]
+        that are `reclaimable`, one that need not go; and acquire what is still missing.
+        """
         self.retain()
-        state = self._state
+        state, released = self._state, np.flatnonzero(reclaimable & ~must_go)
         for index in self._gangs:
             # A need that is short has no use for headroom.
-            passes = state.lacks(index) or index in state.not_acquiring
-            if not passes and not self._has_room(index):
+            if state.lacks(index) or self._has_room(index):
+                continue
+            if len(kept := self._last(index, released[reclaimable[released]])):
+                reclaimable[kept] = False
+                self._record(index, kept)
+            elif index not in state.not_acquiring:
                 self._record(index, self._acquired(index))
+
+    def _last(self, index: int, released: Rows) -> Rows:
+        """Of the machines `released` by the need's cluster that can hold its largest gang, the last
+        in reclaim order.
+        """
+        # Else one that would do is released in the decision that acquires another.
+        state = self._state
+        its = state.fleet.cluster[released] == state.cluster_of(index)
+        rows = released[its & ~state.unavailable[released]]
+        rows = rows[self._holds(index, rows)]
+        return reclaim_order(state.fleet, state.columns.price, rows)[-1:]
 
     def _acquired(self, index: int) -> Rows:
         """Acquire an unclaimed machine for one more of the need's largest gangs."""

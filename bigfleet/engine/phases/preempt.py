@@ -7,7 +7,7 @@ others of their cluster, or served again when it is their need's turn.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
@@ -33,7 +33,7 @@ from bigfleet.engine.placement.gangs import (
     unplace_gang,
 )
 from bigfleet.engine.placement.topology import label_keys, take_constrained
-from bigfleet.engine.snapshot import NONE, Flags, Rows
+from bigfleet.engine.snapshot import NONE, Flags, Longs, Rows
 from bigfleet.engine.state.cycle_state import CycleState, TakenMachines
 
 # Classes looked at together for the next need that is short.
@@ -67,11 +67,30 @@ class _Preemption:
             # no pods are evicted for it.
             additional = state.classes.need_type[index] == NeedType.ADDITIONAL
             if state.lacks(index) and index not in state.not_acquiring and not additional:
-                machines = len(state.packing_of(index))
-                self._preempt_for(index)
-                # Others may use the remaining capacity of the new machines.
-                if len(state.packing_of(index)) > machines:
-                    self._dirty_clusters.add(state.cluster_of(index))
+                earlier = slice(0, state.classes.start[index] if state.needs.gang[index] else 0)
+                before = state.left[earlier].copy()
+                self._serve(index, self._preempt_for)
+                self._serve_losers(before)
+
+    def _serve(self, index: int, how: Callable[[int], None]) -> None:
+        state = self._state
+        machines = len(state.packing_of(index))
+        how(index)
+        # Others may use the remaining capacity of the new machines.
+        if len(state.packing_of(index)) > machines:
+            self._dirty_clusters.add(state.cluster_of(index))
+
+    def _serve_losers(self, before: Longs) -> None:
+        """Serve the needs again of which more pods have no place than `before`: a gang has given
+        back machines that they had counted on, or completes itself with those of another one.
+        """
+        # They have had their turn. A gang among them would again take machines from others.
+        state, classes = self._state, self._state.classes
+        lost = np.flatnonzero(state.left[: len(before)] > before)
+        for index in np.unique(classes.need[lost]).tolist():
+            if not state.needs.gang[index]:
+                self._serve(index, self._assignment.serve)
+                self._candidates.refresh([state.cluster_of(index)])
 
     def _short_needs(self) -> Iterator[int]:
         """All needs that are short when it is their turn, in order."""

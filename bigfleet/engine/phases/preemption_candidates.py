@@ -107,9 +107,9 @@ class PreemptionCandidates:
     def of(self, index: int) -> Candidates:
         """The machines that need `index` may take."""
         if self._dirty is None:
-            self._recompute(np.arange(len(self._rows)), self._state.claims())
+            self._recompute(np.arange(len(self._rows)), self._state.served())
         elif self._dirty:
-            self._recompute(self._supply_of(self._dirty), self._state.claims(self._dirty))
+            self._recompute(self._supply_of(self._dirty), self._state.served(self._dirty))
         self._dirty = set()
         at = self._open_to(index)
         if not len(at):
@@ -126,11 +126,11 @@ class PreemptionCandidates:
             [self._by_cluster[a:b] for a, b in zip(begins.tolist(), ends.tolist(), strict=True)]
         )
 
-    def _recompute(self, at: Rows, claims: Ints) -> None:
-        """Recompute the candidates in these positions; `claims` [n] is of their clusters."""
+    def _recompute(self, at: Rows, served: Ints) -> None:
+        """Recompute the candidates in these positions; `served` [n] is of their clusters."""
         state, rows, table = self._state, self._rows[at], self._table
         reserving_need = table.reserved_for[at]
-        holder = np.where(reserving_need != NONE, reserving_need, claims[rows])
+        holder = np.where(reserving_need != NONE, reserving_need, served[rows])
         held = holder != NONE
         priority = np.where(
             held, np.append(state.priorities, 0)[holder], state.fleet.priority[rows]

@@ -40,6 +40,8 @@ class ReclaimPhase:
         self._state, self._assignment = state, assignment
         self._holds = ReclaimHolds(state)
         self._surplus: dict[int, int] = {}
+        #: [n] bool, machines to reclaim whose pods hang until they are evicted
+        self.must_go: Flags = np.zeros(len(state.fleet), np.bool_)
         self._acquiring = state.acquiring_clusters()
         configured = state.fleet.state == MachineState.CONFIGURED
         clusters = len(state.fleet.clusters)
@@ -56,6 +58,7 @@ class ReclaimPhase:
         going = np.zeros(len(state.fleet), np.bool_)
         left = abandoned_by_gangs(state)
         going[left] = True
+        self.must_go = going & (state.fleet.disruption_cost != 0)
         for cluster in np.unique(state.fleet.cluster[left]).tolist():
             packing = state.packings[cluster]
             for machine in np.flatnonzero(np.isin(packing.rows, left)).tolist():

@@ -280,10 +280,19 @@ class CycleState:
         or else the first with pods on it; NONE if there is none. A machine on its way stays with
         the need that it comes for. Only for the machines of `clusters`, if given.
         """
+        return self._claims(clusters, self.needs.additional)
+
+    def served(self, clusters: Iterable[int] | None = None) -> Ints:
+        """Like `claims`, but an additional need has no precedence: of all needs with pods on a
+        machine, the first one has the highest priority.
+        """
+        return self._claims(clusters, np.zeros_like(self.needs.additional))
+
+    def _claims(self, clusters: Iterable[int] | None, preferred: Flags) -> Ints:
         claimed = np.full(len(self.fleet), NONE, np.int32)
         chosen = set(self.packings if clusters is None else clusters)
         for cluster in chosen:
-            self.packings[cluster].claim(claimed, self.needs.additional)
+            self.packings[cluster].claim(claimed, preferred)
         self._keep_incoming(chosen, claimed)
         np.copyto(claimed, self.ordered_by, where=self.ordered_by != NONE)
         return claimed

@@ -257,16 +257,25 @@ class Cycle:
         pods on it; else the first need with pods on it, or the one of equal priority that it is on
         its way to.
         """
+        found = self._users(machine)
+        additional = [index for index in found if self.needs[index].kind == "additional"]
+        if machine.ordered_by == NONE and additional:
+            return additional[0]
+        return self.first_user(machine)
+
+    def first_user(self, machine: Machine) -> int:
+        """Like `holder`, but an additional need has no precedence."""
         if machine.ordered_by != NONE:
             return machine.ordered_by
-        slots = [s for c in self.clusters for s in c.slots if s.machine is machine]
-        found = sorted({size.need for slot in slots for size in slot.pods})
-        additional = [index for index in found if self.needs[index].kind == "additional"]
-        last = machine.last_claimed_by
+        found, last = self._users(machine), machine.last_claimed_by
         if machine.state in (S.CREATING, S.DRAINING) and last in found:
             first = self.needs[found[0]]
             found = [last] if first.priority == self.needs[last].priority else found
-        return [*additional, *found, NONE][0]
+        return [*found, NONE][0]
+
+    def _users(self, machine: Machine) -> list[int]:
+        slots = [s for c in self.clusters for s in c.slots if s.machine is machine]
+        return sorted({size.need for slot in slots for size in slot.pods})
 
     def _restore_reservation(self, index: int, reservation: Reservation) -> None:
         if self.now - reservation.since_seconds < self.settings.reservation_seconds:

@@ -42,7 +42,7 @@ class Oracle:
         self._reclaim = ReclaimPhase(cycle)
         self._preemption = PreemptionPhase(cycle, self._reclaim.going)
         self._preemption.run()
-        headroom.acquire()
+        headroom.acquire(self._reclaim)
         self.headroom = headroom.rows
         reclaims = [*self._reclaims_for_needs(), *self._voluntary_reclaims()]
         within = list(self._capped(reclaims))

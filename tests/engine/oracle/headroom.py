@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.engine.oracle.acquiring import choose, free_machines
 from tests.engine.oracle.cycle import Cycle, NeedView
 from tests.engine.oracle.objects import Machine, PodSize, S
+from tests.engine.oracle.reclaim import ReclaimPhase
 
 
 class Headroom:
@@ -42,12 +43,20 @@ class Headroom:
                     if machine not in cluster.headroom_pool:
                         cluster.headroom_pool.append(machine)
 
-    def acquire(self) -> None:
-        """Choose again, now that all needs are served, and acquire missing ones."""
+    def acquire(self, reclaim: ReclaimPhase) -> None:
+        """Choose again, now that all needs are served; then keep machines that would be released,
+        and acquire missing ones.
+        """
         cycle = self._cycle
         self.retain()
         for size, need in self._gangs:
-            if need.lacks or need.index in cycle.not_acquiring or self._has_room(size, need):
+            if need.lacks or self._has_room(size, need):
+                continue
+            if kept := [m for m in reclaim.spare(need.cluster) if self._holds(size, need, m)]:
+                reclaim.going.remove(kept[-1])
+                self._ahead.setdefault(need.cluster, []).append(kept[-1])
+                continue
+            if need.index in cycle.not_acquiring:
                 continue
             size.left += 1
             chosen = choose(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from bigfleet.engine.snapshot import NONE
@@ -76,10 +77,26 @@ class PreemptionPhase:
             for need in needs:
                 passes = need.index in self._cycle.not_acquiring or need.kind == "additional"
                 if need.lacks and not passes:
-                    before = list(self._cycle.cluster_of(need).slots)
-                    self._preempt_for(need)
-                    if any(slot not in before for slot in self._cycle.cluster_of(need).slots):
-                        self._dirty_clusters.add(need.cluster)
+                    earlier = [size for other in needs[: need.index] for size in other.sizes]
+                    left = {size: size.left for size in earlier}
+                    self._serve(need, self._preempt_for)
+                    if need.kind == "gang":
+                        self._serve_losers({s.need for s in earlier if s.left > left[s]})
+
+    def _serve(self, need: NeedView, how: Callable[[NeedView], None]) -> None:
+        before = list(self._cycle.cluster_of(need).slots)
+        how(need)
+        if any(slot not in before for slot in self._cycle.cluster_of(need).slots):
+            self._dirty_clusters.add(need.cluster)
+
+    def _serve_losers(self, indices: set[int]) -> None:
+        """Serve again those whose turn it was, and whose machines a gang has given back or taken;
+        no gangs, which would do the same to others.
+        """
+        for index in sorted(indices):
+            need = self._cycle.needs[index]
+            if need.kind != "gang":
+                self._serve(need, partial(serve, self._cycle))
 
     def _drop_idle_reservations(self) -> None:
         for machine in self._cycle.machines:
@@ -182,7 +199,7 @@ class PreemptionPhase:
         if machine.is_unavailable or not (drains or works) or not need.accepts(machine.flavour):
             return None
         kept = drains and machine.reserved_for != NONE
-        index = machine.reserved_for if kept else cycle.holder(machine)
+        index = machine.reserved_for if kept else cycle.first_user(machine)
         holder = cycle.needs[index] if index != NONE else None
         if self._is_own(need, machine) or not self._is_open(need, machine, holder):
             return None

@@ -30,6 +30,7 @@ class ReclaimPhase:
         acquired = [machine for machines in cycle.acquired.values() for machine in machines]
         self._acquiring = {cycle.needs[m.ordered_by].cluster for m in acquired}
         self.going = self._abandoned_by_gangs()
+        self._must_go = [machine for machine in self.going if machine.disruption_cost != 0]
         for number in self.open:
             self._reclaim_from(cycle.clusters[number])
 
@@ -52,6 +53,11 @@ class ReclaimPhase:
         for cluster in cycle.clusters:
             cluster.slots = [slot for slot in cluster.slots if slot.machine not in found]
         return found
+
+    def spare(self, number: int) -> list[Machine]:
+        """The machines that a cluster would release and could keep, in the order of release."""
+        its = [m for m in self.going if m not in self._must_go and m.cluster == number]
+        return sorted((m for m in its if not m.is_unavailable), key=reclaim_order)
 
     def _is_in_service(self, need: NeedView) -> bool:
         slots = self._cycle.cluster_of(need).slots

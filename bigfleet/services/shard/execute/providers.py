@@ -28,7 +28,7 @@ LATE_SECONDS = 1.0
 # would be purchased again. Until then operators have reported the Nodes that they have.
 FIRST_LISTING_SECONDS = 30.0
 # Machines on their way from a silent provider are expected for so long.
-STRANDED_SECONDS = 60.0
+EXPECTED_SECONDS = 60.0
 
 _log = logging.getLogger(__name__)
 
@@ -190,10 +190,10 @@ class Providers:
     def _hold(self, silent: Mapping[str, ProviderLink], now_seconds: float) -> None:
         holds = self._inventory.holds
         holds.silent = {key: str(link.error) for key, link in silent.items()}
-        holds.stranded = {
+        holds.given_up = {
             key
             for key, link in silent.items()
-            if now_seconds - link.silent_since_seconds >= STRANDED_SECONDS
+            if now_seconds - link.silent_since_seconds >= EXPECTED_SECONDS
         }
         holds.colliding = dict(self._collisions())
         metrics.shard_providers_silent.set(len(silent))

@@ -33,12 +33,12 @@ _ON_THEIR_WAY = (int(MachineState.CREATING), int(MachineState.DRAINING))
 
 @dataclass
 class Holds:
-    """`silent` has the error of each provider that does not answer; of `stranded` ones nothing is
+    """`silent` has the error of each provider that does not answer; of those `given_up` nothing is
     expected any more. `colliding` has, for each machine that two providers list, their names.
     """
 
     silent: Mapping[str, str] = field(default_factory=dict)
-    stranded: Collection[str] = ()
+    given_up: Collection[str] = ()
     colliding: Mapping[str, tuple[str, str]] = field(default_factory=dict)
 
     @property
@@ -71,8 +71,8 @@ class Holds:
         """Show `held` machines as such, and what is not expected any more as nobody's: a machine
         that is about to join as failed, others without the need in `wanted` that waits for them.
         """
-        if self.stranded:
-            lost = _of_providers(self.stranded, fleet.flavours)[fleet.flavour]
+        if self.given_up:
+            lost = _of_providers(self.given_up, fleet.flavours)[fleet.flavour]
             wanted[lost & np.isin(fleet.state, _ON_THEIR_WAY)] = NONE
             fleet.state[lost & (fleet.state == MachineState.CONFIGURING)] = MachineState.FAILED
         return replace(fleet, backed_off=held & np.isin(fleet.state, _ORDERABLE))

@@ -218,7 +218,7 @@ async def test_machines_that_a_dead_provider_was_making_are_not_waited_for_for_e
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Others are bought in their place after a while; what is in service still counts."""
-    monkeypatch.setattr(providers_module, "STRANDED_SECONDS", 1.0)
+    monkeypatch.setattr(providers_module, "EXPECTED_SECONDS", 1.0)
     hall = MemoryProvider([machine("h-0", _S.SPECULATIVE, price_per_hour=0.1), machine("h-1")])
     cloud = MemoryProvider([machine("d-0", _S.SPECULATIVE)], auto_finish=True)
     async with shard({"hall": hall, "cloud": cloud}, tmp_path) as rig:

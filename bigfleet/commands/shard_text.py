@@ -208,6 +208,7 @@ def machine(view: wire.MachineView) -> list[str]:
         f"Machine {known.id} is {state}{where}: a {machine_class} in {zone} at "
         f"${known.price_per_hour:.4g} an hour, interruption probability "
         f"{known.interruption_probability:g} an hour.",
+        *([f"  Nothing is ordered for it: {view.held_reason}."] if view.held_reason else []),
         *_purpose(view),
         *_under_way(view),
         *(f"  {_line(line)}" for line in view.story),

@@ -55,7 +55,7 @@ class Flavour:
     """What equal machines have in common; `allocatable` in the units of `model.resources`.
 
     A `limited` machine's Node takes no new pods: its `allocatable` is what its pods request, and
-    DaemonSet overhead is not subtracted.
+    DaemonSet overhead is not subtracted. `provider` sells them; "" if there is only one.
     """
 
     labels: Mapping[str, str]
@@ -65,6 +65,7 @@ class Flavour:
     allocatable: Mapping[str, int]
     taints: tuple[Taint, ...] = ()
     limited: bool = False
+    provider: str = ""
 
 
 @dataclass(frozen=True)
@@ -106,8 +107,8 @@ class Fleet:
     disruption_cost: Floats
     #: [n] int64, orders otherwise equal rows (by machine id)
     tie_break: Longs
-    #: [n] bool, IDLE and SPECULATIVE machines that must not be ordered now because an equal one has
-    #: just failed; None for none
+    #: [n] bool, machines that must not be ordered now: IDLE and SPECULATIVE ones because an equal
+    #: one has just failed, and all of a provider that does not answer; None for none
     backed_off: Flags | None = None
 
     def __len__(self) -> int:

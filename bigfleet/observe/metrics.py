@@ -130,6 +130,14 @@ shard_unexpected_transitions = _counter(
 shard_machines_rejected = _counter(
     "bigfleet_shard_machines_rejected_total", "Invalid machine records from the provider"
 )
+shard_providers_silent = _gauge(
+    "bigfleet_shard_providers_silent",
+    "Providers that do not answer in time, and whose machines are held, while others do",
+)
+shard_machine_ids_colliding = _gauge(
+    "bigfleet_shard_machine_ids_colliding",
+    "Machine ids that two providers list, and for which nothing is ordered",
+)
 shard_listings_suspect = _counter(
     "bigfleet_shard_listings_suspect_total",
     "Full listings rejected because most machines were missing",

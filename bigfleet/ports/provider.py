@@ -59,7 +59,7 @@ class Listing:
     rejected: Mapping[str, InvalidInput]
     #: on the last page: changes after it are listed next time
     revision: bytes
-    #: "" while the provider has no host
+    #: "" if it is not known, as with some providers while they have no host
     provider_name: str
     #: b"" on the last page
     next_page_token: bytes = b""

@@ -182,6 +182,7 @@ def get_prerequisites(
         resource_metrics=settings is not None and settings.resource_metrics,
         karpenter=settings is not None and settings.on_karpenter,
         coordinators=settings.bigfleet.coordinators if settings else 0,
+        local_only=_local_only(options, settings) if settings else "",
         clusters=None if settings is None else existing_clusters(options, settings),
     )
     if not options.components:
@@ -189,6 +190,13 @@ def get_prerequisites(
     if not isinstance(found, Binaries):
         raise ProfileError(["--component needs --substrate local, which starts the components"])
     return with_components(found, options.components)
+
+
+def _local_only(options: RunOptions, settings: ProfileSettings) -> str:
+    if settings.changes_roles:
+        return "faults" if settings.faults else "bigfleet.joiningShards"
+    in_chart = options.substrate is SubstrateName.PODS
+    return "fleet.providers" if in_chart and settings.fleet.providers else ""
 
 
 async def ended_by_signals(work: Coroutine[Any, Any, T]) -> T:

@@ -27,7 +27,7 @@ def settings_errors(settings: ProfileSettings, catalog: Catalog | None) -> list[
     if catalog is not None and not problems:
         checks = (fleet_errors, _rack_errors, shape_errors, federation_errors)
         problems += (problem for find in checks for problem in find(settings, catalog))
-    more = (_latency_errors, _ramp_errors, _shard_errors, _system_errors)
+    more = (_latency_errors, _ramp_errors, _shard_errors, _fault_errors, _system_errors)
     return [*problems, *(problem for find in more for problem in find(settings))]
 
 
@@ -44,6 +44,27 @@ def _shard_errors(settings: ProfileSettings) -> Iterator[FieldError]:
             f"= {shards}: there {_are(settings.clusters)}, and the machines of a shard without "
             "clusters stay unused; write at most one shard per cluster",
         )
+
+
+def _fault_errors(settings: ProfileSettings) -> Iterator[FieldError]:
+    joining, soak = settings.bigfleet.joining_shards, settings.soak.seconds
+    if settings.changes_roles and settings.system != "bigfleet":
+        yield FieldError("faults", "are of BigFleet's roles; remove them and joiningShards")
+    if joining is not None and not settings.bigfleet.coordinators:
+        yield FieldError("bigfleet.joiningShards", "need a coordinator to be given machines")
+    if joining is not None and joining.at_seconds > soak:
+        yield FieldError(
+            "bigfleet.joiningShards.atSeconds", f"= {joining.at_seconds:g} is after the soak's end"
+        )
+    ended: dict[str, float] = {}
+    for number, fault in sorted(enumerate(settings.faults), key=lambda each: each[1].at_seconds):
+        where = f"faults[{number}]"
+        if fault.ends_at_seconds > soak:
+            end = f"ends {fault.ends_at_seconds:g} s into a soak of {soak:g} s; it must end within"
+            yield FieldError(where, end)
+        if fault.at_seconds < ended.get(fault.role, 0.0):
+            yield FieldError(where, f"begins while {fault.role} is still down")
+        ended[fault.role] = fault.ends_at_seconds
 
 
 def _system_errors(settings: ProfileSettings) -> Iterator[FieldError]:

@@ -11,6 +11,7 @@ from loaddriver.profile.catalog import Catalog
 from loaddriver.profile.decoding import ConfigStruct
 from loaddriver.profile.instance_types import InstanceType, Taint
 
+CapacityTypeName = Literal["bareMetal", "reserved", "onDemand", "spot"]
 Machines = Annotated[int, msgspec.Meta(ge=0)]
 
 
@@ -54,6 +55,25 @@ class SupplyEntry(ConfigStruct, frozen=True, kw_only=True):
         )
 
 
+class ProviderEntry(ConfigStruct, frozen=True, kw_only=True):
+    """A provider process and its part of the fleet: the machines of its capacity types, and of its
+    `zones` and `instanceTypes` if it names any. Owned dedicated machines are bareMetal.
+    """
+
+    name: DnsLabel
+    capacity_types: Annotated[tuple[CapacityTypeName, ...], msgspec.Meta(min_length=1)]
+    zones: tuple[DnsLabel, ...] = ()
+    instance_types: tuple[TypeName, ...] = ()
+
+    def has(self, capacity_type: str, zone: str, instance_type: str) -> bool:
+        """Whether such a machine is in its part."""
+        return (
+            capacity_type in self.capacity_types
+            and (not self.zones or zone in self.zones)
+            and (not self.instance_types or instance_type in self.instance_types)
+        )
+
+
 class FleetSettings(ConfigStruct, frozen=True, kw_only=True):
     """The supply of machines.
 
@@ -65,7 +85,8 @@ class FleetSettings(ConfigStruct, frozen=True, kw_only=True):
     passing per second. A rack holds `machinesPerRack` machines, of one pod size or of all types in
     its zone. `scarce` states that less supply than demand is intended. `idleFactorByArchetype`
     overrides the idle factor of single archetypes: with 0, their pods get only what other
-    archetypes leave of the machines that both accept.
+    archetypes leave of the machines that both accept. Each of the `providers` serves a part of the
+    fleet; without any, one serves all of it.
     """
 
     idle_factor: NotNegative | None = None
@@ -77,3 +98,4 @@ class FleetSettings(ConfigStruct, frozen=True, kw_only=True):
     scarce: bool = False
     idle_factor_by_archetype: dict[str, NotNegative] = msgspec.field(default_factory=dict)
     supply: tuple[SupplyEntry, ...] = ()
+    providers: tuple[ProviderEntry, ...] = ()

@@ -15,6 +15,7 @@ _FACTORS = ("idleFactor", "speculativeFactor")
 
 def fleet_errors(settings: ProfileSettings, catalog: Catalog) -> Iterator[FieldError]:
     """Every contradiction between the fleet and the catalog's machines."""
+    yield from _provider_errors(settings.fleet)
     if not catalog.shares_machines:
         yield from _factor_errors(settings.fleet)
         return
@@ -27,6 +28,13 @@ def fleet_errors(settings: ProfileSettings, catalog: Catalog) -> Iterator[FieldE
         )
     if settings.federation is not None:
         yield FieldError("federation", "needs dedicated machines; remove it, or change `catalog`")
+
+
+def _provider_errors(fleet: FleetSettings) -> Iterator[FieldError]:
+    names = [each.name for each in fleet.providers]
+    for number, name in enumerate(names):
+        if name in names[:number]:
+            yield FieldError(f"fleet.providers[{number}].name", f"= {name!r} is a duplicate")
 
 
 def _factor_errors(fleet: FleetSettings) -> Iterator[FieldError]:

@@ -18,13 +18,21 @@ from loaddriver.profile.federation import FederationSettings
 from loaddriver.profile.fleet import FleetSettings
 
 
+class JoiningShards(ConfigStruct, frozen=True, kw_only=True):
+    """Shards that are added to the running fleet, `atSeconds` into the soak."""
+
+    number: Count
+    at_seconds: NotNegative
+
+
 class BigfleetSettings(ConfigStruct, frozen=True, kw_only=True):
     """The settings of the system under test that change what is measured.
 
     The acknowledgement of a CapacityRequest is a write per pod: without `acknowledgementsPerSecond`
     requests are acknowledged only where the load consists of them.
     Several `shards` split the machines and clusters, assigned by a coordinator with `coordinators`
-    replicas. Without a coordinator, the one shard owns everything.
+    replicas. Without a coordinator, the one shard owns everything. The fleet has a part for each of
+    the `joiningShards`, too.
     """
 
     cycle_seconds: Positive
@@ -37,6 +45,12 @@ class BigfleetSettings(ConfigStruct, frozen=True, kw_only=True):
     acknowledgements_per_second: NotNegative | None = None
     shards: Annotated[int, msgspec.Meta(ge=1, le=8)] = 1
     coordinators: Literal[0, 1, 3] = 0
+    joining_shards: JoiningShards | None = None
+
+    @property
+    def most_shards(self) -> int:
+        """The number of shards once all have joined."""
+        return self.shards + (self.joining_shards.number if self.joining_shards else 0)
 
 
 class KarpenterSettings(ConfigStruct, frozen=True, kw_only=True):
@@ -175,6 +189,21 @@ class DemandStep(ConfigStruct, frozen=True, kw_only=True):
     factor: NotNegative
 
 
+class Fault(ConfigStruct, frozen=True, kw_only=True):
+    """A role of BigFleet that is killed `atSeconds` into the soak, and started again `downSeconds`
+    later. It is named as its log is: `provider-cloud`, `shard-0`, `c1/operator`.
+    """
+
+    role: Annotated[str, msgspec.Meta(min_length=1)]
+    at_seconds: NotNegative
+    down_seconds: NotNegative
+
+    @property
+    def ends_at_seconds(self) -> float:
+        """When it is started again."""
+        return self.at_seconds + self.down_seconds
+
+
 class ProfileSettings(ConfigStruct, frozen=True, kw_only=True):
     """profile.yaml.
 
@@ -182,7 +211,8 @@ class ProfileSettings(ConfigStruct, frozen=True, kw_only=True):
     `metrics: resource`, clusters serve the resource metrics API for HPAs. `system` is the
     autoscaler under test, whose settings are under its own name; `none` has no autoscaler. A
     `federation` plays its phases in the soak, which continues for `soak.seconds` after them.
-    `catalog` names the file of archetypes and machines, `profiles/<catalog>.yaml`.
+    `catalog` names the file of archetypes and machines, `profiles/<catalog>.yaml`. `faults` are
+    what BigFleet must bear; what dies without being named there ends the run.
     """
 
     description: Sentence
@@ -206,6 +236,12 @@ class ProfileSettings(ConfigStruct, frozen=True, kw_only=True):
     metrics: Literal["none", "resource"] = "none"
     federation: FederationSettings | None = None
     catalog: DnsLabel = DEFAULT_CATALOG
+    faults: tuple[Fault, ...] = ()
+
+    @property
+    def changes_roles(self) -> bool:
+        """Whether roles of BigFleet are killed or added while the load runs."""
+        return bool(self.faults or self.bigfleet.joining_shards)
 
     @property
     def cluster_names(self) -> tuple[str, ...]:

@@ -25,6 +25,7 @@ from loaddriver.run.context import RunOptions
 from loaddriver.run.failures import failure_of, guarded, raise_component_death, uninterrupted
 from loaddriver.run.federation import make_federation_run
 from loaddriver.run.fleet_audit import FleetAuditor
+from loaddriver.run.fleet_changes import make_fleet_changes
 from loaddriver.run.inputs import Arm
 from loaddriver.run.live_view import View
 from loaddriver.run.measurement import LoadEnvironment, Measurement
@@ -216,8 +217,15 @@ class ArmRunner:
         self.provenance = await asyncio.to_thread(self.read_provenance)
         await self._start()
         before = await durations(self.roles.values())
-        await self._measurement.play(self.clusters, self._show, self._federation_run)
-        self.components = await components(self.roles.values(), before) if self.roles else {}
+        settings, machines = self.arm.inputs.profile.settings, self.arm.inputs.machines
+        changes = make_fleet_changes(settings, self.substrate, self.node_source, self._add_role)
+        await self._measurement.play(self.clusters, self._show, self._federation_run, changes)
+        if self.roles:
+            found = await components(self.roles.values(), before, machines)
+            self.components = {**found, **changes.numbers()} if changes and found else found
+
+    def _add_role(self, endpoint: Endpoint) -> None:
+        self.roles = {**self.roles, endpoint.name: endpoint}
 
     async def _start(self) -> None:
         names = self.arm.inputs.cluster_names

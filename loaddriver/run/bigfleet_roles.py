@@ -8,7 +8,9 @@ from itertools import chain
 from pathlib import Path
 
 from bigfleet.api.auth.identity import Principal
+from loaddriver.errors import ProfileError
 from loaddriver.profile.fleet import LatencyDistribution
+from loaddriver.profile.hints import did_you_mean
 from loaddriver.profile.settings import ProfileSettings
 from loaddriver.substrates.base import Cluster, Endpoint, RoleSpec, Substrate
 
@@ -24,14 +26,31 @@ _TIMED_ACKNOWLEDGEMENTS_PER_SECOND = 200.0
 # Never rotate: a run is judged by its whole journal.
 _WHOLE_JOURNAL_MEGABYTES = "1000000"
 _PEER = "peer"
-# The name of the fake provider, also in every providerID.
+# The name of the only provider, also in every providerID.
 _PROVIDER_NAME = "kwok"
 _OBSERVE = "observe"
 LISTEN = "listen"
 
 
-def provider_role(settings: ProfileSettings, inventory: Path) -> RoleSpec:
-    """The kwok-backed provider with the profile's machines and latencies."""
+def provider_roles(settings: ProfileSettings, inventories: Path) -> list[RoleSpec]:
+    """The providers, each with its part of the fleet from a file in the folder `inventories`."""
+    if not settings.fleet.providers:
+        return [provider_role(settings, inventory_of(inventories))]
+    return [
+        provider_role(settings, inventory_of(inventories, each.name), each.name, number)
+        for number, each in enumerate(settings.fleet.providers)
+    ]
+
+
+def inventory_of(inventories: Path, provider: str = "") -> Path:
+    """The file with the machines of a provider, or of the only one."""
+    return inventories / f"inventory{f'-{provider}' if provider else ''}.jsonl"
+
+
+def provider_role(
+    settings: ProfileSettings, inventory: Path, name: str = "", number: int = 0
+) -> RoleSpec:
+    """A kwok-backed provider with the profile's latencies and the machines of `inventory`."""
     latency = settings.fleet.latency
     delays = {
         "create": latency.create_seconds,
@@ -43,25 +62,31 @@ def provider_role(settings: ProfileSettings, inventory: Path) -> RoleSpec:
         "provider",
         *("--listen", "{listen}", "--observe", "{observe}", "--identity", "{identity}"),
         *("--state", "{state}", "--inventory", "{inventory}"),
-        *("--host-kubeconfigs", "{hosts}", "--seed", str(settings.seed)),
+        *("--host-kubeconfigs", "{hosts}", "--seed", str(settings.seed + number)),
         *("--spot-market-hours-per-second", f"{settings.fleet.spot_market_hours_per_second:g}"),
     ]
     for action, delay in delays.items():
         arguments += [f"--{action}-latency", _median_and_p99(delay)]
+    if name:
+        arguments += ["--name", name]
     return RoleSpec(
-        PROVIDER,
+        f"{PROVIDER}-{name}" if name else PROVIDER,
         arguments,
         ports=(LISTEN, _OBSERVE),
         observe_port=_OBSERVE,
         inputs={"inventory": inventory},
         kubeconfigs={"hosts": "fake-host"},
-        peer_identity=Principal("provider", _PROVIDER_NAME),
+        peer_identity=Principal("provider", name or _PROVIDER_NAME),
     )
 
 
 def shard_names(settings: ProfileSettings) -> list[str]:
-    """The names of the shards."""
-    return [f"shard-{number}" for number in range(settings.bigfleet.shards)]
+    """The names of the shards, those that join later at the end."""
+    return [f"shard-{number}" for number in range(settings.bigfleet.most_shards)]
+
+
+def _first_shards(settings: ProfileSettings) -> list[str]:
+    return shard_names(settings)[: settings.bigfleet.shards]
 
 
 def coordinator_roles(settings: ProfileSettings) -> list[RoleSpec]:
@@ -92,12 +117,14 @@ def _coordinator_role(
 
 
 def shard_role(settings: ProfileSettings, number: int = 0) -> RoleSpec:
-    """One shard; it connects to the provider, and to the coordinator if there is one."""
+    """One shard; it connects to all providers, and to the coordinator if there is one."""
     bigfleet, name = settings.bigfleet, f"shard-{number}"
     arguments = [
         "shard",
         *("--shard-id", name, "--listen", "{listen}", "--observe", "{observe}"),
-        *("--provider", f"{{{PROVIDER}/{LISTEN}}}"),
+        *chain.from_iterable(
+            ("--provider", f"{{{each}/{LISTEN}}}") for each in _providers(settings)
+        ),
         *("--identity", "{identity}", "--state", "{state}", "--journal", "{journal}"),
         *("--journal-megabytes", _WHOLE_JOURNAL_MEGABYTES),
         *("--cycle", f"{bigfleet.cycle_seconds:g}"),
@@ -118,6 +145,10 @@ def shard_role(settings: ProfileSettings, number: int = 0) -> RoleSpec:
     )
 
 
+def _providers(settings: ProfileSettings) -> list[str]:
+    return [f"{PROVIDER}-{each.name}" for each in settings.fleet.providers] or [PROVIDER]
+
+
 def _acknowledgements_per_second(settings: ProfileSettings) -> float:
     per_second = settings.bigfleet.acknowledgements_per_second
     if per_second is None:
@@ -135,7 +166,7 @@ def cluster_roles(settings: ProfileSettings, cluster: Cluster) -> Iterator[RoleS
         f"{cluster.name}/operator",
         [
             "operator",
-            *("--cluster-id", cluster.name, "--shard", _addresses(shard_names(settings))),
+            *("--cluster-id", cluster.name, "--shard", _addresses(_first_shards(settings))),
             *("--identity", "{identity}", "--api-server-for-machines", "{api-server}"),
             *(
                 "--observe",
@@ -170,18 +201,41 @@ def cluster_roles(settings: ProfileSettings, cluster: Cluster) -> Iterator[RoleS
     )
 
 
+def fleet_roles(
+    settings: ProfileSettings, clusters: Sequence[Cluster], inventories: Path
+) -> dict[str, RoleSpec]:
+    """All roles by name, also the shards that join later."""
+    shards = [shard_role(settings, number) for number in range(settings.bigfleet.most_shards)]
+    of_clusters = (role for cluster in clusters for role in cluster_roles(settings, cluster))
+    providers, coordinators = provider_roles(settings, inventories), coordinator_roles(settings)
+    return {role.name: role for role in (*providers, *coordinators, *shards, *of_clusters)}
+
+
+def check_faults(settings: ProfileSettings) -> None:
+    """Raise ProfileError for a fault of a role that the fleet does not have."""
+    clusters = [Cluster(name, "", {}, None) for name in settings.cluster_names]
+    known = fleet_roles(settings, clusters, Path())
+    for number, fault in enumerate(settings.faults):
+        if fault.role not in known:
+            hint = did_you_mean(fault.role, known)
+            raise ProfileError([f"faults[{number}].role = {fault.role!r}: no such role{hint}"])
+
+
 async def start_fleet(
-    substrate: Substrate, settings: ProfileSettings, clusters: Sequence[Cluster], inventory: Path
+    substrate: Substrate, settings: ProfileSettings, clusters: Sequence[Cluster], inventories: Path
 ) -> dict[str, Endpoint]:
-    """Start every role after its dependencies are ready; return the endpoints by role name."""
-    provider = await substrate.start_role(provider_role(settings, inventory))
+    """Start every role after its dependencies are ready; return the endpoints by role name. Shards
+    that join later are not among them.
+    """
+    starting = [substrate.start_role(role) for role in provider_roles(settings, inventories)]
+    providers = await asyncio.gather(*starting)
     replicas = [substrate.start_role(role) for role in coordinator_roles(settings)]
     coordinators = await asyncio.gather(*replicas)
     numbers = range(settings.bigfleet.shards)
     shards = [await substrate.start_role(shard_role(settings, number)) for number in numbers]
     cluster_specs = [role for cluster in clusters for role in cluster_roles(settings, cluster)]
     started = await asyncio.gather(*(substrate.start_role(role) for role in cluster_specs))
-    return {endpoint.name: endpoint for endpoint in (provider, *coordinators, *shards, *started)}
+    return {each.name: each for each in (*providers, *coordinators, *shards, *started)}
 
 
 def shards_of(roles: Iterable[Endpoint]) -> list[Endpoint]:

@@ -16,6 +16,7 @@ from loaddriver.judge.gangs import GroupKey
 from loaddriver.plan.make import make_plan
 from loaddriver.plan.records import Plan
 from loaddriver.profile.loading import Profile, load_profile
+from loaddriver.run.bigfleet_roles import check_faults
 from loaddriver.run.context import RunOptions
 from loaddriver.run.existing_clusters import check_place, plan_for
 from loaddriver.run.host import read_host
@@ -23,7 +24,7 @@ from loaddriver.run.paired_run import ServedNode
 from loaddriver.sizing.demand import PlanDemand
 from loaddriver.sizing.estimate import HostCapacity, check_host_capacity
 from loaddriver.sizing.fit import pod_requirements
-from loaddriver.sizing.inventory import InventoryMachine, fleet_inventory
+from loaddriver.sizing.inventory import InventoryMachine, fleet_inventory, machines_by_provider
 from loaddriver.sizing.preflight import Preflight, preflight
 from loaddriver.sizing.shared_demand import SharedMachineDemand, compute_demand
 from loaddriver.substrates.choice import SubstrateName
@@ -153,6 +154,9 @@ def prepare_inputs(options: RunOptions) -> RunInputs:
     plan = plan_for(options, profile.settings, make_plan(profile))
     needed = compute_demand(plan, profile.catalog)
     machines = fleet_inventory(profile, needed if isinstance(needed, PlanDemand) else None)
+    if profile.settings.fleet.providers:
+        machines_by_provider(profile.settings.fleet.providers, machines)
+    check_faults(profile.settings)
     return RunInputs(profile, plan, needed, machines, host)
 
 

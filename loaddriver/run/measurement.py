@@ -22,6 +22,7 @@ from loaddriver.record.cluster_watch import Reader
 from loaddriver.record.cpu import LOCUST
 from loaddriver.record.recorder import Observations
 from loaddriver.run.failures import guarded
+from loaddriver.run.fleet_changes import FleetChanges
 from loaddriver.run.inputs import RunInputs
 from loaddriver.run.load_phases import LoadPhases, RunProgress
 from loaddriver.run.recorders import ClusterRecorders
@@ -141,6 +142,7 @@ class Measurement:
         clusters: Sequence[Cluster],
         on_progress: Callable[[], None],
         federation_run: FederationRun | None,
+        fleet_changes: FleetChanges | None = None,
     ) -> None:
         """Play from the first watch to the last request of the load. Raises what ended it early."""
         if self._inputs.profile.settings.anchors == "on":
@@ -161,6 +163,7 @@ class Measurement:
                     self._anchor_controllers.failed(),
                     self._auditor.watch(),
                     *(self._federation(federation_run) if federation_run else ()),
+                    *([self._change(fleet_changes)] if fleet_changes else ()),
                 )
         finally:
             self._self_audit = self._auditor.end()
@@ -174,6 +177,14 @@ class Measurement:
             run_progress.detail = f"federation: {phase}" if phase else ""
 
         return [federation_run.play(run_progress.soak_begun, show), federation_run.failed()]
+
+    async def _change(self, fleet_changes: FleetChanges) -> None:
+        run_progress = self.run_progress
+
+        def show(what: str) -> None:
+            run_progress.detail = what
+
+        await fleet_changes.play(run_progress.soak_begun, show)
 
     async def finish(self) -> MeasurementResult:
         """Stop recording and return the result; safe if nothing was started."""

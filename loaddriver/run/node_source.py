@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -16,11 +16,11 @@ import msgspec
 from bigfleet.kube.client import KubeClient
 from bigfleet.kube.types import Conditioned, ObjectList
 from loaddriver.errors import InfrastructureError
-from loaddriver.run.bigfleet_roles import start_fleet
+from loaddriver.run.bigfleet_roles import fleet_roles, inventory_of, start_fleet
 from loaddriver.run.inputs import RunInputs
 from loaddriver.run.paired_run import ServedNode
-from loaddriver.sizing.inventory import on_premise_machines, save_inventory
-from loaddriver.substrates.base import Cluster, Endpoint, Substrate
+from loaddriver.sizing.inventory import machines_by_provider, on_premise_machines, save_inventory
+from loaddriver.substrates.base import Cluster, Endpoint, RoleSpec, Substrate
 from loaddriver.substrates.components import FAKE_NODE_ANNOTATION
 from loaddriver.substrates.existing.objects import FLEET, MANAGED
 
@@ -58,27 +58,37 @@ class NodeSource(Protocol):
 
 @dataclass(frozen=True)
 class FleetNodeSource:
-    """BigFleet with the profile's machines; `scratch` is deleted at the end of the run."""
+    """BigFleet with the profile's machines; `scratch` is deleted at the end of the run. `specs` are
+    all its roles by name, also those that join later.
+    """
 
     inputs: RunInputs
     scratch: Path
+    specs: dict[str, RoleSpec] = field(default_factory=dict)
 
     @property
     def description(self) -> str:
         """The roles that are started."""
         bigfleet = self.inputs.profile.settings.bigfleet
         shards = f"{bigfleet.shards} shards" if bigfleet.shards > 1 else "shard"
+        number = len(self.inputs.profile.settings.fleet.providers)
+        providers = f"{number} providers" if number > 1 else "provider"
         coordinator = f", coordinator x{bigfleet.coordinators}" if bigfleet.coordinators else ""
         per_cluster = "operator and pod controller per cluster"
-        return f"starting BigFleet: provider{coordinator}, {shards}; {per_cluster}"
+        return f"starting BigFleet: {providers}{coordinator}, {shards}; {per_cluster}"
 
     async def start(
         self, substrate: Substrate, clusters: Sequence[Cluster]
     ) -> Mapping[str, Endpoint]:
         """Start every role after its dependencies are ready."""
-        inventory = self.scratch / "inventory.jsonl"
-        save_inventory(self.inputs.machines, inventory)
-        settings = self.inputs.profile.settings
+        settings, machines = self.inputs.profile.settings, self.inputs.machines
+        parts = (
+            machines_by_provider(settings.fleet.providers, machines)
+            if (settings.fleet.providers)
+            else {"": machines}
+        )
+        for provider, part in parts.items():
+            save_inventory(part, inventory_of(self.scratch, provider))
         on_premise_name = settings.federation.on_premise.cluster if settings.federation else None
         served = [cluster for cluster in clusters if cluster.name != on_premise_name]
         for cluster in clusters:
@@ -87,7 +97,8 @@ class FleetNodeSource:
                 await _register(
                     cluster, [ServedNode(cluster=on_premise_name, machine=m) for m in machines]
                 )
-        return await start_fleet(substrate, settings, served, inventory)
+        self.specs.update(fleet_roles(settings, served, self.scratch))
+        return await start_fleet(substrate, settings, served, self.scratch)
 
     async def stop(self) -> None:
         """Nothing: all its processes are roles."""

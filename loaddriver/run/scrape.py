@@ -22,7 +22,9 @@ from bigfleet.api.v1alpha1.shardread_pb2_grpc import ShardReadStub
 from loaddriver.judge.facts import Shortfall
 from loaddriver.plan.manifests import INSTANCE_TYPE_KEY
 from loaddriver.record.histograms import Histogram, Series, histograms, numbers, summed
-from loaddriver.run.bigfleet_roles import LISTEN
+from loaddriver.run.bigfleet_roles import LISTEN, coordinators_of, shards_of
+from loaddriver.run.shard_parts import unevenness
+from loaddriver.sizing.inventory import InventoryMachine
 from loaddriver.substrates.base import Endpoint
 
 # A healthy shard answers at once; a dead one must not delay the report.
@@ -123,8 +125,11 @@ async def durations(endpoints: Iterable[Endpoint]) -> Durations:
     return {address: histograms(_families(text or "")) for address, text in texts.items()}
 
 
-async def components(endpoints: Iterable[Endpoint], before: Durations) -> dict[str, Any]:
-    """Scrape every role once and aggregate; of durations, those since `before`.
+async def components(
+    endpoints: Collection[Endpoint], before: Durations, machines: Sequence[InventoryMachine] = ()
+) -> dict[str, Any]:
+    """Scrape every role once and aggregate; of durations, those since `before`. With `machines` and
+    coordinators, also how evenly those are divided.
 
     Empty unless all roles answer, as partial sums would mislead; gates on these numbers then fail.
     """
@@ -149,6 +154,9 @@ async def components(endpoints: Iterable[Endpoint], before: Durations) -> dict[s
     result["actions"] = _by_label(samples, "bigfleet_shard_actions_total", "type")
     result["domainsMoved"] = _by_label(samples, "bigfleet_coordinator_domains_moved_total", "cause")
     result["durations"] = numbers(observed)
+    if machines and (replicas := coordinators_of(endpoints)):
+        shards = [each.name for each in shards_of(endpoints)]
+        result["unevenness"] = await unevenness(replicas, machines, shards)
     return result
 
 

@@ -27,6 +27,7 @@ CORES_MEASURED = 2
 _CLUSTER_BYTES = int(0.9 * GIBIBYTE)
 # A further shard, and a coordinator with its etcd.
 _SHARD_BYTES, _COORDINATOR_BYTES = int(0.12 * GIBIBYTE), int(0.15 * GIBIBYTE)
+_PROVIDER_BYTES = int(0.12 * GIBIBYTE)
 POD_BYTES = 240 * 1024
 """What each pod adds to the memory of its control plane."""
 # Audit lines, component logs and results, uncompressed.
@@ -69,8 +70,10 @@ class CloudEstimate:
 def memory_bytes(settings: ProfileSettings) -> int:
     """The expected peak memory of the run."""
     bigfleet = settings.bigfleet
-    shards = (bigfleet.shards - 1) * _SHARD_BYTES + bigfleet.coordinators * _COORDINATOR_BYTES
-    return settings.clusters * _CLUSTER_BYTES + shards + settings.max_pods * POD_BYTES
+    shards = (bigfleet.most_shards - 1) * _SHARD_BYTES
+    roles = shards + bigfleet.coordinators * _COORDINATOR_BYTES
+    roles += max(0, len(settings.fleet.providers) - 1) * _PROVIDER_BYTES
+    return settings.clusters * _CLUSTER_BYTES + roles + settings.max_pods * POD_BYTES
 
 
 def disk_bytes(settings: ProfileSettings) -> int:

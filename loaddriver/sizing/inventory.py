@@ -11,10 +11,11 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
+from loaddriver.errors import ProfileError
 from loaddriver.plan.manifests import INSTANCE_TYPE_KEY, RACK_KEY, ZONE_KEY
 from loaddriver.profile.archetypes import Archetype
 from loaddriver.profile.catalog import Catalog
-from loaddriver.profile.fleet import SupplyEntry
+from loaddriver.profile.fleet import ProviderEntry, SupplyEntry
 from loaddriver.profile.instance_types import (
     InstanceType,
     MachineSpec,
@@ -35,6 +36,8 @@ _CAPACITY_TYPES: dict[str, Literal["ON_DEMAND", "SPOT", "RESERVED"]] = {
     "spot": "SPOT",
     "reserved": "RESERVED",
 }
+
+_PROFILE_NAMES: dict[str, str] = {name: key for key, name in _CAPACITY_TYPES.items()}
 
 
 class InventoryTaint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -71,7 +74,7 @@ def shard_demand(settings: ProfileSettings, size: SizeDemand) -> ClusterDemand:
 
 def supply_counts(settings: ProfileSettings, size: SizeDemand) -> dict[SupplyClass, int]:
     """Machines of each supply class for one pod size, in all shards' parts of the fleet."""
-    shards = settings.bigfleet.shards
+    shards = settings.bigfleet.most_shards
     part = _shard_counts(settings, size)
     return {supply_class: shards * count for supply_class, count in part.items()}
 
@@ -122,6 +125,24 @@ def on_premise_machines(profile: Profile) -> tuple[InventoryMachine, ...]:
     return tuple(msgspec.structs.replace(machine, id=name) for name in names)
 
 
+def machines_by_provider(
+    providers: Sequence[ProviderEntry], machines: Sequence[InventoryMachine]
+) -> dict[str, Sequence[InventoryMachine]]:
+    """The part of each provider by name. Raises ProfileError unless each machine is in one part."""
+    parts: dict[str, list[InventoryMachine]] = {each.name: [] for each in providers}
+    for machine in machines:
+        name = _PROFILE_NAMES.get(machine.capacity_type, "bareMetal")
+        found = [p.name for p in providers if p.has(name, machine.zone, machine.instance_type)]
+        if len(found) != 1:
+            which = f"{' and '.join(found)} have" if found else "none has"
+            what = f"{name} machines of {machine.instance_type} in {machine.zone}"
+            raise ProfileError([f"fleet.providers: {which} {what}; exactly one must"])
+        parts[found[0]].append(machine)
+    if empty := [name for name, part in parts.items() if not part]:
+        raise ProfileError([f"fleet.providers: {empty[0]} has no machines; remove it"])
+    return dict(parts)
+
+
 def save_inventory(machines: Sequence[InventoryMachine], path: Path) -> None:
     """Write the provider's inventory file: JSON lines, one machine each."""
     path.write_bytes(msgspec.json.Encoder().encode_lines(machines))
@@ -146,7 +167,7 @@ def _dedicated_machines(
     shape = dedicated_machine(archetype, archetype.sizes[size.size], catalog.pricing)
     part = [name for name, count in _shard_counts(settings, size).items() for _ in range(count)]
     for number, (shard, position) in enumerate(
-        product(range(settings.bigfleet.shards), range(len(part)))
+        product(range(settings.bigfleet.most_shards), range(len(part)))
     ):
         zone, block = _zone_and_rack(archetype, position, settings.fleet.machines_per_rack)
         yield _machine(

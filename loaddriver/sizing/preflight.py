@@ -184,7 +184,7 @@ def _rack_errors(
             continue
         racks = rack_sizes(machines, _pod_size(profile, size).instance_types)
         # Sorted, with as many racks of each size as there are shards.
-        unplaced = _unplaced_gangs(gangs, racks[:: settings.bigfleet.shards])
+        unplaced = _unplaced_gangs(gangs, racks[:: settings.bigfleet.most_shards])
         if unplaced:
             yield (
                 f"{profile.name}/profile.yaml: fleet: {len(unplaced)} of "

@@ -60,12 +60,16 @@ def obtain_prerequisites(
     resource_metrics: bool = False,
     karpenter: bool = False,
     coordinators: int = 0,
+    local_only: str = "",
     clusters: ExistingClusters | None = None,
 ) -> Prerequisites:
     """Locate, download or build what a run needs of its machine; may block for minutes.
+    `local_only` names a setting that only processes of this machine can have.
 
     Raises controlplane's errors, or SubstrateError if the machine or the substrate cannot run it.
     """
+    if local_only and name is not SubstrateName.LOCAL:
+        raise _only_local(local_only)
     match name:
         case SubstrateName.LOCAL:
             wanted = {METRICS_SERVER: resource_metrics, KARPENTER: karpenter}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import signal
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -120,6 +121,14 @@ class LocalSubstrate:
                 )
         readonly = fleet_identities.read_only(self._data_directory) if role.peer_identity else None
         return Endpoint(role.name, observe, log_path, addresses, readonly)
+
+    async def kill_role(self, name: str) -> None:
+        """Kill a running role with SIGKILL, and return once it has ended."""
+        self._supervisor.expect_exit(name)
+        for process in self._supervisor.running(name):
+            if process.name == name:
+                process.send(signal.SIGKILL)
+                await process.wait()
 
     def pids(self) -> dict[str, int]:
         """The process ids of components, as `<cluster>/<component>`, and of roles."""

@@ -147,7 +147,7 @@ async def fleet(binaries: Binaries, directory: Path) -> AsyncIterator[Fleet]:
             remote = GrpcProvider(at)
             closing.push_async_callback(remote.close)
             link = GrpcCoordinator([coordinator])
-            rig = shard(remote, directory / name, None, link, shard_id=name, provider_address=at)
+            rig = shard({at: remote}, directory / name, None, link, shard_id=name)
             shards.append(await closing.enter_async_context(rig))
         await eventually(lambda: all(rig.shard.inventory.owned().any() for rig in shards))
         found = Fleet(Sources(coordinator=[coordinator]), shards, {})

@@ -166,7 +166,7 @@ def test_values_reach_the_shards_configuration(helm: Helm, root: Path) -> None:
     shard = made["bigfleet-shard-0"]
     assert isinstance(shard, ShardConfig)
     assert shard.actuation_paused
-    assert shard.provider_address == "provider.example.com:9000"
+    assert shard.provider_addresses == ("provider.example.com:9000",)
     assert shard.cluster_absence_seconds == 3600000
     assert shard.engine.reclaim_hold_seconds == 0
     assert shard.ceilings is not None
@@ -182,7 +182,7 @@ def test_without_values_the_shards_own_defaults_hold(helm: Helm, root: Path) -> 
     made = configurations(helm, FLEET, "fleet", root)
     shard = made["bigfleet-shard-0"]
     assert isinstance(shard, ShardConfig)
-    default = ShardConfig("s", 0, 0, "p:1", root)
+    default = ShardConfig("s", 0, 0, ("p:1",), root)
     assert shard.engine == default.engine
     assert shard.cluster_absence_seconds == default.cluster_absence_seconds
     assert shard.ceilings is None
@@ -195,7 +195,7 @@ def test_the_simulated_provider_reads_its_machines(helm: Helm, root: Path) -> No
     assert isinstance(shard, ShardConfig)
     assert [each.id for each in inventory.read(provider.inventory_file)] == ["m-1", "m-2"]
     assert provider.host_kubeconfigs is not None
-    host, _, port = shard.provider_address.rpartition(":")
+    host, _, port = shard.provider_addresses[0].rpartition(":")
     [service] = [
         each
         for each in of_kind(helm.template(FLEET, VALUES / "fleet-simulated.yaml"), "Service")

@@ -20,7 +20,7 @@ from bigfleet.api.install import install
 from bigfleet.kube.client import KubeClient
 from controlplane.request import Binaries
 from loaddriver.profile.settings import ProfileSettings
-from loaddriver.run.bigfleet_roles import start_fleet
+from loaddriver.run.bigfleet_roles import inventory_of, start_fleet
 from loaddriver.run.context import RunOptions
 from loaddriver.run.inputs import prepare_inputs
 from loaddriver.sizing.inventory import save_inventory
@@ -49,15 +49,17 @@ class Fleet:
         cluster: Cluster,
         admin: KubeClient,
         settings: ProfileSettings,
-        inventory: Path,
+        inventories: Path,
     ) -> None:
         self.substrate, self.cluster, self.admin = substrate, cluster, admin
-        self._settings, self._inventory = settings, inventory
+        self._settings, self._inventories = settings, inventories
         self._parts: set[str] = set()
 
     async def start(self) -> None:
         """Start all roles in order of their dependencies."""
-        started = await start_fleet(self.substrate, self._settings, [self.cluster], self._inventory)
+        started = await start_fleet(
+            self.substrate, self._settings, [self.cluster], self._inventories
+        )
         self._parts = set(started)
 
     async def kill(self) -> None:
@@ -110,8 +112,7 @@ async def fleet(scope: RunScope, binaries: Binaries, directory: Path) -> AsyncIt
     options = RunOptions("smoke", ROOT / "profiles", directory, environment, overrides=replicated)
     inputs = prepare_inputs(options)
     settings = inputs.profile.settings
-    inventory = directory / "inventory.jsonl"
-    save_inventory(inputs.machines, inventory)
+    save_inventory(inputs.machines, inventory_of(directory))
     substrate = LocalSubstrate(
         scope.run_id, scope.data_directory, directory, binaries, options.child_environment()
     )
@@ -120,7 +121,7 @@ async def fleet(scope: RunScope, binaries: Binaries, directory: Path) -> AsyncIt
         async with await KubeClient.from_kubeconfig(cluster.kubeconfigs["admin"]) as admin:
             await install(admin)
             await admin.create("/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
-            made = Fleet(substrate, cluster, admin, settings, inventory)
+            made = Fleet(substrate, cluster, admin, settings, directory)
             await made.start()
             yield made
     finally:

@@ -27,6 +27,7 @@ SPECIAL = (
     "shards-8",
     "compare-50",
     "drain-50",
+    "providers-50",
 )
 
 

@@ -29,10 +29,10 @@ _STEP_SECONDS = 31.0
 
 def made(directory: Path, fleet: Sequence[Machine], clock: ManualClock) -> Shard:
     """All parts of a shard, whose cycles run when they are told to."""
-    config = ShardConfig("s", 0, 0, "in memory", directory, engine=_EAGER)
-    provider = MemoryProvider(fleet)
+    config = ShardConfig("s", 0, 0, ("in memory",), directory, engine=_EAGER)
+    providers = {"in memory": MemoryProvider(fleet)}
     stores = ShardStores(EvictionFile(directory), RemovalFile(directory))
-    return assemble(config, provider, clock, Journal(None, clock), 1, stores)
+    return assemble(config, providers, clock, Journal(None, clock), 1, stores)
 
 
 async def _at_once(work: Callable[[], CycleResult]) -> CycleResult:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -215,19 +215,22 @@ class Rig:
 
 @asynccontextmanager
 async def shard(
-    provider: CapacityProvider,
+    provider: CapacityProvider | Mapping[str, CapacityProvider],
     directory: Path,
     clock: Clock | None = None,
     coordinator: Coordinator | None = None,
     **overrides: Any,
 ) -> AsyncIterator[Rig]:
-    """A shard with fast cycles whose state is in `directory`; on its own without `coordinator`."""
+    """A shard with fast cycles whose state is in `directory`; on its own without `coordinator`.
+    Several providers are given by their addresses.
+    """
+    providers = provider if isinstance(provider, Mapping) else {"in memory": provider}
     journal = directory / "journal.jsonl"
     values: dict[str, Any] = {
         "shard_id": "shard-0",
         "listen_port": 0,
         "observe_port": 0,
-        "provider_address": "in memory",
+        "provider_addresses": tuple(providers),
         "state_directory": directory,
         "cycle_seconds": 0.05,
         "journal": journal,
@@ -236,7 +239,7 @@ async def shard(
     }
     config = ShardConfig(**values | overrides)
     async with AsyncExitStack() as closing:
-        serves = role.serving(config, provider, clock or SystemClock(), coordinator)
+        serves = role.serving(config, providers, clock or SystemClock(), coordinator)
         serving = await closing.enter_async_context(serves)
         channel = transport.channel(f"127.0.0.1:{serving.port}")
         rig = Rig(serving, await closing.enter_async_context(channel), journal)

@@ -180,7 +180,7 @@ def _operation(ack: wire.TransitionAck) -> Operation:
 async def _listing(answer: wire.MachineList) -> Listing:
     machines: list[Machine] = []
     rejected: dict[str, InvalidInput] = {}
-    provider_name = ""
+    provider_name = answer.provider
     for number, record in enumerate(answer.machines):
         if number % PAGE_MACHINES == PAGE_MACHINES - 1:  # of a provider without pages
             await asyncio.sleep(0)

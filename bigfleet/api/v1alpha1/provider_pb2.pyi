@@ -313,6 +313,7 @@ class MachineList(_message.Message):
     MACHINES_FIELD_NUMBER: _builtins.int
     REVISION_FIELD_NUMBER: _builtins.int
     NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    PROVIDER_FIELD_NUMBER: _builtins.int
     revision: _builtins.bytes
     next_page_token: _builtins.bytes
     """Set if max_results cut the answer: it leads to the next page, and is opaque to the caller.
@@ -320,6 +321,10 @@ class MachineList(_message.Message):
     Pages are not a snapshot. Each shows its machines as they were at some moment since the first
     page was asked for. A machine that is listed throughout is on at least one page; one that changes
     after its page was answered is on a later page or in a listing since the last page's revision.
+    """
+    provider: _builtins.str
+    """The provider's own name, as in HostRef.provider. Without it callers learn the name from the first
+    machine that has a host, and count no purchase before that against its quota.
     """
     @_builtins.property
     def machines(self) -> _containers.RepeatedCompositeFieldContainer[Global___Machine]: ...
@@ -329,10 +334,11 @@ class MachineList(_message.Message):
         machines: _abc.Iterable[Global___Machine] | None = ...,
         revision: _builtins.bytes = ...,
         next_page_token: _builtins.bytes = ...,
+        provider: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["machines", b"machines", "next_page_token", b"next_page_token", "revision", b"revision"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["machines", b"machines", "next_page_token", b"next_page_token", "provider", b"provider", "revision", b"revision"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

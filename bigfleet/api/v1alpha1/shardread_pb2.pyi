@@ -537,6 +537,7 @@ class MachineView(_message.Message):
     SHARED_BY_FIELD_NUMBER: _builtins.int
     DISRUPTION_COST_FIELD_NUMBER: _builtins.int
     LIMIT_FIELD_NUMBER: _builtins.int
+    HELD_REASON_FIELD_NUMBER: _builtins.int
     order: _builtins.str
     """The operation in progress: Bootstrap, Provision, Preempt, Reclaim or Delete."""
     evicting: _builtins.bool
@@ -551,6 +552,8 @@ class MachineView(_message.Message):
     """The disruption cost of its release, as reported by its cluster's operator; infinite if it must
     not be released now, absent if the operator was not asked.
     """
+    held_reason: _builtins.str
+    """Why nothing is ordered for it at present; empty if there is no reason."""
     @_builtins.property
     def machine(self) -> _provider_pb2.Machine:
         """Without its shard_metadata."""
@@ -591,10 +594,11 @@ class MachineView(_message.Message):
         shared_by: _abc.Iterable[Global___NeedReference] | None = ...,
         disruption_cost: _builtins.float | None = ...,
         limit: _capacity_pb2.NodeLimit | None = ...,
+        held_reason: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_disruption_cost", b"_disruption_cost", "counted_by", b"counted_by", "disruption_cost", b"disruption_cost", "evicted_for", b"evicted_for", "limit", b"limit", "machine", b"machine", "meant_for", b"meant_for"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_disruption_cost", b"_disruption_cost", "counted_by", b"counted_by", "disruption_cost", b"disruption_cost", "evicted_for", b"evicted_for", "evicting", b"evicting", "headroom", b"headroom", "limit", b"limit", "machine", b"machine", "meant_for", b"meant_for", "not_owned_reason", b"not_owned_reason", "order", b"order", "shared_by", b"shared_by", "story", b"story", "unused_since_unix_nanos", b"unused_since_unix_nanos"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_disruption_cost", b"_disruption_cost", "counted_by", b"counted_by", "disruption_cost", b"disruption_cost", "evicted_for", b"evicted_for", "evicting", b"evicting", "headroom", b"headroom", "held_reason", b"held_reason", "limit", b"limit", "machine", b"machine", "meant_for", b"meant_for", "not_owned_reason", b"not_owned_reason", "order", b"order", "shared_by", b"shared_by", "story", b"story", "unused_since_unix_nanos", b"unused_since_unix_nanos"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__disruption_cost: _TypeAlias = _typing.Literal["disruption_cost"]  # noqa: Y015
     _WhichOneofArgType__disruption_cost: _TypeAlias = _typing.Literal["_disruption_cost", b"_disruption_cost"]  # noqa: Y015

@@ -113,7 +113,10 @@ class ProviderConfig:
             "HOURS",
         ),
     ] = 0.0
-    provider_name: str = "kwok"
+    provider_name: Annotated[
+        str,
+        Flag("--name", "its name in quotas, identities and every Node's providerID", "NAME"),
+    ] = "kwok"
     repair_seconds: Annotated[
         float, Flag("--repair-time", "until a failed fixed machine recovers; inf: never", "SECONDS")
     ] = 60.0

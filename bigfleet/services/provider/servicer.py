@@ -71,7 +71,9 @@ class ProviderServicer(CapacityProviderServicer):
         except BigFleetError as error:
             await abort(context, error)
         answer = wire.MachineList(
-            revision=selection.revision, next_page_token=selection.next_page_token
+            revision=selection.revision,
+            next_page_token=selection.next_page_token,
+            provider=self._provider_name,
         )
         for start in range(0, len(selection.records), _CHUNK_RECORDS):
             answer.machines.extend(

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
 from bigfleet.api.v1alpha1.shard_pb2 import DisruptionReport, ShardMessage
 from bigfleet.engine.decide import decide
@@ -28,7 +29,7 @@ from bigfleet.services.shard.demand.rollup_receiver import RollUpReceiver
 from bigfleet.services.shard.execute.actuation import Actuation
 from bigfleet.services.shard.execute.evictions import Evictions
 from bigfleet.services.shard.execute.execution import Execution
-from bigfleet.services.shard.execute.fences import FenceSequence
+from bigfleet.services.shard.execute.providers import ProviderLink, Providers, side_by_side
 from bigfleet.services.shard.execute.reconciler import Reconciler
 from bigfleet.services.shard.execute.removals import PendingRemovals
 from bigfleet.services.shard.fleet.backoff import FailureBackOff
@@ -79,11 +80,14 @@ class Shard:
 
     async def run(self) -> None:
         """Run decision loop, actuation and coordinator link until cancelled."""
-        async with asyncio.TaskGroup() as parts:
-            if self.coordination is not None:
-                parts.create_task(self.coordination.link.run())
-            parts.create_task(self.cycle.run())
-            parts.create_task(self.actuation.run())
+        try:
+            async with asyncio.TaskGroup() as parts:
+                if self.coordination is not None:
+                    parts.create_task(self.coordination.link.run())
+                parts.create_task(self.cycle.run())
+                parts.create_task(self.actuation.run())
+        finally:
+            await self.cycle.providers.close()
 
 
 @dataclass(frozen=True)
@@ -108,20 +112,30 @@ class _State:
 
 def assemble(
     config: ShardConfig,
-    provider: CapacityProvider,
+    provider_clients: Mapping[str, CapacityProvider],
     clock: Clock,
     journal: Journal,
     epoch: int,
     stores: ShardStores,
     coordinator_ports: CoordinatorPorts | None = None,
 ) -> Shard:
-    """Wire a shard with this `epoch`; without `coordinator_ports` it owns everything."""
+    """Wire a shard with this `epoch` and `provider_clients` by address; without
+    `coordinator_ports` it owns everything.
+    """
     woken = asyncio.Event()
     state = _state(config, stores, coordinator_ports)
     sessions = _sessions(
         epoch, state, RollUpReceiver(state.needs, journal, clock, woken.set), clock
     )
-    execution = _execution(config, provider, clock, journal, epoch, state, sessions)
+    inventory, orders, failures = state.inventory, state.orders, state.failures
+
+    def reconcile(key: str, client: CapacityProvider) -> Reconciler:
+        return Reconciler(key, client, inventory, orders, sessions, journal, clock, failures)
+
+    links = side_by_side(config, epoch, provider_clients, reconcile)
+    providers = _providers(links, state, sessions, clock, woken)
+    execution = _execution(providers, journal, state, sessions)
+    absence_seconds = config.cluster_absence_seconds
     actuation = _actuation(config, execution, state.failures, clock, woken)
     cycle = Cycle(
         decide=decide,
@@ -130,7 +144,7 @@ def assemble(
         needs=state.needs,
         inventory=state.inventory,
         orders=state.orders,
-        reconciler=execution.reconciler,
+        providers=providers,
         actuation=actuation,
         order_issuer=_order_issuer(config, state, sessions, actuation, journal),
         sessions=sessions,
@@ -141,7 +155,7 @@ def assemble(
         statuses=state.statuses,
         incoming=state.incoming,
         failures=state.failures,
-        suspensions=Suspensions(sessions, state.failures, config.cluster_absence_seconds),
+        suspensions=Suspensions(sessions, failures, absence_seconds, providers.may_be_unlisted),
         removals=PendingRemovals(stores.removals, is_reported=coordinator_ports is not None),
         woken=woken,
         slices=state.slices,
@@ -162,28 +176,32 @@ def _shard(
     )
 
 
-def _execution(
-    config: ShardConfig,
-    provider: CapacityProvider,
-    clock: Clock,
-    journal: Journal,
-    epoch: int,
+def _providers(
+    links: Iterable[ProviderLink],
     state: _State,
     sessions: Sessions,
+    clock: Clock,
+    woken: asyncio.Event,
+) -> Providers:
+    of_asked = partial(updates.of_asked, state.inventory, state.orders)
+
+    def answer() -> None:
+        sessions.answer_inquiries(of_asked)
+
+    return Providers([*links], state.inventory, clock, answer, woken.set)
+
+
+def _execution(
+    providers: Providers, journal: Journal, state: _State, sessions: Sessions
 ) -> Execution:
-    inventory, orders, failures = state.inventory, state.orders, state.failures
-    reconciler = Reconciler(provider, inventory, orders, sessions, journal, clock, failures)
     return Execution(
-        provider=provider,
+        providers=providers,
         sessions=sessions,
-        inventory=inventory,
-        orders=orders,
-        reconciler=reconciler,
+        inventory=state.inventory,
+        orders=state.orders,
         evictions=state.evictions,
         disruptions=state.disruptions,
-        fences=FenceSequence(config.shard_id, epoch),
         journal=journal,
-        provider_slots=asyncio.Semaphore(config.execute_concurrency),
     )
 
 
@@ -276,5 +294,5 @@ def _actuation(
         config.execute_concurrency,
         failures,
         on_done=woken.set,
-        on_unknown_machine=execution.reconciler.request_full_listing,
+        on_unknown_machine=execution.providers.request_full_listings,
     )

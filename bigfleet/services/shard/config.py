@@ -27,11 +27,11 @@ from bigfleet.services.shard.records.journal import JournalLimits
 class ShardConfig:
     """Port 0 lets the system choose.
 
-    `provider_address` is host:port. `state_directory` must not be shared with another shard.
-    `cycle_seconds` is the longest time between the starts of two cycles. `journal` is the file for
-    the machines' stories as JSON lines, rotated by `journal_limits`. `engine` configures the
-    decisions. A surplus machine that runs pods of Jobs is kept until these have had
-    `batch_wait_seconds` to end. Nothing is acquired for a cluster whose operator has been
+    `provider_addresses` are host:port, one for each provider. `state_directory` must not be shared
+    with another shard. `cycle_seconds` is the longest time between the starts of two cycles.
+    `journal` is the file for the machines' stories as JSON lines, rotated by `journal_limits`.
+    `engine` configures the decisions. A surplus machine that runs pods of Jobs is kept until these
+    have had `batch_wait_seconds` to end. Nothing is acquired for a cluster whose operator has been
     disconnected for `cluster_absence_seconds`. `ceilings` is the file with limits per cluster;
     None for no limits. While `actuation_paused`, decisions are made and shown, but no order is
     issued.
@@ -46,7 +46,15 @@ class ShardConfig:
     shard_id: Annotated[str, Flag("--shard-id", "unique name of this shard", "ID")]
     listen_port: Annotated[int, LISTEN]
     observe_port: Annotated[int, OBSERVE]
-    provider_address: Annotated[str, Flag("--provider", "the capacity provider", "HOST:PORT")]
+    provider_addresses: Annotated[
+        Sequence[str],
+        Flag(
+            "--provider",
+            "a capacity provider; repeat it for each further one",
+            "HOST:PORT",
+            repeated=True,
+        ),
+    ]
     state_directory: Annotated[Path, STATE]
     listen_host: str = "127.0.0.1"
     observe_host: str = "127.0.0.1"
@@ -114,6 +122,7 @@ class ShardConfig:
             raise InvalidInput("shard_id", self.shard_id, "is empty; every shard needs a name")
         if self.coordinator_addresses:
             check_advertised(self.listen_host, self.listen_port, self.advertised)
+        self._check_providers()
         self._check_times()
         if self.journal_limits.max_bytes < 1 or self.journal_limits.kept < 0:
             raise InvalidInput(
@@ -121,6 +130,14 @@ class ShardConfig:
             )
         if self.execute_concurrency < 1:
             raise InvalidInput("execute_concurrency", self.execute_concurrency, "is not >= 1")
+
+    def _check_providers(self) -> None:
+        if not self.provider_addresses:
+            raise InvalidInput("--provider", "", "is missing; a shard needs at least one")
+        for address in self.provider_addresses:
+            if self.provider_addresses.count(address) > 1:
+                hint = "is given twice; its machines would be listed twice"
+                raise InvalidInput("--provider", address, hint)
 
     def _check_times(self) -> None:
         for name in ("cycle_seconds", "report_seconds"):

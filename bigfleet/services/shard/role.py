@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
@@ -80,10 +80,11 @@ async def run(config: ShardConfig, stop: asyncio.Event) -> None:
     """
     sys.setswitchinterval(_SWITCH_SECONDS)
     precompile()
-    provider = GrpcProvider(config.provider_address, config.identity)
+    addresses, identity = config.provider_addresses, config.identity
+    providers = {address: GrpcProvider(address, identity) for address in addresses}
 
     async def serve() -> None:
-        async with serving(config, provider, SystemClock(), _coordinator(config)) as serves:
+        async with serving(config, providers, SystemClock(), _coordinator(config)) as serves:
             await asyncio.shield(serves.work)
 
     with bounded_gc_pauses():
@@ -93,18 +94,20 @@ async def run(config: ShardConfig, stop: asyncio.Event) -> None:
 @asynccontextmanager
 async def serving(
     config: ShardConfig,
-    provider: CapacityProvider,
+    providers: Mapping[str, CapacityProvider],
     clock: Clock,
     coordinator: Coordinator | None = None,
 ) -> AsyncIterator[Serving]:
-    """A shard that serves inside the `async with`; closes `provider` and `coordinator` at the end.
+    """A shard that serves inside the `async with`; closes `providers`, which are by address, and
+    `coordinator` at the end.
 
     Without a `coordinator` it owns all machines and serves all clusters. With an empty state
-    directory it starts once the provider, and the coordinator, have assigned it an epoch.
+    directory it starts once all providers, and the coordinator, have assigned it an epoch.
     """
     readiness = _Readiness()
     async with AsyncExitStack() as closing:
-        closing.push_async_callback(provider.close)
+        for provider in providers.values():
+            closing.push_async_callback(provider.close)
         holder = f"shard {config.shard_id}"
         closing.callback(DirectoryLock("--state", config.state_directory, holder).release)
         coordinator_ports = None
@@ -119,11 +122,11 @@ async def serving(
         ceilings = _ceilings(config)
         store = EpochFile(config.state_directory)
         epoch = await obtain_epoch(
-            store, config.shard_id, provider, coordinator, readiness.wait_for
+            store, config.shard_id, [*providers.values()], coordinator, readiness.wait_for
         )
         journal.begin(config.shard_id, epoch)
         shard = assemble(
-            config, provider, clock, journal, epoch, _stores(config), coordinator_ports
+            config, providers, clock, journal, epoch, _stores(config), coordinator_ports
         )
         shard.cycle.ceilings = ceilings
         readiness.not_ready_of = shard.cycle.not_ready

@@ -32,6 +32,7 @@ from bigfleet.simulation.runtime.loop import VirtualClock
 from bigfleet.tasks import cancel_and_wait
 
 RESTART_SECONDS = 3.0
+_PROVIDER = "provider:7782"
 _T = TypeVar("_T")
 
 
@@ -130,7 +131,7 @@ class ShardHost:
     async def _claim_epoch(self, epochs: EpochFile) -> None:
         environment, report = self._environment, lambda _: None
         provider, coordinator = environment.provider, self._coordinator
-        epoch = await obtain_epoch(epochs, self.name, provider, coordinator, report)
+        epoch = await obtain_epoch(epochs, self.name, [provider], coordinator, report)
         await self._assembled(epoch).run()
 
     def _begin(self, epoch: int) -> None:
@@ -158,16 +159,15 @@ class ShardHost:
             shard_id=self.name,
             listen_port=0,
             observe_port=0,
-            provider_address="provider:7782",
+            provider_addresses=(_PROVIDER,),
             state_directory=directory,
             cycle_seconds=environment.cycle_seconds,
             engine=environment.engine,
         )
         stores = ShardStores(EvictionFile(directory, files), RemovalFile(directory, files))
         clock, journal = self.clock, self._journal
-        shard = assemble(
-            settings, environment.provider, clock, journal, epoch, stores, coordinator_ports
-        )
+        providers = {_PROVIDER: environment.provider}
+        shard = assemble(settings, providers, clock, journal, epoch, stores, coordinator_ports)
         shard.cycle.offload, shard.cycle.ceilings = self._compute, environment.ceilings
         if shard.coordination is not None:
             shard.coordination.reporter.address = self.address

@@ -18,7 +18,7 @@ from bigfleet.kube.client import KubeClient
 from bigfleet.model.machine import Machine, MachineState
 from loaddriver.profile.loading import load_profile
 from loaddriver.profile.settings import ProfileSettings
-from loaddriver.run.bigfleet_roles import LISTEN, PROVIDER, start_fleet
+from loaddriver.run.bigfleet_roles import LISTEN, PROVIDER, inventory_of, start_fleet
 from loaddriver.sizing.inventory import save_inventory
 from loaddriver.substrates.base import Endpoint
 from tests.scenarios import fleet, timing
@@ -124,11 +124,11 @@ class BigFleet:
     async def start(self, context: SystemContext) -> None:
         """Start its roles."""
         self._context = context
-        inventory = context.scratch / "inventory.jsonl"
         seeds = [m for each in fleet.instance_types() for m in fleet.machines(each, each.in_rack)]
-        save_inventory(seeds, inventory)
+        save_inventory(seeds, inventory_of(context.scratch))
         self._resting = {seed.id: MachineState[seed.state] for seed in seeds}
-        self._roles = await start_fleet(context.substrate, settings(), [context.cluster], inventory)
+        started = start_fleet(context.substrate, settings(), [context.cluster], context.scratch)
+        self._roles = await started
 
     async def conditions(self, pods: Sequence[ObservedPod]) -> Mapping[str, Sequence[Message]]:
         """Of the pods' CapacityRequests, or of some that ask for the same.

@@ -89,12 +89,11 @@ async def fleet(binaries: Binaries, directory: Path) -> AsyncIterator[Fleet]:
         shards = [
             await closing.enter_async_context(
                 shard(
-                    provider,
+                    {"127.0.0.1:7770": provider},
                     directory / name,
                     None,
                     GrpcCoordinator([address]),
                     shard_id=name,
-                    provider_address="127.0.0.1:7770",
                     cluster_absence_seconds=0.0,
                 )
             )

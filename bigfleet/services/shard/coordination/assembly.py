@@ -50,14 +50,17 @@ def coordinate(
 
     def is_busy(domain: Domain) -> bool:
         """Whether an order in the domain is under way, or may still reach the provider, or a
-        machine is reserved there; True before the first decision, when none of this is known.
+        machine is reserved there; True before the first decision, and while a provider has not
+        been listed, when none of this is known.
         """
         lost_since = reporter.clock.monotonic_seconds() - EXECUTE_SECONDS
         ordered = {*(order.machine_id for order in orders), *orders.may_arrive(lost_since)}
         if drains.are_left(domain):
             return True
         there = any(inventory.domain(machine_id) == domain for machine_id in ordered)
-        return there or reporter.cycle.latest is None or inventory.has_reserved_machine_in(domain)
+        if reporter.cycle.latest is None or reporter.cycle.providers.unlisted:
+            return True
+        return there or inventory.has_reserved_machine_in(domain)
 
     def fence(why: str) -> None:
         """Stop ordering, and close all sessions so that operators find another shard."""

@@ -213,32 +213,44 @@ class Reporter:
             and quotas.is_exhausted(each.flavour)
             and Offering.of(each.flavour) not in result.inputs.unavailable
         ]
-        return WithheldMachines(inventory.provider_name, withheld, result.fleet.flavours)
+        return WithheldMachines(inventory.provider_names, withheld, result.fleet.flavours)
 
     def _quota_uses(self, result: CycleResult) -> Iterator[wire.QuotaUse]:
         """What is used of each slice; an order whose answer was lost may still arrive."""
         lost_since = self.clock.monotonic_seconds() - EXECUTE_SECONDS
+        quotas = self._quotas(result)
         lost = Counter(
-            region_of(dict(view.machine_class.labels))
+            quotas.key_of(view.machine_class.flavour)
             for name in self.cycle.orders.may_arrive(lost_since)
             if (view := self.inventory.view(name)) and view.state is MachineState.SPECULATIVE
         )
-        for use in self._quotas(result).uses(result.decision.actions):
+        for use in quotas.uses(result.decision.actions):
             yield wire.QuotaUse(
                 provider=use.key.provider,
                 region=use.key.region,
                 machines=use.machines,
-                held=use.held + lost[use.key.region],
+                held=use.held + lost[use.key],
             )
 
     def _quotas(self, result: CycleResult) -> Quotas:
-        provider = self.inventory.provider_name
-        return Quotas(result.inputs.fleet, provider, self.ownership.record.slices)
+        names = self.inventory.provider_names
+        return Quotas(result.inputs.fleet, names, self.ownership.record.slices)
 
     def _providers(self) -> Iterator[wire.ProviderEntry]:
-        """The provider of this shard's machines, once per region."""
-        name, address = self.inventory.provider_name, self.config.provider_address
-        result = self.cycle.latest
-        flavours = result.inputs.fleet.flavours if result and name else ()
-        for region in sorted({region_of(flavour.labels) for flavour in flavours})[:_MAX_REGIONS]:
+        """The providers of this shard's machines, once per region. Of two with one name, as with
+        several processes of one provider, the first is listed.
+        """
+        result, names = self.cycle.latest, self.inventory.provider_names
+        if result is None:
+            return
+        addresses: dict[tuple[str, str], str] = {}
+        for address, link in self.cycle.providers.by_address.items():
+            regions = {
+                region_of(flavour.labels)
+                for flavour in result.inputs.fleet.flavours
+                if flavour.provider == link.key and names.get(link.key)
+            }
+            for region in sorted(regions)[:_MAX_REGIONS]:
+                addresses.setdefault((names[link.key], region), address)
+        for (name, region), address in addresses.items():
             yield wire.ProviderEntry(name=name, address=address, region=region)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from bigfleet.api.v1alpha1 import coordinator_pb2 as wire
 from bigfleet.engine.explain.shortfall_report import ShortfallGroup
 from bigfleet.engine.snapshot import Flavour
 from bigfleet.model.domain import region_of
+from bigfleet.ports.ownership import QuotaKey
 from bigfleet.services.shard.records.views import FreeMachines
 
 # For each shortfall.
@@ -16,14 +17,17 @@ MAX_SHORTAGES = 10
 
 
 class WithheldMachines:
-    """The speculative machines of a `provider` that a shard may not purchase, because it has used
-    up its quota: its own ones, and those that others could give it.
+    """The speculative machines that a shard may not purchase, because it has used up its quota: its
+    own ones, and those that others could give it. `names` are the providers' own names.
     """
 
     def __init__(
-        self, provider: str, withheld: Sequence[FreeMachines], flavours: Sequence[Flavour]
+        self,
+        names: Mapping[str, str],
+        withheld: Sequence[FreeMachines],
+        flavours: Sequence[Flavour],
     ) -> None:
-        self._provider = provider
+        self._names = names
         # The inventory may have renumbered its flavours since the decision with `flavours`.
         self._machines = [
             each
@@ -38,36 +42,39 @@ class WithheldMachines:
         if not short.escalates or not self._machines:
             return []
         if short.profile.same_key is None:
-            found = {
-                region: _number(pools, short.count) for region, pools in self._by_region(short)
-            }
+            found = {key: _number(pools, short.count) for key, pools in self._by_quota(short)}
         else:
             found = dict(self._of_one_domain(short, short.profile.same_key))
         return [
-            wire.QuotaShortage(provider=self._provider, region=region, machines=machines)
-            for region, machines in sorted(found.items())[:MAX_SHORTAGES]
+            wire.QuotaShortage(provider=key.provider, region=key.region, machines=machines)
+            for key, machines in sorted(found.items())[:MAX_SHORTAGES]
         ]
 
-    def _by_region(self, short: ShortfallGroup) -> Iterator[tuple[str, list[tuple[int, int]]]]:
-        pools: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
+    def _key(self, flavour: Flavour) -> QuotaKey:
+        return QuotaKey(self._names.get(flavour.provider, ""), region_of(flavour.labels))
+
+    def _by_quota(self, short: ShortfallGroup) -> Iterator[tuple[QuotaKey, list[tuple[int, int]]]]:
+        pools: defaultdict[QuotaKey, list[tuple[int, int]]] = defaultdict(list)
         for each in self._machines:
             if pods := int(short.pods_per_machine[each.number]):
-                pools[region_of(each.flavour.labels)].append((pods, each.speculative))
+                pools[self._key(each.flavour)].append((pods, each.speculative))
         yield from pools.items()
 
-    def _of_one_domain(self, short: ShortfallGroup, same_key: str) -> Iterator[tuple[str, int]]:
+    def _of_one_domain(
+        self, short: ShortfallGroup, same_key: str
+    ) -> Iterator[tuple[QuotaKey, int]]:
         one_gang = -(-short.count // short.needs)
-        pools: defaultdict[tuple[str, str], list[tuple[int, int]]] = defaultdict(list)
+        pools: defaultdict[tuple[QuotaKey, str], list[tuple[int, int]]] = defaultdict(list)
         for each in self._machines:
             pods = int(short.pods_per_machine[each.number])
             if pods and each.domain.key == same_key:
-                where = region_of(each.flavour.labels), each.domain.value
+                where = self._key(each.flavour), each.domain.value
                 pools[where].append((pods, each.speculative))
-        fewest: dict[str, int] = {}
-        for (region, _), of_domain in pools.items():
+        fewest: dict[QuotaKey, int] = {}
+        for (key, _), of_domain in pools.items():
             if sum(pods * machines for pods, machines in of_domain) >= one_gang:
                 machines = _number(of_domain, one_gang)
-                fewest[region] = min(machines, fewest.get(region, machines))
+                fewest[key] = min(machines, fewest.get(key, machines))
         yield from fewest.items()
 
 

@@ -30,7 +30,7 @@ from bigfleet.services.shard.decide.suspensions import Suspensions
 from bigfleet.services.shard.demand.needs import NeedsTable
 from bigfleet.services.shard.execute.actuation import Actuation
 from bigfleet.services.shard.execute.evictions import Evictions
-from bigfleet.services.shard.execute.reconciler import Reconciler
+from bigfleet.services.shard.execute.providers import Providers
 from bigfleet.services.shard.execute.removals import PendingRemovals
 from bigfleet.services.shard.fleet.backoff import FailureBackOff
 from bigfleet.services.shard.fleet.inventory import Inventory
@@ -42,14 +42,12 @@ from bigfleet.services.shard.sessions.registry import Sessions
 
 # Runs work outside the event loop, so that it does not delay sessions.
 Offload = Callable[[Callable[[], CycleResult]], Awaitable[CycleResult]]
-
 # The shortest time between the starts of two cycles.
 MIN_INTERVAL_SECONDS = 0.1
 # One failure may be a peer's restart; this many in a row make the shard unready.
 FAILURES_UNTIL_UNREADY = 3
 # A cycle that takes longer makes the shard unready.
 STALLED_SECONDS = 60.0
-
 # Orders queued at once without delaying sessions.
 _ORDERS_AT_ONCE = 500
 
@@ -80,7 +78,7 @@ class Cycle:
     needs: NeedsTable
     inventory: Inventory
     orders: Orders
-    reconciler: Reconciler
+    providers: Providers
     actuation: Actuation
     order_issuer: OrderIssuer
     sessions: Sessions
@@ -155,7 +153,11 @@ class Cycle:
     async def _cycle(self) -> None:
         """Reconcile first: no decision is made on stale state."""
         with _phase("reconcile"):
-            await self.reconciler.refresh()
+            await self.providers.refresh()
+        async with self.inventory.lock:
+            await self._decide_and_order()
+
+    async def _decide_and_order(self) -> None:
         now_seconds = self.clock.monotonic_seconds()
         with _phase("demand"):
             self._release_held(now_seconds)
@@ -211,10 +213,10 @@ class Cycle:
         ]
         for order in unattended:
             self.order_issuer.issue(order)
-        slices, provider = self.slices(), self.inventory.provider_name
+        slices, names = self.slices(), self.inventory.provider_names
 
         def unaffordable(fleet: Fleet) -> Flags:
-            return Quotas(fleet, provider, slices).exhausted()
+            return Quotas(fleet, names, slices).exhausted()
 
         fleet, wants = self.inventory.snapshot(
             [*unattended, *self.orders],

@@ -48,8 +48,8 @@ class OrderIssuer:
         slices, actions = self._slices(), result.decision.actions
         if not slices:
             return actions
-        provider = self._inventory.provider_name
-        return Quotas(result.inputs.fleet, provider, slices).within(actions)
+        names = self._inventory.provider_names
+        return Quotas(result.inputs.fleet, names, slices).within(actions)
 
     def issue(self, order: Order) -> None:
         """Queue an order if it can be executed now; otherwise the next cycle derives it again."""
@@ -57,6 +57,8 @@ class OrderIssuer:
             metrics.shard_actions_suppressed.labels(order.action_type.value).inc()
         elif not self._inventory.owns(order.machine_id):
             # It passed to another shard during the decision.
+            metrics.shard_actions_dropped.inc()
+        elif self._inventory.held_reason(order.machine_id):
             metrics.shard_actions_dropped.inc()
         elif order.asks_operator:
             self._ask_operator(order)

@@ -32,54 +32,59 @@ class QuotaUse(NamedTuple):
 
 
 class Quotas:
-    """What is left of the `slices` for the machines of `provider` in one fleet."""
+    """What is left of the `slices` for the machines in one fleet. `names` are the providers' own
+    names.
+    """
 
-    def __init__(self, fleet: Fleet, provider: str, slices: Mapping[QuotaKey, int]) -> None:
-        self._fleet, self._provider, self._slices = fleet, provider, slices
-        regions = {key.region: most for key, most in slices.items() if key.provider == provider}
-        self._names = list(regions)
-        number = {region: index for index, region in enumerate(self._names)}
-        limited = [
-            number.get(region_of(f.labels), -1) if f.capacity_type.elastic else -1
-            for f in fleet.flavours
-        ]
-        self._region: Ints = np.array([*limited, -1], np.int32)[fleet.flavour]
-        bought = (self._region >= 0) & (fleet.state != MachineState.SPECULATIVE)
-        held = np.bincount(self._region[bought], minlength=len(regions))
+    def __init__(
+        self, fleet: Fleet, names: Mapping[str, str], slices: Mapping[QuotaKey, int]
+    ) -> None:
+        self._fleet, self._names = fleet, names
+        known = {*names.values()}
+        self._slices = {key: most for key, most in slices.items() if key.provider in known}
+        number: dict[QuotaKey | None, int] = {key: n for n, key in enumerate(self._slices)}
+        limited = [number.get(self.key_of(flavour), -1) for flavour in fleet.flavours]
+        self._slice: Ints = np.array([*limited, -1], np.int32)[fleet.flavour]
+        bought = (self._slice >= 0) & (fleet.state != MachineState.SPECULATIVE)
+        held = np.bincount(self._slice[bought], minlength=len(number))
         self._held: list[int] = held.tolist()
         self._left = [
-            max(0, most - count) for most, count in zip(regions.values(), self._held, strict=True)
+            max(0, most - count)
+            for most, count in zip(self._slices.values(), self._held, strict=True)
         ]
+
+    def key_of(self, flavour: Flavour) -> QuotaKey | None:
+        """The quota that purchases of such machines count against; None if there is none."""
+        key = QuotaKey(self._names.get(flavour.provider, ""), region_of(flavour.labels))
+        return key if flavour.capacity_type.elastic and key in self._slices else None
 
     def uses(self, actions: Sequence[Action]) -> Iterator[QuotaUse]:
         """What counts against each slice once `actions` are carried out as far as they are within
         quota.
         """
         rows = [action.row for action in self.within(actions) if action.type is PROVISION]
-        bought = Counter(self._region[rows].tolist())
-        for index, region in enumerate(self._names):
-            key = QuotaKey(self._provider, region)
-            yield QuotaUse(key, self._slices[key], self._held[index] + bought[index])
+        bought = Counter(self._slice[rows].tolist())
+        for index, (key, most) in enumerate(self._slices.items()):
+            yield QuotaUse(key, most, self._held[index] + bought[index])
 
     def is_exhausted(self, flavour: Flavour) -> bool:
         """Whether none of these may be purchased."""
-        region = region_of(flavour.labels)
-        limited = flavour.capacity_type.elastic and region in self._names
-        return limited and self._left[self._names.index(region)] == 0
+        key = self.key_of(flavour)
+        return key is not None and self._left[[*self._slices].index(key)] == 0
 
     def exhausted(self) -> Flags:
-        """The speculative machines of regions with an exhausted quota."""
+        """The speculative machines whose quota is exhausted."""
         none_left = np.array([*(left == 0 for left in self._left), False], np.bool_)
-        found: Flags = none_left[self._region] & (self._fleet.state == MachineState.SPECULATIVE)
+        found: Flags = none_left[self._slice] & (self._fleet.state == MachineState.SPECULATIVE)
         return found
 
     def within(self, actions: Sequence[Action]) -> Iterator[Action]:
         """The actions within quota, in their order."""
         left = list(self._left)
         for action in actions:
-            region = int(self._region[action.row])
-            if action.type is PROVISION and region >= 0:
-                if left[region] == 0:
+            number = int(self._slice[action.row])
+            if action.type is PROVISION and number >= 0:
+                if left[number] == 0:
                     continue
-                left[region] -= 1
+                left[number] -= 1
             yield action

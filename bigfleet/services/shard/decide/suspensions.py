@@ -6,21 +6,26 @@ or be paid for without use.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterator
 
 from bigfleet.services.shard.fleet.backoff import FailureBackOff
 from bigfleet.services.shard.sessions.registry import Sessions
 
 
 class Suspensions:
-    """Clusters whose operator has been disconnected for `absence_seconds` or does not answer, and
-    those whose machines do not become Ready.
+    """Clusters whose operator has been disconnected for `absence_seconds` or does not answer, those
+    whose machines do not become Ready, and those with Nodes of machines that `may_be_unlisted`.
     """
 
     def __init__(
-        self, sessions: Sessions, failures: FailureBackOff, absence_seconds: float
+        self,
+        sessions: Sessions,
+        failures: FailureBackOff,
+        absence_seconds: float,
+        may_be_unlisted: Callable[[str], bool],
     ) -> None:
         self._sessions, self._failures = sessions, failures
+        self._may_be_unlisted = may_be_unlisted
         self._absence_seconds = absence_seconds
         self._last_seconds: dict[str, float] = {}
 
@@ -36,7 +41,14 @@ class Suspensions:
             for name, last in self._last_seconds.items()
             if name not in connected and now_seconds - last >= self._absence_seconds
         }
-        return frozenset({*absent, *self.silent(), *self._failures.clusters(now_seconds)})
+        unready = self._failures.clusters(now_seconds)
+        return frozenset({*absent, *self.silent(), *unready, *self._partly_known()})
+
+    def _partly_known(self) -> Iterator[str]:
+        """Clusters that would be given machines in place of those that they have."""
+        for session in self._sessions.open_sessions():
+            if any(map(self._may_be_unlisted, session.asked)):
+                yield session.cluster
 
     def away_seconds(self, cluster: str, now_seconds: float) -> float:
         """For how long the cluster's operator has been disconnected, as far as this shard knows;

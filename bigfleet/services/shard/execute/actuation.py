@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable
+from typing import TypeAlias
 
 from bigfleet.api.journal import JournalEvent
 from bigfleet.engine.decision import ActionType
@@ -23,11 +24,13 @@ _UNEXPECTED = (OrderOutcome.ILLEGAL, OrderOutcome.UNKNOWN_MACHINE, OrderOutcome.
 # It is unknown whether the provider has received the order.
 _UNANSWERED = (OrderOutcome.UNAVAILABLE, OrderOutcome.TIMED_OUT)
 _log = logging.getLogger(__name__)
+_Lane: TypeAlias = tuple[str, str]
 
 
 class Actuation:
-    """At most `concurrency` orders per cluster that involve its operator, and twice as many that
-    involve only the provider: so an unresponsive operator delays no other cluster.
+    """For each provider at most `concurrency` orders per cluster that involve its operator, and
+    twice as many that involve only the provider: so an unresponsive operator delays no other
+    cluster, and a provider no machines of others.
 
     `on_done` is called after each order that succeeded, `on_unknown_machine` after one whose
     machine the provider does not know. After a Fenced order no more are executed: `fenced` has the
@@ -54,8 +57,8 @@ class Actuation:
         self._failures = failures
         self._on_done = on_done
         self._on_unknown_machine = on_unknown_machine
-        self._under_way: Counter[str] = Counter()
-        self._queue: asyncio.Queue[Order] = asyncio.Queue()
+        self._under_way: Counter[_Lane] = Counter()
+        self._queue: asyncio.Queue[tuple[Order, _Lane]] = asyncio.Queue()
         for action_type in ActionType:  # so that unused types read 0 instead of being absent
             metrics.shard_actions.labels(action_type.value)
 
@@ -66,13 +69,14 @@ class Actuation:
         again.
         """
         most = self._concurrency if order.asks_operator else 2 * self._concurrency
-        full = self._under_way[_lane(order)] >= (1 if on_probation else most)
+        lane = self._lane(order)
+        full = self._under_way[lane] >= (1 if on_probation else most)
         if self.fenced or full or self._orders.of(order.machine_id) is not None:
             metrics.shard_actions_dropped.inc()
             return False
         self._orders.add(order)
-        self._under_way[_lane(order)] += 1
-        self._queue.put_nowait(order)
+        self._under_way[lane] += 1
+        self._queue.put_nowait((order, lane))
         metrics.shard_actions.labels(order.action_type.value).inc()
         self._measure()
         return True
@@ -81,9 +85,9 @@ class Actuation:
         """Execute until cancelled. The next start's listing shows the outcome of sent orders."""
         async with asyncio.TaskGroup() as group:
             while True:
-                group.create_task(self._work(await self._queue.get()))
+                group.create_task(self._work(*await self._queue.get()))
 
-    async def _work(self, order: Order) -> None:
+    async def _work(self, order: Order, lane: _Lane) -> None:
         lost_seconds = None
         try:
             outcome = await self._carry_out(order)
@@ -91,7 +95,7 @@ class Actuation:
                 lost_seconds = self._clock.monotonic_seconds()
         finally:
             self._orders.close(order, lost_seconds)
-            self._under_way[_lane(order)] -= 1
+            self._under_way[lane] -= 1
             self._under_way += Counter()  # drops lanes without orders
             self._measure()
         action_type = order.action_type.value
@@ -144,7 +148,9 @@ class Actuation:
             self.fenced = f"{why}; this process issues no more orders and should be stopped"
             _log.critical("incident: %s", self.fenced)
 
-
-def _lane(order: Order) -> str:
-    """Each lane has its own limit: one per cluster, and "" for orders without operator."""
-    return order.cluster if order.asks_operator else ""
+    def _lane(self, order: Order) -> _Lane:
+        """Each lane has its own limit: for each provider one per cluster, and "" for orders without
+        operator.
+        """
+        cluster = order.cluster if order.asks_operator else ""
+        return self._execution.inventory.provider_of(order.machine_id) or "", cluster

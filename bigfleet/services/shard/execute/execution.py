@@ -22,8 +22,7 @@ from bigfleet.model.need import Operator, Profile, Requirement
 from bigfleet.observe import metrics
 from bigfleet.ports.provider import CapacityProvider, Fence, Operation
 from bigfleet.services.shard.execute.evictions import Evictions
-from bigfleet.services.shard.execute.fences import FenceSequence
-from bigfleet.services.shard.execute.reconciler import Reconciler
+from bigfleet.services.shard.execute.providers import Providers
 from bigfleet.services.shard.fleet.assignment import bought_for, ordered_by, to_metadata
 from bigfleet.services.shard.fleet.inventory import Inventory
 from bigfleet.services.shard.records.journal import Journal
@@ -54,7 +53,7 @@ def _keys(profile: Profile) -> Iterator[str]:
 EXECUTE_SECONDS = 30.0
 DRAIN_RETRY_SECONDS = 1.0
 
-_Send = Callable[[Fence], Awaitable[Operation]]
+_Send = Callable[[CapacityProvider, Fence], Awaitable[Operation]]
 
 
 class OrderOutcome(Enum):
@@ -93,21 +92,15 @@ def outcome_of(error: BigFleetError | TimeoutError) -> OrderOutcome:
 
 @dataclass(eq=False)
 class Execution:
-    """Executes one order per call of `carry_out`.
+    """Executes one order per call of `carry_out`."""
 
-    `provider_slots` limits the concurrent calls to the provider.
-    """
-
-    provider: CapacityProvider
+    providers: Providers
     sessions: Sessions
     inventory: Inventory
     orders: Orders
-    reconciler: Reconciler
     evictions: Evictions
     disruptions: DisruptionCosts
-    fences: FenceSequence
     journal: Journal
-    provider_slots: asyncio.Semaphore
 
     async def carry_out(self, order: Order) -> OrderOutcome:
         """Execute up to the provider's answer; raises errors of the operator and the provider."""
@@ -132,9 +125,9 @@ class Execution:
         need = order.need
         assert need is not None
 
-        def send(fence: Fence) -> Awaitable[Operation]:
+        def send(provider: CapacityProvider, fence: Fence) -> Awaitable[Operation]:
             metadata = to_metadata(need) | ordered_by(fence)
-            return self.provider.configure(order.machine_id, order.cluster, blob, metadata, fence)
+            return provider.configure(order.machine_id, order.cluster, blob, metadata, fence)
 
         return await self._send(order, JournalEvent.CONFIGURE_SENT, send)
 
@@ -153,8 +146,8 @@ class Execution:
         self.inventory.attribute(order)
         metadata = bought_for(order.cluster, order.need)
 
-        def send(fence: Fence) -> Awaitable[Operation]:
-            return self.provider.create(order.machine_id, metadata, fence)
+        def send(provider: CapacityProvider, fence: Fence) -> Awaitable[Operation]:
+            return provider.create(order.machine_id, metadata, fence)
 
         return await self._send(order, JournalEvent.CREATE_SENT, send)
 
@@ -162,12 +155,15 @@ class Execution:
         return await self._send(
             order,
             JournalEvent.DELETE_SENT,
-            lambda fence: self.provider.delete(order.machine_id, fence),
+            lambda provider, fence: provider.delete(order.machine_id, fence),
         )
 
     async def _reclaim(self, order: Order) -> OrderOutcome:
+        def drain(provider: CapacityProvider, fence: Fence) -> Awaitable[Operation]:
+            return provider.drain(order.machine_id, order.grace_seconds, fence)
+
         if order.unattended:
-            return await self._send(order, JournalEvent.DRAIN_SENT, lambda f: self._drain(order, f))
+            return await self._send(order, JournalEvent.DRAIN_SENT, drain)
         session = self.sessions.of(order.cluster)
         if session is None:
             return OrderOutcome.NO_SESSION
@@ -188,28 +184,24 @@ class Execution:
             if self._is_overtaken(order):
                 return OrderOutcome.OVERTAKEN
             try:
-                return await self._send(
-                    order, JournalEvent.DRAIN_SENT, lambda f: self._drain(order, f)
-                )
+                return await self._send(order, JournalEvent.DRAIN_SENT, drain)
             except (Unavailable, TimeoutError) as error:
                 self._note(order, JournalEvent.DRAIN_UNANSWERED, str(error))
             await asyncio.sleep(DRAIN_RETRY_SECONDS)
 
-    def _drain(self, order: Order, fence: Fence) -> Awaitable[Operation]:
-        return self.provider.drain(order.machine_id, order.grace_seconds, fence)
-
     async def _send(self, order: Order, event: JournalEvent, send: _Send) -> OrderOutcome:
-        async with self.provider_slots:
+        link = self.providers.of(order.machine_id)
+        async with link.slots:
             if self._is_overtaken(order):
                 return OrderOutcome.OVERTAKEN
             order.sent = True
             self._note(order, event)
             async with asyncio.timeout(EXECUTE_SECONDS):
-                operation = await send(self.fences.next())
+                operation = await send(link.client, link.fences.next())
         if operation.machine.id != order.machine_id:
             what = f"machine {order.machine_id}: the provider's answer"
             raise InvalidInput(what, operation.machine.id[:80], "names another machine")
-        self.reconciler.answered(order, operation.machine)
+        link.reconciler.answered(order, operation.machine)
         return OrderOutcome.DONE
 
     def _is_overtaken(self, order: Order) -> bool:

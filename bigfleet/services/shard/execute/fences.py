@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from bigfleet.model.errors import Unavailable
 from bigfleet.ports.coordinator import Coordinator
@@ -20,12 +20,12 @@ _log = logging.getLogger(__name__)
 async def obtain_epoch(
     store: EpochStore,
     shard_id: str,
-    provider: CapacityProvider,
+    providers: Sequence[CapacityProvider],
     coordinator: Coordinator | None,
     on_wait: Callable[[str], None],
 ) -> int:
-    """A new epoch, saved on disk. With an empty store, wait until provider and coordinator have
-    answered; `on_wait` is called with the reason.
+    """A new epoch, saved on disk. With an empty store, wait until all providers and the coordinator
+    have answered; `on_wait` is called with the reason.
 
     Fenced when the shard was removed; BigFleetError when the store cannot be used.
     """
@@ -35,7 +35,7 @@ async def obtain_epoch(
     while True:
         try:
             reported = await coordinator.claim_epoch(shard_id) if coordinator else 0
-            return store.next_epoch(await provider.claim_epoch(shard_id, max(1, reported)))
+            return store.next_epoch(await _claim(providers, shard_id, max(1, reported)))
         except Unavailable as error:
             why = f"waiting for an epoch (empty state directory): {error}"
             on_wait(why)
@@ -43,6 +43,17 @@ async def obtain_epoch(
                 _log.warning("shard %s: %s", shard_id, why)
             problem = why
         await asyncio.sleep(RETRY_INTERVAL_SECONDS)
+
+
+async def _claim(providers: Sequence[CapacityProvider], shard_id: str, at_least: int) -> int:
+    """An epoch that all providers accept, and none that any of them has seen.
+
+    The last one to be asked knows the largest, so that all others are told of it.
+    """
+    epoch = at_least
+    for provider in (*providers, *providers[:-1]):
+        epoch = await provider.claim_epoch(shard_id, epoch)
+    return epoch
 
 
 class FenceSequence:

@@ -1,11 +1,10 @@
-"""Syncs the inventory from the provider and notifies affected clusters."""
+"""Syncs the inventory from one provider and notifies affected clusters."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Sequence
-from functools import partial
 
 from bigfleet.api.journal import JournalEvent
 from bigfleet.engine.decision import ActionType
@@ -61,19 +60,21 @@ class ListingGuard:
 FULL_LISTING_SECONDS = 300.0
 # Records applied at once without delaying sessions.
 _RECORDS_AT_ONCE = 2000
-
 _SHOWN_CHARACTERS = 80
-
 _MOVES = frozenset((before, after) for (before, _), after in TRANSITIONS.items())
 
 _log = logging.getLogger(__name__)
 
 
 class Reconciler:
-    """Keeps the inventory in sync with the provider."""
+    """Keeps the inventory in sync with one `provider`, which it has under `key`.
+
+    `refused` are ids of machines that this provider lists although another one has them.
+    """
 
     def __init__(
         self,
+        key: str,
         provider: CapacityProvider,
         inventory: Inventory,
         orders: Orders,
@@ -82,8 +83,9 @@ class Reconciler:
         clock: Clock,
         failures: FailureBackOff,
     ) -> None:
+        self.refused: set[str] = set()
         self._failures = failures
-        self._provider = provider
+        self._key, self._provider = key, provider
         self._inventory = inventory
         self._orders = orders
         self._sessions = sessions
@@ -104,34 +106,44 @@ class Reconciler:
         now_seconds = self._clock.monotonic_seconds()
         is_full = not self._revision or now_seconds >= self._full_listing_due_seconds
         number = self._orders.listing_asked()
+        try:
+            await self._read(is_full, number, now_seconds)
+        finally:
+            self._orders.listing_ended(number)
+
+    async def _read(self, is_full: bool, number: int, now_seconds: float) -> None:
         named: dict[str, None] = {}
+        refused: set[str] = set()
         complete = True
         async for page in self._pages(b"" if is_full else self._revision):
-            machines = await self._valid_records(page)
-            self._inventory.ensure_rows(machines)
-            complete &= await self._take_over(machines, number)
-            if is_full:
-                named |= dict.fromkeys(machine.id for machine in machines)
-                named |= dict.fromkeys(filter(is_valid_id, page.rejected))
+            async with self._inventory.lock:
+                machines = self._own(await self._valid_records(page), refused)
+                self._inventory.ensure_rows(machines)
+                complete &= await self._take_over(machines, number)
+            named |= dict.fromkeys(machine.id for machine in machines)
+            named |= dict.fromkeys(filter(is_valid_id, page.rejected))
+        self.refused = refused if is_full else self.refused | refused
         if is_full:
-            accepted = self._retain(list(named), now_seconds)
-            pause_seconds = FULL_LISTING_SECONDS if accepted else RELIST_INTERVAL_SECONDS
-            self._full_listing_due_seconds = now_seconds + pause_seconds
-            if len(named) > _RECORDS_AT_ONCE:
-                await asyncio.sleep(0)
-            if accepted:
-                self._inventory.compact()
-        if complete:
-            self._revision = page.revision
-        self._orders.listing_applied(number)
-        self._sessions.answer_inquiries(partial(updates.of_asked, self._inventory, self._orders))
+            async with self._inventory.lock:
+                await self._end_full_listing(list(named), now_seconds)
+        self._revision = page.revision if complete else self._revision
+
+    async def _end_full_listing(self, named: Sequence[str], now_seconds: float) -> None:
+        accepted = self._retain(named, now_seconds)
+        pause_seconds = FULL_LISTING_SECONDS if accepted else RELIST_INTERVAL_SECONDS
+        self._full_listing_due_seconds = now_seconds + pause_seconds
+        if len(named) > _RECORDS_AT_ONCE:
+            await asyncio.sleep(0)
+        if accepted:
+            self._inventory.compact()
 
     async def _pages(self, since_revision: bytes) -> AsyncIterator[Listing]:
         """All pages of a listing, at least one."""
         token = b""
         while True:
             page = await self._provider.list(since_revision, token)
-            self._inventory.provider_name = page.provider_name or self._inventory.provider_name
+            if page.provider_name:
+                self._inventory.provider_names[self._key] = page.provider_name
             yield page
             token = page.next_page_token
             if not token:
@@ -144,7 +156,20 @@ class Reconciler:
     def answered(self, order: Order, machine: Machine) -> None:
         """Apply the machine from the provider's answer to `order`, unless a listing was newer."""
         if self._inventory.state(machine.id) in order.starts_from:
-            self._observe(self._inventory.apply([machine], self._clock.monotonic_seconds()))
+            now_seconds = self._clock.monotonic_seconds()
+            self._observe(self._inventory.apply([machine], now_seconds, self._key))
+
+    def _own(self, machines: Sequence[Machine], refused: set[str]) -> Sequence[Machine]:
+        """Those that no other provider has; adds the ids of the others to `refused`."""
+        others = self._inventory.listed_by_others([m.id for m in machines], self._key)
+        for machine_id in sorted(others - self.refused):
+            has_it = self._inventory.provider_of(machine_id)
+            self._reject(
+                f"machine {machine_id} of provider {self._key} has the id of a machine of provider "
+                f"{has_it}; nothing is ordered for either until one of them drops it"
+            )
+        refused |= others
+        return [machine for machine in machines if machine.id not in others]
 
     async def _valid_records(self, listing: Listing) -> list[Machine]:
         for error in listing.rejected.values():
@@ -171,20 +196,21 @@ class Reconciler:
         for start in range(0, len(machines), _RECORDS_AT_ONCE):
             batch = machines[start : start + _RECORDS_AT_ONCE]
             fresh = [m for m in batch if not self._orders.is_stale(m.id, m.state, number)]
-            self._observe(self._inventory.apply(fresh, self._clock.monotonic_seconds()))
+            now_seconds = self._clock.monotonic_seconds()
+            self._observe(self._inventory.apply(fresh, now_seconds, self._key))
             taken += len(fresh)
             await asyncio.sleep(0)
         return taken == len(machines)
 
     def _retain(self, named: Sequence[str], now_seconds: float) -> bool:
         """Drop machines that a full listing does not name; False when it is held."""
-        known, kept = len(self._inventory), self._inventory.count_known(named)
+        known, kept = self._inventory.count_of(self._key), self._inventory.count_known(named)
         if why := self._guard.reason_to_hold(known, kept, now_seconds):
             metrics.shard_listings_suspect.inc()
             _log.warning("suspect full listing held", extra={"why": why})
             self._journal.note(JournalEvent.LISTING_SUSPECT, note=why)
             return False
-        self._observe(self._inventory.retain(named))
+        self._observe(self._inventory.retain(named, self._key))
         return True
 
     def _observe(self, transitions: Sequence[Transition]) -> None:

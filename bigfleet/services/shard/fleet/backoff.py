@@ -1,9 +1,9 @@
 """Exponential backoff after failures of offerings, machines and clusters.
 
-Without it, an offering (instance type, zone and capacity type) that is sold out, or whose machines
-do not boot, would be requested in every cycle, since it stays the cheapest; so would a machine that
-cannot be configured, and a cluster whose machines never become Ready would keep purchasing. The
-backoff doubles with each further failure and ends with a success.
+Without it, an offering (instance type, zone and capacity type of a provider) that is sold out, or
+whose machines do not boot, would be requested in every cycle, since it stays the cheapest; so would
+a machine that cannot be configured, and a cluster whose machines never become Ready would keep
+purchasing. The backoff doubles with each further failure and ends with a success.
 
 A failure in a single cluster may be that cluster's fault: while that cluster is in backoff itself,
 other clusters may use the offering or machine.
@@ -37,13 +37,17 @@ class Offering(NamedTuple):
     instance_type: str
     zone: str
     capacity_type: CapacityType
+    provider: str = ""
 
     @classmethod
     def of(cls, flavour: Flavour) -> Offering:
         """The offering of this flavour."""
         labels = flavour.labels
         return cls(
-            labels.get(INSTANCE_TYPE_LABEL, ""), labels.get(ZONE_LABEL, ""), flavour.capacity_type
+            labels.get(INSTANCE_TYPE_LABEL, ""),
+            labels.get(ZONE_LABEL, ""),
+            flavour.capacity_type,
+            flavour.provider,
         )
 
 
@@ -140,11 +144,12 @@ class FailureBackOff:
     def backed_off(
         self, fleet: Fleet, ids: Callable[[], Sequence[bytes]], now_seconds: float
     ) -> Flags:
-        """Machines not to use now: speculative ones of offerings in backoff, and free machines in
-        backoff themselves, which would only be purchased to stay idle. `ids` names the fleet's
-        rows.
+        """Machines not to use now: those that the fleet says, speculative ones of offerings in
+        backoff, and free machines in backoff themselves, which would only be purchased to stay
+        idle. `ids` names the fleet's rows.
         """
         flags = np.zeros(len(fleet), np.bool_)
+        flags |= False if fleet.backed_off is None else fleet.backed_off
         offerings = self.offerings(now_seconds)
         metrics.shard_offerings_in_backoff.set(len(offerings))
         if offerings:
@@ -179,8 +184,9 @@ def descriptions(offerings: Mapping[Offering, Failure], now_seconds: float) -> I
     for offering, failure in sorted(offerings.items()):
         capacity_type = offering.capacity_type.name.lower().replace("_", "-")
         times = "once" if failure.number == 1 else f"{failure.number} times in a row"
+        seller = f" of {offering.provider}" if offering.provider else ""
         yield (
-            f"{offering.instance_type} in {offering.zone}, {capacity_type}: failed {times}, last "
-            f"{now_seconds - failure.last_seconds:.0f} s ago ({failure.error}); "
+            f"{offering.instance_type} in {offering.zone}, {capacity_type}{seller}: failed "
+            f"{times}, last {now_seconds - failure.last_seconds:.0f} s ago ({failure.error}); "
             f"next try in {failure.until_seconds - now_seconds:.0f} s"
         )

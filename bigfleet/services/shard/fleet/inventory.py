@@ -1,7 +1,8 @@
-"""The inventory: every machine in columns, with the provider's state and the need it is for."""
+"""The inventory: every machine in columns, with its provider's state and the need it is for."""
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -18,6 +19,7 @@ from bigfleet.services.shard.fleet import claims, overlay
 from bigfleet.services.shard.fleet.assignment import incarnation_of
 from bigfleet.services.shard.fleet.claims import ALL, Rows
 from bigfleet.services.shard.fleet.columns import Columns
+from bigfleet.services.shard.fleet.holds import Holds
 from bigfleet.services.shard.fleet.machine_ids import MachineIds
 from bigfleet.services.shard.fleet.shard_filter import (
     ShardFilter,
@@ -41,11 +43,12 @@ from bigfleet.services.shard.records.wants import Wants
 
 
 class Inventory:
-    """Mirror of the provider's machines. `clusters` is shared with the needs table.
+    """Mirror of the providers' machines. `clusters` is shared with the needs table.
 
-    `provider_name` is the provider's own name. `drained_for` returns the need for which a machine
-    is being drained, or None. `shard_filter` selects this shard's machines; decisions see only
-    those.
+    `provider_names` are the names that providers give themselves; the key of the only one is "".
+    `holds` are the machines for which nothing is ordered. `drained_for` returns the need for which
+    a machine is being drained, or None. `shard_filter` selects this shard's machines; decisions see
+    only those.
     """
 
     def __init__(
@@ -54,7 +57,10 @@ class Inventory:
         drained_for: Callable[[str], NeedKey | None] = lambda _: None,
         shard_filter: ShardFilter | None = None,
     ) -> None:
-        self.provider_name = ""
+        self.provider_names: dict[str, str] = {}
+        self.holds = Holds()
+        #: held by who needs rows to stay: a decision until its end, a listing that is applied
+        self.lock = asyncio.Lock()
         self._clusters = clusters
         self._drained_for = drained_for
         self._shard_filter = shard_filter or ShardFilter()
@@ -99,6 +105,27 @@ class Inventory:
         row = self._ids.row(machine_id)
         return None if row == NONE else self._view(row)
 
+    def held_reason(self, machine_id: str) -> str:
+        """Why nothing is ordered for a known machine; "" if there is no reason."""
+        view = self.view(machine_id)
+        return "" if view is None else self.holds.reason(view)
+
+    def provider_of(self, machine_id: str) -> str | None:
+        """The provider that has the machine; None for an unknown one."""
+        row = self._ids.row(machine_id)
+        known = row != NONE and self._columns.state[row]
+        return self._flavours[self._columns.flavour[row]].provider if known else None
+
+    def listed_by_others(self, ids: Sequence[str], provider: str) -> set[str]:
+        """Those of the machines `ids` that another provider than `provider` has."""
+        rows = self._ids.rows(ids)
+        others = np.append(~self._of_provider(provider), np.False_)[rows]  # the last is NONE
+        return {ids[number] for number in np.flatnonzero(others).tolist()}
+
+    def count_of(self, provider: str) -> int:
+        """How many machines of `provider` are known."""
+        return int(self._of_provider(provider).sum())
+
     def ensure_rows(self, machines: Iterable[Machine]) -> None:
         """Add rows for new machines, all at once; `apply` then reports their transitions."""
         ids = list(dict.fromkeys(m.id for m in machines))
@@ -107,20 +134,25 @@ class Inventory:
             self._ids.add(fresh)
             self._columns.grow(len(fresh))
 
-    def apply(self, machines: Sequence[Machine], now_seconds: float) -> list[Transition]:
-        """Apply the provider's records, legal or not; return the transitions."""
+    def apply(
+        self, machines: Sequence[Machine], now_seconds: float, provider: str = ""
+    ) -> list[Transition]:
+        """Apply a provider's records, legal or not; return the transitions."""
         self.ensure_rows(machines)
-        rows = self._ids.rows([m.id for m in machines])
-        seen = (self._adopt(int(r), m, now_seconds) for r, m in zip(rows, machines, strict=True))
+        rows = self._ids.rows([m.id for m in machines]).tolist()
+        seen = (
+            self._adopt(row, machine, provider, now_seconds)
+            for row, machine in zip(rows, machines, strict=True)
+        )
         return [transition for transition in seen if transition is not None]
 
     def count_known(self, ids: Sequence[str]) -> int:
         """How many of the distinct `ids` are known."""
         return int((self._ids.rows(ids) != NONE).sum())
 
-    def retain(self, ids: Iterable[str]) -> list[Transition]:
-        """Drop every machine not among `ids`, which a full listing named."""
-        kept = np.zeros(len(self), np.bool_)
+    def retain(self, ids: Iterable[str], provider: str = "") -> list[Transition]:
+        """Drop every machine of `provider` not among `ids`, which a full listing named."""
+        kept = ~self._of_provider(provider)
         rows = self._ids.rows(list(ids))
         kept[rows[rows != NONE]] = True
         lost = np.flatnonzero(~kept).tolist()
@@ -131,7 +163,9 @@ class Inventory:
         for machine, _ in gone:
             self._last_errors.pop(machine.id, None)
         why = "the provider no longer has it"
-        return [Transition(m.id, m.state, None, m.cluster, "", why, own) for m, own in gone]
+        return [
+            Transition(m.id, m.state, None, m.cluster, "", why, own, m.provider) for m, own in gone
+        ]
 
     def attribute(self, order: Order) -> None:
         """Record which need a machine is created for."""
@@ -178,6 +212,9 @@ class Inventory:
                 key = order.need_key
                 wanted[place] = NONE if key is None else self._needs.number(key)
         overlay.protect(fleet, self._out_of_domain_flags()[rows])
+        if self.holds.exist:
+            held = self.holds.flags(columns.flavour, self._flavours, self._ids.rows)
+            fleet = self.holds.show(fleet, wanted, held[rows])
         overlay.note_destinations(fleet, wanted, self._needs.values, self._cluster_number)
         fleet = replace(fleet, clusters=tuple(self._clusters.values))
         if hidden is not None and (gone := hidden(fleet)).any():
@@ -295,11 +332,19 @@ class Inventory:
         clusters = self._clusters.values
         return self._shard_filter.out_of_domain_machines(self._columns, self._domains, clusters)
 
-    def _adopt(self, row: int, machine: Machine, now_seconds: float) -> Transition | None:
+    def _of_provider(self, provider: str) -> Flags:
+        """The rows of `provider`, and those without a record yet."""
+        flags = np.array([*(f.provider == provider for f in self._flavours), True], np.bool_)
+        of_rows: Flags = flags[self._columns.flavour]
+        return of_rows
+
+    def _adopt(
+        self, row: int, machine: Machine, provider: str, now_seconds: float
+    ) -> Transition | None:
         columns = self._columns
         before, former = int(columns.state[row]), self._cluster_name(row)
         was_owned = before != 0 and self._owns_row(row)
-        columns.flavour[row] = self._flavour(machine)
+        columns.flavour[row] = self._flavour(class_of(machine, provider))
         columns.state[row] = machine.state
         columns.cluster[row] = self._cluster_number(machine.cluster)
         columns.incarnation[row] = incarnation_of(machine.shard_metadata) if machine.cluster else 0
@@ -317,10 +362,10 @@ class Inventory:
         columns.unused_since_seconds[row] = now_seconds if idle else np.nan
         was, owned = MachineState(before) if before else None, was_owned or self._owns_row(row)
         error, cluster = machine.last_error, machine.cluster
-        return Transition(machine.id, was, machine.state, former, cluster, error, owned)
+        return Transition(machine.id, was, machine.state, former, cluster, error, owned, provider)
 
-    def _flavour(self, machine: Machine) -> int:
-        number = self._classes.number(class_of(machine))
+    def _flavour(self, machine_class: MachineClass) -> int:
+        number = self._classes.number(machine_class)
         if number == len(self._flavours):
             self._flavours.append(self._classes[number].flavour)
             self._domains.append(self._shard_filter.domain_of(self._flavours[number].labels))

@@ -47,13 +47,14 @@ class MachineInspection:
         order, eviction = self.orders.of(machine_id), self.evictions.of(machine_id)
         evicted_for = eviction.need if eviction else None
         view = wire.MachineView(
-            machine=_machine(known, self.inventory.provider_name),
+            machine=_machine(known, self.inventory.provider_names.get(known.provider, "")),
             meant_for=known.need and _reference(known.need, result),
             order=order.action_type.value if order else "",
             evicting=eviction is not None,
             evicted_for=evicted_for and _reference(evicted_for, result),
             story=[_line(event) for event in self.journal.story(machine_id)],
             not_owned_reason=self._not_owned_reason(known),
+            held_reason=self.inventory.holds.reason(known),
         )
         limit = self.limits.of(machine_id, known.cluster)
         if limit is not None and known.state is MachineState.CONFIGURED:

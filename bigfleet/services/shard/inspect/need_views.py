@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType
 
 import numpy as np
 
@@ -12,14 +13,13 @@ from bigfleet.api.v1alpha1 import shardread_pb2 as wire
 from bigfleet.engine.decision import ActionType
 from bigfleet.engine.explain.explain import Explainer
 from bigfleet.engine.explain.explanation import Explanation, PlacedMachine
-from bigfleet.engine.snapshot import Flags
+from bigfleet.engine.snapshot import Flavour
 from bigfleet.model import resources
-from bigfleet.model.domain import region_of
 from bigfleet.model.machine import MachineState
 from bigfleet.model.need import NeedKey
 from bigfleet.services.shard.decide.compute import CycleResult, fold_needs
 from bigfleet.services.shard.decide.quarantine import QUARANTINE_MESSAGE, QuarantinedNeed
-from bigfleet.services.shard.decide.quotas import QuotaUse
+from bigfleet.services.shard.decide.quotas import Quotas
 from bigfleet.services.shard.fleet.backoff import Offering, descriptions
 from bigfleet.services.shard.records.machine_class import INSTANCE_TYPE_LABEL, ZONE_LABEL
 
@@ -27,12 +27,14 @@ _S = MachineState
 
 
 def needs(
-    result: CycleResult, request: wire.InspectNeedsRequest, quotas: Iterable[QuotaUse] = ()
+    result: CycleResult,
+    request: wire.InspectNeedsRequest,
+    quotas: Quotas | None = None,
+    silent: Mapping[str, str] = MappingProxyType({}),
 ) -> Iterator[wire.NeedView]:
     """The needs that `request` selects, in the order in which they are served; `quotas` are the
-    shard's.
+    shard's, and `silent` has the errors of providers that do not answer.
     """
-    exhausted = [use for use in quotas if use.held >= use.machines]
     explainer = Explainer(result.fleet, result.demand, result.decision)
     wanted = _wanted(result, request)
     shown = 0
@@ -41,8 +43,10 @@ def needs(
             shown += 1
             view = _view(result, explainer.need(index))
             accepted = explainer.accepts(index)
-            view.unavailable_offerings.extend(_unavailable(result, accepted))
-            view.exhausted_quotas.extend(_exhausted(result, accepted, exhausted))
+            flavours = [result.fleet.flavours[n] for n in np.flatnonzero(accepted).tolist()]
+            view.unavailable_offerings.extend(_unavailable(result, flavours))
+            view.unavailable_offerings.extend(_silent(silent, flavours))
+            view.exhausted_quotas.extend(_exhausted(quotas, flavours) if quotas else ())
             yield view
     for key, quarantined in result.quarantine.items():
         if _meets(key, request) and not 0 < request.limit <= shown:
@@ -62,22 +66,26 @@ def _of_quarantined(key: NeedKey, quarantined: QuarantinedNeed) -> wire.NeedView
     )
 
 
-def _unavailable(result: CycleResult, accepted: Flags) -> Iterator[str]:
+def _unavailable(result: CycleResult, flavours: Iterable[Flavour]) -> Iterator[str]:
     """Descriptions of the offerings in backoff among those that the need accepts."""
     if not result.inputs.unavailable:
         return
-    flavours = result.fleet.flavours
-    offerings = {Offering.of(flavours[number]) for number in np.flatnonzero(accepted).tolist()}
+    offerings = {Offering.of(flavour) for flavour in flavours}
     backed_off = {o: f for o, f in result.inputs.unavailable.items() if o in offerings}
     yield from descriptions(backed_off, result.inputs.now_seconds)
 
 
-def _exhausted(result: CycleResult, accepted: Flags, quotas: Iterable[QuotaUse]) -> Iterator[str]:
+def _silent(silent: Mapping[str, str], flavours: Iterable[Flavour]) -> Iterator[str]:
+    """Descriptions of providers that do not answer, among those whose machines it accepts."""
+    for provider in sorted({flavour.provider for flavour in flavours} & silent.keys()):
+        yield f"all of {provider}: it does not answer ({silent[provider]})"
+
+
+def _exhausted(quotas: Quotas, flavours: Iterable[Flavour]) -> Iterator[str]:
     """Descriptions of the quotas that are used up, for elastic machines that the need accepts."""
-    flavours = [result.fleet.flavours[number] for number in np.flatnonzero(accepted).tolist()]
-    regions = {region_of(flavour.labels) for flavour in flavours if flavour.capacity_type.elastic}
-    for use in quotas:
-        if use.key.region in regions:
+    keys = {quotas.key_of(flavour) for flavour in flavours}
+    for use in quotas.uses(()):
+        if use.held >= use.machines and use.key in keys:
             where = " ".join(filter(None, use.key))
             yield f"{where}, of which this shard may have {use.machines} machines"
 

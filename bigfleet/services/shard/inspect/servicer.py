@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from typing import Any
 
 import grpc
@@ -16,7 +16,7 @@ from bigfleet.model.errors import UnknownObject
 from bigfleet.ports.clock import to_nanos
 from bigfleet.services.shard.decide.compute import CycleResult
 from bigfleet.services.shard.decide.cycle import Cycle
-from bigfleet.services.shard.decide.quotas import Quotas, QuotaUse
+from bigfleet.services.shard.decide.quotas import Quotas
 from bigfleet.services.shard.inspect import ceiling_views, need_views
 from bigfleet.services.shard.inspect.machine_views import MachineInspection
 from bigfleet.services.shard.replay import checkpoint
@@ -44,13 +44,11 @@ class ShardReadServicer(Servicer):
             left_out=self._cycle.needs.left_out,
         )
         yield wire.InspectNeedsResponse(header=header)
-        for view in need_views.needs(result, request, self._quotas(result)):
+        inventory = self._cycle.inventory
+        quotas = Quotas(result.inputs.fleet, inventory.provider_names, self._cycle.slices())
+        for view in need_views.needs(result, request, quotas, inventory.holds.silent):
             yield wire.InspectNeedsResponse(need=view)
             await asyncio.sleep(0)  # each view takes a millisecond; let sessions run in between
-
-    def _quotas(self, result: CycleResult) -> Iterator[QuotaUse]:
-        provider = self._cycle.inventory.provider_name
-        yield from Quotas(result.inputs.fleet, provider, self._cycle.slices()).uses(())
 
     async def InspectCeilings(
         self, request: wire.InspectCeilingsRequest, context: Context

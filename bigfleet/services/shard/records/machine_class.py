@@ -30,6 +30,7 @@ class MachineClass(NamedTuple):
     allocatable: _Amounts
     resources: _Amounts
     taints: tuple[Taint, ...] = ()
+    provider: str = ""
 
     @property
     def flavour(self) -> Flavour:
@@ -41,6 +42,7 @@ class MachineClass(NamedTuple):
             interruption_probability=self.interruption_probability,
             allocatable=dict(self.allocatable),
             taints=self.taints,
+            provider=self.provider,
         )
 
     def labels_of(self, machine_id: str) -> dict[str, str]:
@@ -48,8 +50,10 @@ class MachineClass(NamedTuple):
         return {**dict(self.labels), **dict.fromkeys(self.own_labels, machine_id)}
 
 
-def class_of(machine: Machine) -> MachineClass:
-    """The class of `machine`; well-known labels that it lacks are added from its fields."""
+def class_of(machine: Machine, provider: str = "") -> MachineClass:
+    """The class of a `provider`'s `machine`; well-known labels that it lacks are added from its
+    fields.
+    """
     labels = {
         INSTANCE_TYPE_LABEL: machine.instance_type,
         ZONE_LABEL: machine.zone,
@@ -68,4 +72,5 @@ def class_of(machine: Machine) -> MachineClass:
         allocatable=tuple(sorted(machine.allocatable.items())),
         resources=tuple(sorted(machine.resources.items())),
         taints=machine.taints,
+        provider=provider,
     )

@@ -78,6 +78,7 @@ class Orders:
         self._answered: dict[str, tuple[tuple[MachineState, ...], int]] = {}
         self._unanswered: dict[str, float] = {}
         self._listings = 0
+        self._being_read: set[int] = set()
 
     def __iter__(self) -> Iterator[Order]:
         return iter(self._under_way.values())
@@ -124,6 +125,7 @@ class Orders:
     def listing_asked(self) -> int:
         """The number of a listing that is requested now."""
         self._listings += 1
+        self._being_read.add(self._listings)
         return self._listings
 
     def is_stale(self, machine_id: str, state: MachineState, listing: int) -> bool:
@@ -134,6 +136,10 @@ class Orders:
         before, asked = self._answered.get(machine_id, ((), 0))
         return state in before and listing <= asked
 
-    def listing_applied(self, listing: int) -> None:
-        """Listings up to this one are applied: older answers need no protection any more."""
-        self._answered = {i: (s, n) for i, (s, n) in self._answered.items() if n >= listing}
+    def listing_ended(self, listing: int) -> None:
+        """The listing is applied, or given up: an answer needs protection only as long as listings
+        that were requested before it are being read.
+        """
+        self._being_read.discard(listing)
+        oldest = min(self._being_read, default=self._listings + 1)
+        self._answered = {i: (s, n) for i, (s, n) in self._answered.items() if n >= oldest}

@@ -17,7 +17,7 @@ from bigfleet.services.shard.records.machine_class import MachineClass
 class Transition:
     """A change of state or cluster. `before` is None for a new machine, `after` for a gone one.
 
-    `owned` if this shard decides about the machine now, or did before.
+    `owned` if this shard decides about the machine now, or did before. `provider` as in its class.
     """
 
     machine_id: str
@@ -27,6 +27,7 @@ class Transition:
     cluster: str
     last_error: str
     owned: bool = True
+    provider: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,11 @@ class MachineView:
     machine_class: MachineClass
     last_error: str
     incarnation: int = 0
+
+    @property
+    def provider(self) -> str:
+        """The provider that has it; "" if there is only one."""
+        return self.machine_class.provider
 
 
 class BusyMachines(NamedTuple):

@@ -17,7 +17,7 @@ from bigfleet.services.shard.records.views import MachineView, Transition
 def of_cluster(inventory: Inventory, cluster: str) -> Iterator[shard_pb2.ShardMessage]:
     """The present state of every machine bound to `cluster`."""
     for view in inventory.bound_to(cluster):
-        yield of_machine(view, inventory.provider_name, cluster)
+        yield of_machine(view, _name(inventory, view.provider), cluster)
 
 
 def of_transition(
@@ -28,7 +28,8 @@ def of_transition(
     """
     if transition.cluster == transition.former_cluster == "":
         return
-    view, name = inventory.view(transition.machine_id), inventory.provider_name
+    view = inventory.view(transition.machine_id)
+    name = _name(inventory, transition.provider)
     if view is not None and transition.cluster:
         yield transition.cluster, of_machine(view, name, transition.cluster)
     if transition.former_cluster in ("", transition.cluster):
@@ -43,20 +44,22 @@ def of_asked(
     inventory: Inventory, orders: Orders, cluster: str, machine_id: str
 ) -> Sequence[shard_pb2.ShardMessage] | None:
     """The answer to `cluster`'s inquiry about a machine; empty for its own machines, which are
-    replayed anyway. None while the state is not settled: the machine is unknown, or an order for it
-    is under way.
+    replayed anyway. None while the state is not settled: the machine is unknown, an order for it
+    is under way, or two providers list it.
 
     A machine in use elsewhere, or being created for another cluster, is reported as released.
     """
     view = inventory.view(machine_id)
     if view is None or orders.of(machine_id) is not None:
         return None
+    if machine_id in inventory.holds.colliding:
+        return None
     made_for_it = view.state is MachineState.CREATING and view.need and view.need.cluster == cluster
     if view.cluster == cluster or made_for_it:
         return ()
     if view.cluster or view.state is MachineState.CREATING:
         view = replace(view, state=MachineState.SPECULATIVE)
-    return (of_machine(view, inventory.provider_name, cluster),)
+    return (of_machine(view, _name(inventory, view.provider), cluster),)
 
 
 def of_machine(view: MachineView, provider_name: str, cluster: str) -> shard_pb2.ShardMessage:
@@ -90,6 +93,10 @@ def of_vanished(transition: Transition, provider_name: str) -> shard_pb2.ShardMe
         last_error=transition.last_error or f"it is now in cluster {transition.cluster}",
     )
     return shard_pb2.ShardMessage(node_state_update=update)
+
+
+def _name(inventory: Inventory, provider: str) -> str:
+    return inventory.provider_names.get(provider, "")
 
 
 def _key(machine_id: str) -> str:

@@ -17,7 +17,7 @@ def test_it_is_the_number_of_machines_that_hold_the_unplaced_pods() -> None:
     row, flavour = short_of(pods((3, 4)))
     for there, lacks in ((9, 2), (1, 1)):
         withheld = [FreeMachines(0, flavour, Domain(RACK, "r1"), 0, there)]
-        (lack,) = WithheldMachines("kwok", withheld, [flavour]).lacking_to(row)
+        (lack,) = WithheldMachines({"": "kwok"}, withheld, [flavour]).lacking_to(row)
         assert (lack.provider, lack.region) == ("kwok", region_of(flavour.labels))
         assert lack.machines == lacks
 
@@ -28,11 +28,11 @@ def test_a_gang_lacks_machines_of_one_domain(racks: tuple[int, int], machines: l
     withheld = [
         FreeMachines(0, flavour, Domain(RACK, f"r{n}"), 0, each) for n, each in enumerate(racks)
     ]
-    found = WithheldMachines("kwok", withheld, [flavour]).lacking_to(row)
+    found = WithheldMachines({"": "kwok"}, withheld, [flavour]).lacking_to(row)
     assert [each.machines for each in found] == machines
 
 
 def test_a_young_shortfall_lacks_none() -> None:
     row, flavour = short_of(pods((3, 4)), 5)
     withheld = [FreeMachines(0, flavour, Domain(RACK, "r1"), 0, 9)]
-    assert WithheldMachines("kwok", withheld, [flavour]).lacking_to(row) == []
+    assert WithheldMachines({"": "kwok"}, withheld, [flavour]).lacking_to(row) == []

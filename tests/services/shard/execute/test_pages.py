@@ -143,7 +143,7 @@ async def test_an_interrupted_listing_begins_again_and_drops_nothing(tmp_path: P
         await cycles(rig, 1)
         del provider.machines[ON_LAST_PAGE]
         provider.forgets = 2
-        rig.shard.cycle.reconciler.request_full_listing()
+        rig.shard.cycle.providers.request_full_listings()
         await eventually(lambda: provider.forgets == 0)
         assert known(rig) >= MACHINES - 1
         await eventually(lambda: rig.shard.inventory.state(ON_LAST_PAGE) is None)
@@ -158,6 +158,6 @@ async def test_a_provider_without_pages_is_read_whole(
     async with shard_of(earlier(machines(MACHINES, 1, {})), tmp_path) as rig:
         await cycles(rig, 1)
         assert known(rig) == MACHINES
-        rig.shard.cycle.reconciler.request_full_listing()
+        rig.shard.cycle.providers.request_full_listings()
         await cycles(rig, 2)
         assert known(rig) == MACHINES

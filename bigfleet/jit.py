@@ -1,9 +1,9 @@
 """Compilation of kernels, the inner loops of a decision.
 
 A kernel is an ordinary Python function over numpy arrays, which numba compiles on first use and
-caches on disk in ~/.cache/bigfleet/kernels, or in NUMBA_CACHE_DIR. It releases the GIL, so that
-sessions are served meanwhile. With NUMBA_DISABLE_JIT=1 in the environment it stays a Python
-function, with the same results.
+caches on disk in ~/.cache/bigfleet/kernels, or in NUMBA_CACHE_DIR. Installations with equal sources
+share what is there. It releases the GIL, so that sessions are served meanwhile. With
+NUMBA_DISABLE_JIT=1 in the environment it stays a Python function, with the same results.
 """
 
 from __future__ import annotations
@@ -15,14 +15,28 @@ from typing import Any, TypeVar, cast
 
 from numba import njit
 from numba.core import config
+from numba.core.caching import UserProvidedCacheLocator
 
 _Function = TypeVar("_Function", bound=Callable[..., object])
+_ENGINE = Path(__file__).parent / "engine"
+
+
+class CacheLocator(UserProvidedCacheLocator):
+    """Finds a kernel wherever its sources lie: the directory says what is in them."""
+
+    @classmethod
+    def get_suitable_cache_subpath(cls, py_file: str) -> str:
+        """The subdirectory for kernels of a source file. numba's own depends on the whole path."""
+        folder = Path(py_file).absolute().parent
+        if folder.is_relative_to(_ENGINE):
+            return folder.relative_to(_ENGINE).as_posix()
+        return str(super().get_suitable_cache_subpath(py_file))  # type: ignore[no-untyped-call]
 
 
 def _cache_directory() -> str:
     """The cache directory for the current state of the sources."""
     # numba does not invalidate a kernel when another kernel that it calls has changed.
-    sources = sorted((Path(__file__).parent / "engine").rglob("*.py"))
+    sources = sorted(_ENGINE.rglob("*.py"))
     digest = hashlib.sha256(b"\0".join(source.read_bytes() for source in sources))
     configured: str = config.CACHE_DIR  # type: ignore[attr-defined]
     base = configured or Path("~/.cache/bigfleet/kernels").expanduser()
@@ -30,6 +44,9 @@ def _cache_directory() -> str:
 
 
 config.CACHE_DIR = _cache_directory()  # type: ignore[attr-defined]
+# Where that directory is not writable, as numba does it.
+_LOCATORS = (f"{__name__}.{CacheLocator.__name__}", "InTreeCacheLocator", "UserWideCacheLocator")
+config.CACHE_LOCATOR_CLASSES = ",".join(_LOCATORS)  # type: ignore[attr-defined]
 
 
 def kernel(function: _Function) -> _Function:

@@ -21,9 +21,10 @@ def add(roles: Any) -> None:
     role = roles.add_parser(
         "audit",
         help=what,
-        description="Reads each part of the fleet twice, with a pause, and names what differs both "
-        "times: what is only on its way changes in between. Reads only. Exit code 0 if nothing "
-        "differs, 1 if something does or a part did not answer, 2 for invalid flags.",
+        description="Reads each part of the fleet and, if anything differs, reads all again after "
+        "a pause, and names what differs both times: what is only on its way changes in between. "
+        "Reads only. Exit code 0 if nothing differs, 1 if something does or a part did not answer, "
+        "2 for invalid flags.",
     )
     way_in = role.add_mutually_exclusive_group(required=True)
     way_in.add_argument(
@@ -81,10 +82,10 @@ def _seconds(text: str) -> float:
 
 
 async def _run(flags: argparse.Namespace, stop: asyncio.Event) -> None:
-    """Observe twice and print; BigFleetError if anything differs."""
+    """Observe, twice if anything differs at first, and print; BigFleetError if it lasts."""
     from bigfleet.audit.collect import Sources, observe  # other roles do not need its libraries
     from bigfleet.audit.compare import compare
-    from bigfleet.audit.differences import settle
+    from bigfleet.audit.differences import Findings, settle
     from bigfleet.commands import audit_text
     from bigfleet.model.errors import BigFleetError
 
@@ -99,16 +100,18 @@ async def _run(flags: argparse.Namespace, stop: asyncio.Event) -> None:
         },
         identity=identity_of(flags),
     )
-    first = await observe(sources)
-    try:
-        async with asyncio.timeout(flags.pause):
-            await stop.wait()
-        raise BigFleetError("interrupted after the first observation; no result")
-    except TimeoutError:
-        second = await observe(sources)
-    findings = settle(compare(first), compare(second))
+    seen = [await observe(sources)]
+    findings = Findings(lasting=(), in_transit=())
+    if differences := compare(seen[0]):
+        try:
+            async with asyncio.timeout(flags.pause):
+                await stop.wait()
+            raise BigFleetError("interrupted after the first observation; no result")
+        except TimeoutError:
+            seen.append(await observe(sources))
+        findings = settle(differences, compare(seen[1]))
     show = audit_text.as_json if flags.output == "json" else audit_text.as_text
-    print(show(findings, first, second))
+    print(show(findings, seen))
     if findings.lasting:
         raise BigFleetError(audit_text.verdict(findings))
 

@@ -14,9 +14,11 @@ from bigfleet.audit.observations import Observation
 from bigfleet.commands.tables import count
 
 
-def as_text(findings: Findings, first: Observation, second: Observation) -> str:
+def as_text(findings: Findings, seen: Sequence[Observation]) -> str:
     """Each kind of difference with its meaning, its objects, and what to do; then what moves."""
-    lines = [f"compared    {_compared(second)}", f"seen twice  {second.at - first.at:.0f} s apart"]
+    first, *later = seen
+    times = f"seen twice  {later[0].at - first.at:.0f} s apart" if later else "seen once"
+    lines = [f"compared    {_compared(seen[-1])}", times]
     for _, group in groupby(findings.lasting, lambda each: each.kind):
         lines += ["", *_kind_lines(list(group))]
     lines += ["", verdict(findings)]
@@ -36,13 +38,13 @@ def verdict(findings: Findings) -> str:
     return f"{differences} about {count(objects, 'object')}"
 
 
-def as_json(findings: Findings, first: Observation, second: Observation) -> str:
+def as_json(findings: Findings, seen: Sequence[Observation]) -> str:
     """Everything, for programs."""
     data = {
         "differences": [_as_dict(each) for each in findings.lasting],
         "in_transit": [_as_dict(each) for each in findings.in_transit],
-        "observed_at": [_moment(first.at), _moment(second.at)],
-        "compared": _numbers(second),
+        "observed_at": [_moment(each.at) for each in seen],
+        "compared": _numbers(seen[-1]),
     }
     return json.dumps(data, indent=2)
 

@@ -235,6 +235,17 @@ async def test_the_command_prints_what_it_found_and_says_so_by_its_exit_code(fle
     assert (await command(*flags, "--cluster", "east"))[0] == 2
 
 
+async def test_a_fleet_without_a_difference_is_observed_only_once(fleet: Fleet) -> None:
+    """What is not there at first cannot last, so that there is nothing to wait for."""
+    await finds(fleet.sources)
+    [coordinator] = fleet.sources.coordinator
+    async with asyncio.timeout(60):
+        flags = ("--coordinator", coordinator, "--insecure", "--pause", "3600")
+        code, printed = await command(*flags)
+    assert code == 0
+    assert "seen once" in printed
+
+
 async def command(*arguments: str) -> tuple[int | None, str]:
     """The exit code of `bigfleet audit`, and what it prints."""
     process = await asyncio.create_subprocess_exec(

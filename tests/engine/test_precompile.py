@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -61,14 +62,29 @@ def test_no_decision_compiles_anything_afterwards() -> None:
     assert _run(_DECIDES) == "True True\n"
 
 
+def test_installations_with_equal_sources_share_what_is_compiled(tmp_path: Path) -> None:
+    """A new checkout, or environment, does not compile all of it again."""
+    code = (
+        "from bigfleet.engine.kernels import scoring\n"
+        "from bigfleet.engine.placement import gang_domains\n"
+        "print(scoring.__file__)\n"
+        "print([k.stats.cache_path for k in (scoring.fits, gang_domains._try_domains)])\n"
+    )
+    copy = tmp_path / "bigfleet"
+    shutil.copytree(_ROOT / "bigfleet", copy, ignore=shutil.ignore_patterns("__pycache__"))
+    here, there = _run(code), _run(f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n{code}")
+    assert there.startswith(f"{copy}/")
+    assert here.splitlines()[1:] == there.splitlines()[1:]
+
+
 def test_where_nothing_can_be_kept_kernels_are_compiled_all_the_same() -> None:
     """A container whose file system is read-only still decides. No kernel can be kept, and what a
     small decision calls is compiled; what kernels compile to does not depend on being kept.
     """
     code = (
         "import gc\n"
-        "from numba.core import caching\n"
-        "caching.CompileResultCacheImpl._locator_classes = []\n"
+        "from bigfleet import jit\n"
+        "jit.config.CACHE_LOCATOR_CLASSES = 'ZipCacheLocator'  # finds nothing outside archives\n"
         "from numba.core.dispatcher import Dispatcher\n"
         "from bigfleet.engine import precompile\n"
         "from tests.engine.engine_rig import configured, decided\n"

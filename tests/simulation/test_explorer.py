@@ -56,7 +56,7 @@ def test_a_violated_invariant_fails_the_command() -> None:
         "from bigfleet.engine import decide\n"
         "decide.machines_to_delete = lambda *_: np.empty(0, np.intp)\n"
         "from bigfleet.simulation.__main__ import main\n"
-        "sys.exit(main(['replay', '11']))\n"
+        "sys.exit(main(['replay', '3']))\n"
     )
     run = subprocess.run(
         [sys.executable, "-c", planted], capture_output=True, text=True, check=False

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from bigfleet.engine.fit.normalise import normalise
 from bigfleet.engine.snapshot import NONE, EngineConfig
 from bigfleet.model.need import Need
@@ -75,8 +77,8 @@ def test_a_machine_that_would_be_released_stays_as_headroom() -> None:
     """Pods are counted on both of two machines, and fit on one: the other one becomes headroom
     instead of `m`, which would be bought beside it.
     """
-    size = {"cpu": 8, "more": {"memory": 8}}
-    small = [configured(f"s{n}", labels=IN_A, last_claimed_by=0, **size) for n in range(2)]
+    one = configured("s0", cpu=8, more={"memory": 8}, labels=IN_A, last_claimed_by=0)
+    small = [one, replace(one, name="s1")]
     pods = "east", need_of(6, unit=3, more={"memory": 2}, priority=1)
     specs = [*small, configured("g", labels=IN_A, last_claimed_by=1), idle("m", labels=IN_A)]
     ongoing = story(specs, pods, *gangs(1, size=4))

@@ -110,6 +110,9 @@ class Fleet:
     #: [n] bool, machines that must not be ordered now: IDLE and SPECULATIVE ones because an equal
     #: one has just failed, and all of a provider that does not answer; None for none
     backed_off: Flags | None = None
+    #: [n] int32, the cluster in which an equal machine has just failed to boot, and which must not
+    #: acquire or preempt this one now; NONE for none
+    backed_off_for: Ints | None = None
 
     def __len__(self) -> int:
         return len(self.flavour)
@@ -118,6 +121,11 @@ class Fleet:
     def acquirable(self) -> Flags:
         """Which machines [n] belong to no cluster and can be ordered."""
         return in_states(self.state, ACQUIRABLE)
+
+    def backs_off(self, cluster: int) -> Flags:
+        """Which machines [n] must not be ordered now for `cluster`."""
+        flags = np.zeros(len(self), np.bool_) if self.backed_off is None else self.backed_off
+        return flags if self.backed_off_for is None else flags | (self.backed_off_for == cluster)
 
     def by_tie_break(self, rows: Rows) -> Rows:
         """Ascending `rows` sorted by tie break."""

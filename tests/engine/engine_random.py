@@ -18,7 +18,7 @@ from bigfleet.engine.cycle_memory import (
     SurplusSince,
 )
 from bigfleet.engine.fit.normalise import normalise
-from bigfleet.engine.snapshot import NONE, Demand, Flags, Flavour, Fleet, Longs
+from bigfleet.engine.snapshot import NONE, Demand, Flags, Flavour, Fleet, Ints, Longs
 from bigfleet.engine.state.cycle_state import key_of
 from bigfleet.model import penalty
 from bigfleet.model.ceiling import HIGHEST_PRIORITY, Ceiling
@@ -203,12 +203,23 @@ def random_fleet(draw: np.random.Generator, machines: int) -> Fleet:
         disruption_cost=costs,
         backed_off=_backed_off(draw, state),
         tie_break=draw.permutation(machines).astype(np.int64),
+        backed_off_for=_backed_off_for(state),
     )
 
 
 def _backed_off(draw: np.random.Generator, state: Longs) -> Flags | None:
     free = np.isin(state, (int(MachineState.IDLE), int(MachineState.SPECULATIVE)))
     return free & (draw.random(len(state)) < 0.2) if draw.random() < 0.3 else None
+
+
+def _backed_off_for(state: Longs) -> Ints | None:
+    # Not of the other draws, so that a seed goes on to mean what it did.
+    draw = np.random.default_rng(state)
+    if draw.random() < 0.7:
+        return None
+    free = np.isin(state, (int(MachineState.IDLE), int(MachineState.SPECULATIVE)))
+    its = free & (draw.random(len(state)) < 0.3)
+    return np.where(its, draw.integers(len(CLUSTERS), size=len(state)), NONE).astype(np.int32)
 
 
 def _random_flavour(draw: np.random.Generator) -> Flavour:

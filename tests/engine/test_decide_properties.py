@@ -60,12 +60,13 @@ def test_the_order_of_rows_and_flavours_does_not_matter(seed: int) -> None:
     columns = {
         name: getattr(fleet, name)[order]
         for name in Fleet.__dataclass_fields__
-        if name not in ("flavours", "clusters", "flavour", "backed_off")
+        if name not in ("flavours", "clusters", "flavour", "backed_off", "backed_off_for")
     }
     flavours = [fleet.flavours[kind] for kind in kinds.tolist()]
     flavour = np.argsort(kinds)[fleet.flavour[order]].astype(np.int32)
-    if fleet.backed_off is not None:
-        columns["backed_off"] = fleet.backed_off[order]
+    for name in ("backed_off", "backed_off_for"):
+        if (column := getattr(fleet, name)) is not None:
+            columns[name] = column[order]
     shuffled = Fleet(flavours, fleet.clusters, flavour, **columns)
     one, other = (
         decided(Case(fleet, demand, cycle_memory)),
@@ -218,7 +219,6 @@ def test_no_free_machine_is_left_that_a_short_plain_need_could_use(seed: int) ->
     decision = decided(Case(fleet, demand, cycle_memory))
     ordered = {action.row for action in decision.actions if action.type is not ActionType.DELETE}
     free = np.isin(fleet.state, (int(MachineState.IDLE), int(MachineState.SPECULATIVE)))
-    free &= True if fleet.backed_off is None else ~fleet.backed_off
     gone = {r.need for r in cycle_memory.reservations if NOW - r.since_seconds >= 900}
     for short in decision.shortfalls:
         need, cluster = demand.needs[short.need], int(demand.cluster[short.need])
@@ -227,7 +227,7 @@ def test_no_free_machine_is_left_that_a_short_plain_need_could_use(seed: int) ->
         apart = kind.same_key or kind.anti_affinity or hard_spread(kind)
         if need.group == ADDITIONAL or apart or passes:
             continue
-        for row in np.flatnonzero(free).tolist():
+        for row in np.flatnonzero(free & ~fleet.backs_off(cluster)).tolist():
             flavour = fleet.flavours[fleet.flavour[row]]
             if row not in ordered and suits(kind, flavour):
                 room = room_of(flavour, demand.overheads.get(cluster, ()))

@@ -56,6 +56,19 @@ def test_a_machine_that_is_backed_off_is_not_acquired() -> None:
     assert action_names(specs, checked(fleet, demand)) == ["Provision dear"]
 
 
+def test_a_machine_that_is_backed_off_for_one_cluster_serves_another() -> None:
+    """Only the first one's network may be broken; its need says what it waits for."""
+    specs = [speculative("a"), speculative("b")]
+    needs = [(cluster, pods((4, 1))) for cluster in ("east", "west")]
+    fleet, demand = world(specs, *needs)
+    east = np.full(2, fleet.clusters.index("east"), np.int32)
+    fleet = replace(fleet, backed_off_for=east)
+    decision = checked(fleet, demand)
+    assert action_names(specs, decision) == ["Provision a"]
+    assert [short.need for short in decision.shortfalls] == [0]
+    assert reason(fleet, demand, decision) is Reason.OFFERINGS_UNAVAILABLE
+
+
 def test_a_need_that_fits_backed_off_machines_only_waits_for_them() -> None:
     """The reason is not that no machine could ever serve it."""
     specs = [speculative("sold-out")]

@@ -105,8 +105,8 @@ def _avoidable_evictions(
     profile = demand.needs[index].profile
     unpromised = (fleet.last_claimed_by == NONE) | (fleet.last_claimed_by == index)
     free = fleet.acquirable & (decision.claimed_by == NONE) & unpromised
-    free &= True if fleet.backed_off is None else ~fleet.backed_off
     cluster = int(demand.cluster[index])
+    free &= ~fleet.backs_off(cluster)
     for row in np.flatnonzero(free).tolist():
         flavour = fleet.flavours[fleet.flavour[row]]
         # A later need may have used it until its own turn to preempt.

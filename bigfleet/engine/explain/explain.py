@@ -50,7 +50,7 @@ class Explainer:
         """Explain need number `index`."""
         shortfall = self._short.get(index)
         usable = np.flatnonzero(self._usable(index)[self._fleet.flavour])
-        free = self._free(usable)
+        free = self._free(index, usable)
         reason = self._reason(index, usable, free) if shortfall else None
         return Explanation(
             need=index,
@@ -71,7 +71,7 @@ class Explainer:
     def reason(self, index: int) -> Reason:
         """Why need `index` is short."""
         usable = np.flatnonzero(self._usable(index)[self._fleet.flavour])
-        return self._reason(index, usable, self._free(usable))
+        return self._reason(index, usable, self._free(index, usable))
 
     def reason_and_message(self, index: int) -> tuple[Reason, str]:
         """Why need `index` is short, and the message for users, which names the ceiling if any."""
@@ -161,10 +161,9 @@ class Explainer:
             counts[str(requirement)] = int(np.count_nonzero(meeting[self._fleet.flavour]))
         return counts
 
-    def _free(self, usable: Rows) -> Rows:
+    def _free(self, index: int, usable: Rows) -> Rows:
         acquirable = self._fleet.acquirable[usable]
-        if self._fleet.backed_off is not None:
-            acquirable &= ~self._fleet.backed_off[usable]
+        acquirable &= ~self._fleet.backs_off(int(self._demand.cluster[index]))[usable]
         free: Rows = usable[acquirable & (self._decision.claimed_by[usable] == NONE)]
         return free
 
@@ -244,8 +243,8 @@ class Explainer:
             return Reason.CLUSTER_SUSPENDED
         if self._at_ceiling(index, usable, free):
             return Reason.CEILING_REACHED
-        backed_off = self._fleet.backed_off
-        if not len(free) and backed_off is not None and backed_off[usable].any():
+        backed_off = self._fleet.backs_off(int(self._demand.cluster[index]))
+        if not len(free) and backed_off[usable].any():
             return Reason.OFFERINGS_UNAVAILABLE
         constrained = self._classes.of_need[index].is_constrained
         if profile.same_key is not None or (constrained and len(free)):

@@ -64,6 +64,8 @@ class FleetAvailability(NamedTuple):
     flavour: Ints
     #: [n] bool, ordered in this decision, or backed off
     unavailable: Flags
+    #: [n] int32, the cluster that must not order the machine now, or NONE
+    backed_off_for: Ints
     #: [n] int32, the need that the machine is reserved for, or NONE
     reserved_for: Ints
     #: [N] int64, priorities of the needs
@@ -195,10 +197,10 @@ def _charge(availability: FleetAvailability, row: int) -> None:
 
 @lean_kernel
 def is_free(availability: FleetAvailability, row: int, need: int) -> bool:
-    """Whether the machine is available and not reserved for another need of at least the same
-    priority.
+    """Whether the machine is available to the cluster and not reserved for another need of at least
+    the same priority.
     """
-    if availability.unavailable[row]:
+    if availability.unavailable[row] or availability.backed_off_for[row] == availability.cluster:
         return False
     reserving_need = availability.reserved_for[row]
     if reserving_need in (NONE, need):

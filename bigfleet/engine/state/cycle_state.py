@@ -105,6 +105,9 @@ class CycleState:
         self.unavailable: Flags = np.zeros(len(fleet), np.bool_)
         if fleet.backed_off is not None:
             self.unavailable |= fleet.backed_off
+        nobody = np.full(len(fleet), NONE, np.int32)
+        #: [n] int32, the cluster for which the machine is backed off, or NONE
+        self._backed_off_for = nobody if fleet.backed_off_for is None else fleet.backed_off_for
         #: [n] int32, the need that ordered the machine in this decision, or NONE
         self.ordered_by: Ints = np.full(len(fleet), NONE, np.int32)
         #: by need: rows that it acquired
@@ -200,6 +203,7 @@ class CycleState:
         return FleetAvailability(
             self.fleet.flavour,
             self.unavailable,
+            self._backed_off_for,
             self._reservations_before(index),
             self.priorities,
             self.supply_clusters,

@@ -79,8 +79,10 @@ class Purchases:
 
 def _is_used(result: CycleResult, row: int) -> bool:
     """Whether a need counts the machine in `row`, or it is headroom or in backoff."""
-    backed_off = result.fleet.backed_off
-    kept = bool(backed_off[row]) if backed_off is not None else False
+    fleet = result.fleet
+    kept = fleet.backed_off is not None and bool(fleet.backed_off[row])
+    if fleet.backed_off_for is not None:
+        kept = kept or fleet.backed_off_for[row] != NONE
     return kept or row in result.decision.headroom or result.decision.claimed_by[row] != NONE
 
 

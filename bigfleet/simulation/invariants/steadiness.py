@@ -32,7 +32,7 @@ class Steadiness:
         self._lost: dict[str, float] = {}
         self._rebuys: Counter[str] = Counter()
         self._suspected: dict[str, tuple[float, str, str]] = {}
-        self._backed_off: frozenset[str] = frozenset()
+        self._backed_off: frozenset[tuple[str, int]] = frozenset()
         self._backed_off_seconds = 0.0
 
     def check(self, result: CycleResult) -> Iterator[str]:
@@ -66,9 +66,12 @@ class Steadiness:
 
     def _note_backoff(self, result: CycleResult) -> None:
         """Note when machines begin or end to be in backoff: then others may serve better."""
-        flags = result.fleet.backed_off
-        names = () if flags is None else map(result.machine_id, np.flatnonzero(flags).tolist())
-        backed_off = frozenset(names)
+        fleet = result.fleet
+        backed_off = frozenset(
+            (result.machine_id(row), cluster)
+            for cluster in range(len(fleet.clusters))
+            for row in np.flatnonzero(fleet.backs_off(cluster)).tolist()
+        )
         if backed_off != self._backed_off:
             self._backed_off, self._backed_off_seconds = backed_off, result.inputs.now_seconds
 

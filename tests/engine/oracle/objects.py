@@ -38,6 +38,7 @@ class Machine:
     initially_reserved_for: int = NONE
     arrived_for: int = NONE
     is_unavailable: bool = False
+    backed_off_for: int = NONE
     ordered_by: int = NONE
 
 
@@ -132,4 +133,5 @@ def machine_of(fleet: Fleet, row: int) -> Machine:
         float(fleet.disruption_cost[row]),
         int(fleet.tie_break[row]),
         is_unavailable=fleet.backed_off is not None and bool(fleet.backed_off[row]),
+        backed_off_for=NONE if fleet.backed_off_for is None else int(fleet.backed_off_for[row]),
     )

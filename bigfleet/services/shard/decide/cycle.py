@@ -225,8 +225,7 @@ class Cycle:
         )
         self.removals.count(fleet, wants)
         fleet = self.needs.limits.apply_to(fleet, self.inventory)
-        backed_off = self.failures.backed_off(fleet, lambda: self.inventory.ids, now_seconds)
-        return replace(fleet, backed_off=backed_off), wants
+        return self.failures.apply_to(fleet, lambda: self.inventory.ids, now_seconds), wants
 
     def _demand(self, clusters: Sequence[str], now_seconds: float) -> Demand:
         reachable = set(self.sessions.clusters()) - self.suspensions.silent()

@@ -5,8 +5,9 @@ whose machines do not boot, would be requested in every cycle, since it stays th
 a machine that cannot be configured, and a cluster whose machines never become Ready would keep
 purchasing. The backoff doubles with each further failure and ends with a success.
 
-A failure in a single cluster may be that cluster's fault: while that cluster is in backoff itself,
-other clusters may use the offering or machine.
+A boot may fail for the cluster's sake: its credentials or network are broken. So an offering or
+machine whose boots fail in one cluster only is in backoff for that cluster, until one fails in
+another cluster as well. While a cluster is in backoff itself, its failures are no evidence.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 
-from bigfleet.engine.snapshot import Flags, Flavour, Fleet
+from bigfleet.engine.snapshot import NONE, Flags, Flavour, Fleet, Ints, Rows
 from bigfleet.model.machine import CapacityType, MachineState
 from bigfleet.observe import metrics
 from bigfleet.services.shard.records.machine_class import INSTANCE_TYPE_LABEL, ZONE_LABEL
@@ -63,6 +64,10 @@ class Failure:
     error: str
     clusters: frozenset[str] = frozenset()
 
+    def concerns(self, cluster: str) -> bool:
+        """Whether the cluster is in backoff: the only one in which it failed, or any."""
+        return len(self.clusters) != 1 or cluster in self.clusters
+
 
 class BackOff(Generic[_Key]):
     """Backoff between `min_seconds` and `max_seconds`, doubled by each failure; the first
@@ -94,9 +99,13 @@ class BackOff(Generic[_Key]):
             number, now_seconds, now_seconds + backoff_seconds, error, clusters
         )
 
-    def succeeded(self, key: _Key) -> None:
-        """Reset the backoff of `key`."""
-        self._failures.pop(key, None)
+    def succeeded(self, key: _Key, cluster: str = "") -> None:
+        """Reset the backoff of `key`, except for other clusters than the one in which it succeeded,
+        if one was involved.
+        """
+        failure = self._failures.pop(key, None)
+        if failure is not None and cluster and (others := failure.clusters - {cluster}):
+            self._failures[key] = replace(failure, clusters=others)
 
     def backed_off(self, now_seconds: float) -> Mapping[_Key, Failure]:
         """Keys in backoff. Failures long past are dropped."""
@@ -124,8 +133,8 @@ class FailureBackOff:
         elif before is _S.CREATING and after is _S.IDLE:
             self._offerings.succeeded(offering)
         elif before is _S.CONFIGURING and after is _S.CONFIGURED:
-            self._boots.succeeded(offering)
-            self._machines.succeeded(transition.machine_id)
+            self._boots.succeeded(offering, transition.cluster)
+            self._machines.succeeded(transition.machine_id, transition.cluster)
             self._clusters.succeeded(transition.cluster)
         elif before is _S.CONFIGURING and after in (_S.FAILED, _S.IDLE):
             cluster = transition.former_cluster
@@ -141,30 +150,36 @@ class FailureBackOff:
         """Drop a removed cluster."""
         self._clusters.succeeded(cluster)
 
-    def backed_off(
+    def apply_to(
         self, fleet: Fleet, ids: Callable[[], Sequence[bytes]], now_seconds: float
-    ) -> Flags:
-        """Machines not to use now: those that the fleet says, speculative ones of offerings in
-        backoff, and free machines in backoff themselves, which would only be purchased to stay
-        idle. `ids` names the fleet's rows.
+    ) -> Fleet:
+        """The fleet with the machines not to use now: those that it says itself, those of offerings
+        in backoff except idle ones, and those in backoff themselves, which would only be purchased
+        to stay idle. Machines in service are in backoff for a cluster that must not preempt them,
+        never for all. `ids` names the fleet's rows.
         """
-        flags = np.zeros(len(fleet), np.bool_)
-        flags |= False if fleet.backed_off is None else fleet.backed_off
+        backed_off = _BackedOff(fleet)
         offerings = self.offerings(now_seconds)
         metrics.shard_offerings_in_backoff.set(len(offerings))
         if offerings:
-            back_offs = np.array([Offering.of(f) in offerings for f in fleet.flavours], np.bool_)
-            flags |= back_offs[fleet.flavour] & (fleet.state == _S.SPECULATIVE)
-        machines = {machine.encode() for machine in self._blamed(self._machines, now_seconds)}
+            not_idle = np.flatnonzero(fleet.state != _S.IDLE)
+            found = [Offering.of(flavour) for flavour in fleet.flavours]
+            for offering, failure in offerings.items():
+                its = np.array([each == offering for each in found], np.bool_)
+                backed_off.add(not_idle[its[fleet.flavour[not_idle]]], failure)
+        machines = self._blamed(self._machines, now_seconds)
         if machines:
-            free = (fleet.state == _S.IDLE) | (fleet.state == _S.SPECULATIVE)
-            names = ids()
-            backed_off = [r for r in np.flatnonzero(free).tolist() if bytes(names[r]) in machines]
-            flags[backed_off] = True
-        return flags
+            failures = {name.encode(): failure for name, failure in machines.items()}
+            for row, name in enumerate(ids()):
+                if (its_failure := failures.get(bytes(name))) is not None:
+                    backed_off.add(np.array([row]), its_failure)
+        free = (fleet.state == _S.IDLE) | (fleet.state == _S.SPECULATIVE)
+        for_all = backed_off.for_all & free
+        for_all |= False if fleet.backed_off is None else fleet.backed_off
+        return replace(fleet, backed_off=for_all, backed_off_for=backed_off.cluster)
 
     def offerings(self, now_seconds: float) -> Mapping[Offering, Failure]:
-        """Offerings of which no machine is purchased now."""
+        """Offerings of which no machine is purchased now, at least for the clusters concerned."""
         boots = self._blamed(self._boots, now_seconds)
         return {**boots, **self._offerings.backed_off(now_seconds)}
 
@@ -173,10 +188,33 @@ class FailureBackOff:
         return self._clusters.backed_off(now_seconds).keys()
 
     def _blamed(self, back_offs: BackOff[_Key], now_seconds: float) -> Mapping[_Key, Failure]:
-        """Keys in backoff, except those that failed only in clusters in backoff themselves."""
+        """Keys in backoff. Clusters in backoff themselves do not count, unless all of them are."""
         excused = set(self.clusters(now_seconds))
-        found = back_offs.backed_off(now_seconds).items()
-        return {key: f for key, f in found if not f.clusters or f.clusters - excused}
+        return {
+            key: replace(failure, clusters=(failure.clusters - excused) or failure.clusters)
+            for key, failure in back_offs.backed_off(now_seconds).items()
+        }
+
+
+class _BackedOff:
+    """The machines of a fleet that are in backoff: `for_all` [n], or for one `cluster` [n]."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        self.for_all: Flags = np.zeros(len(fleet), np.bool_)
+        self.cluster: Ints = np.full(len(fleet), NONE, np.int32)
+        self._numbers = {name: number for number, name in enumerate(fleet.clusters)}
+
+    def add(self, rows: Rows, failure: Failure) -> None:
+        """Record a failure of the machines in these `rows`."""
+        if len(failure.clusters) != 1:
+            self.for_all[rows] = True
+            return
+        (cluster,) = failure.clusters
+        number = self._numbers.get(cluster, NONE)
+        before = self.cluster[rows]
+        # Its offering failed in one cluster, and the machine itself in another one.
+        self.for_all[rows[(before != NONE) & (before != number)]] = True
+        self.cluster[rows] = number
 
 
 def descriptions(offerings: Mapping[Offering, Failure], now_seconds: float) -> Iterator[str]:

@@ -44,7 +44,7 @@ def needs(
             view = _view(result, explainer.need(index))
             accepted = explainer.accepts(index)
             flavours = [result.fleet.flavours[n] for n in np.flatnonzero(accepted).tolist()]
-            view.unavailable_offerings.extend(_unavailable(result, flavours))
+            view.unavailable_offerings.extend(_unavailable(result, flavours, key.cluster))
             view.unavailable_offerings.extend(_silent(silent, flavours))
             view.exhausted_quotas.extend(_exhausted(quotas, flavours) if quotas else ())
             yield view
@@ -66,12 +66,16 @@ def _of_quarantined(key: NeedKey, quarantined: QuarantinedNeed) -> wire.NeedView
     )
 
 
-def _unavailable(result: CycleResult, flavours: Iterable[Flavour]) -> Iterator[str]:
-    """Descriptions of the offerings in backoff among those that the need accepts."""
+def _unavailable(result: CycleResult, flavours: Iterable[Flavour], cluster: str) -> Iterator[str]:
+    """Descriptions of the offerings in backoff for the cluster, of those that the need accepts."""
     if not result.inputs.unavailable:
         return
     offerings = {Offering.of(flavour) for flavour in flavours}
-    backed_off = {o: f for o, f in result.inputs.unavailable.items() if o in offerings}
+    backed_off = {
+        offering: failure
+        for offering, failure in result.inputs.unavailable.items()
+        if offering in offerings and failure.concerns(cluster)
+    }
     yield from descriptions(backed_off, result.inputs.now_seconds)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -135,6 +136,73 @@ async def test_a_machine_that_does_not_boot_is_not_the_only_one_tried(tmp_path: 
         await operator.receives_state("m-2", _S.CONFIGURED)
     configured = [machine_id for call, machine_id, _ in provider.orders if call == "CONFIGURE"]
     assert configured == ["m-1", "m-2"]
+
+
+class BootsFailIn(MemoryProvider):
+    """Machines do not become Ready in some clusters."""
+
+    def __init__(self, machines: list[Machine], *clusters: str) -> None:
+        super().__init__(machines, auto_finish=True)
+        self.clusters = clusters
+
+    def finish(self, machine_id: str) -> Machine:
+        """A boot fails after a while, and the machine is given back."""
+        known = self._known(machine_id)
+        if known.state is _S.CONFIGURING and known.cluster in self.clusters:
+            return self.fail(machine_id, "no kubelet")
+        return super().finish(machine_id)
+
+    def has_tried(self, boots: int) -> bool:
+        """Whether so many were attempted."""
+        return self.boots() >= boots
+
+    def boots(self) -> int:
+        """How many were attempted."""
+        return [call for call, *_ in self.orders].count("CONFIGURE")
+
+
+async def test_a_cluster_whose_machines_do_not_boot_leaves_their_offering_to_others(
+    tmp_path: Path,
+) -> None:
+    """Only its own credentials or network may be broken: it waits, and another one is served."""
+    provider = BootsFailIn([speculative(f"cheap-{n}", 0.1) for n in range(4)], "broken")
+    clock = ManualClock(start_seconds=1e9)
+    async with shard(provider, tmp_path, clock=clock) as rig:
+        broken, other = await rig.operator("broken"), await rig.operator("other")
+        await broken.roll_up(need(priority=100))
+        await eventually(lambda: provider.boots() == 2)
+        await cycles(rig, 10)
+        clock.advance(5.0)
+        await broken.receives(
+            lambda m: [s.reason for s in m.demand_status.short] == ["OfferingsUnavailable"]
+        )
+        await other.roll_up(need())
+        await other.receives(lambda m: m.node_state_update.state == int(_S.CONFIGURED))
+        await cycles(rig, 10)
+        told = await shard_queries.ask(rig.address, shard_queries.need_query("broken"))
+    assert provider.boots() == 3
+    [view] = told.data["needs"]
+    assert view["unavailable_offerings"][0].startswith("cheap in a, on-demand: failed 2 times")
+
+
+async def test_an_offering_whose_machines_boot_in_no_cluster_is_bought_for_none(
+    tmp_path: Path,
+) -> None:
+    """A second cluster shows that the first one is not to blame; a third need not find out."""
+    machines = [speculative(f"cheap-{n}", 0.1) for n in range(6)]
+    provider = BootsFailIn(machines, "first", "second", "third")
+    clock = ManualClock(start_seconds=1e9)
+    async with shard(provider, tmp_path, clock=clock) as rig:
+        for boots, name in enumerate(("first", "second", "third"), 2):
+            operator = await rig.operator(name)
+            await operator.roll_up(need())
+            await eventually(partial(provider.has_tried, min(boots, 3)))
+            await cycles(rig, 10)
+        clock.advance(5.0)
+        await operator.receives(
+            lambda m: [s.reason for s in m.demand_status.short] == ["OfferingsUnavailable"]
+        )
+    assert provider.boots() == 3
 
 
 async def test_a_cluster_that_refuses_machines_does_not_hold_them(tmp_path: Path) -> None:

@@ -28,8 +28,12 @@ class Coordinator(Protocol):
         """
         ...
 
-    async def resolve(self, cluster: str, shard_id: str) -> ResolveClusterResponse:
-        """The shard that serves `cluster`; assigns the cluster to `shard_id` if there is none."""
+    async def resolve(
+        self, cluster: str, shard_id: str, *, assigned_only: bool = False
+    ) -> ResolveClusterResponse:
+        """The shard that serves `cluster`. If there is none, assigns the cluster to `shard_id`;
+        with `assigned_only` raises UnknownObject.
+        """
         ...
 
     async def close(self) -> None:

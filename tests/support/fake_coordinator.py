@@ -20,7 +20,7 @@ from bigfleet.api.v1alpha1.coordinator_pb2_grpc import (
 )
 from bigfleet.api.v1alpha1.provider_pb2 import ClaimEpochRequest, ClaimEpochResponse
 from bigfleet.model.domain import RACK_LABEL, Domain
-from bigfleet.model.errors import Fenced, Unavailable
+from bigfleet.model.errors import Fenced, Unavailable, UnknownObject
 
 Instruction = wire.CoordinatorInstruction
 Outcome = wire.InstructAck.Outcome
@@ -83,9 +83,13 @@ class FakeCoordinator:
         known = self.reports.get(shard_id)
         return known.shard_epoch + 1 if known else 0
 
-    async def resolve(self, cluster: str, shard_id: str) -> wire.ResolveClusterResponse:
+    async def resolve(
+        self, cluster: str, shard_id: str, *, assigned_only: bool = False
+    ) -> wire.ResolveClusterResponse:
         """The shard that serves a cluster."""
         self._check(shard_id)
+        if assigned_only and cluster not in self.clusters:
+            raise UnknownObject(f"cluster {cluster} is not served by any shard yet")
         owner = self.clusters.setdefault(cluster, shard_id)
         return wire.ResolveClusterResponse(
             shard_id=owner,
@@ -176,7 +180,9 @@ class FakeCoordinatorServicer(CoordinatorServicer):
     ) -> wire.ResolveClusterResponse:
         """As the fake says."""
         await self._lead(context)
-        return await self.decides.resolve(request.cluster_id, request.asking_shard_id)
+        return await self.decides.resolve(
+            request.cluster_id, request.asking_shard_id, assigned_only=request.assigned_only
+        )
 
     async def _lead(self, context: grpc.aio.ServicerContext[Any, Any]) -> None:
         self.calls += 1

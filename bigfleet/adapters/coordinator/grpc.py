@@ -32,9 +32,13 @@ class GrpcCoordinator:
         )
         return int(answer.shard_epoch)
 
-    async def resolve(self, cluster: str, shard_id: str) -> wire.ResolveClusterResponse:
+    async def resolve(
+        self, cluster: str, shard_id: str, *, assigned_only: bool = False
+    ) -> wire.ResolveClusterResponse:
         """See `ports.coordinator.Coordinator`."""
-        request = wire.ResolveClusterRequest(cluster_id=cluster, asking_shard_id=shard_id)
+        request = wire.ResolveClusterRequest(
+            cluster_id=cluster, asking_shard_id=shard_id, assigned_only=assigned_only
+        )
         return await self._connection.call_leader(
             lambda stub: stub.ResolveCluster(request, timeout=CALL_SECONDS)
         )

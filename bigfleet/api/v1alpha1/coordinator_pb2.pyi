@@ -1037,18 +1037,22 @@ class ResolveClusterRequest(_message.Message):
 
     CLUSTER_ID_FIELD_NUMBER: _builtins.int
     ASKING_SHARD_ID_FIELD_NUMBER: _builtins.int
+    ASSIGNED_ONLY_FIELD_NUMBER: _builtins.int
     cluster_id: _builtins.str
     asking_shard_id: _builtins.str
     """Becomes the owner of a cluster without one."""
+    assigned_only: _builtins.bool
+    """Nobody does: NOT_FOUND for a cluster without an owner."""
     def __init__(
         self,
         *,
         cluster_id: _builtins.str = ...,
         asking_shard_id: _builtins.str = ...,
+        assigned_only: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["asking_shard_id", b"asking_shard_id", "cluster_id", b"cluster_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["asking_shard_id", b"asking_shard_id", "assigned_only", b"assigned_only", "cluster_id", b"cluster_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -79,10 +79,11 @@ class CoordinatorService(CoordinatorServicer):
     async def ResolveCluster(
         self, term: LeaderTerm, request: wire.ResolveClusterRequest
     ) -> wire.ResolveClusterResponse:
-        """Return the shard that serves a cluster, and choose one for a new cluster."""
-        row, address = await self._handlers.resolve(
-            term, request.cluster_id, request.asking_shard_id
-        )
+        """Return the shard that serves a cluster, and choose one for a new cluster unless only an
+        assigned one is asked for.
+        """
+        asking = "" if request.assigned_only else request.asking_shard_id
+        row, address = await self._handlers.resolve(term, request.cluster_id, asking)
         return wire.ResolveClusterResponse(
             shard_id=row.shard, shard_address=address, coordinator_term=term.term
         )

@@ -51,7 +51,7 @@ class ClusterRemover:
         plan = self._plan(cluster)
         if plan.already_requested:
             return plan
-        if not (any(count for _, count in plan.ListFields()) or self._knows(cluster)):
+        if not (any(n for _, n in plan.ListFields()) or await self._knows(cluster)):
             raise UnknownObject(
                 f"cluster {cluster}: this shard does not serve it, and has neither needs nor "
                 "machines of it; it may have been removed already"
@@ -88,8 +88,10 @@ class ClusterRemover:
             already_requested=cluster in cycle.removals,
         )
 
-    def _knows(self, cluster: str) -> bool:
-        return self.is_served(cluster) or self.cycle.sessions.of(cluster) is not None
+    async def _knows(self, cluster: str) -> bool:
+        if self.is_served(cluster) or self.cycle.sessions.of(cluster) is not None:
+            return True
+        return self.router is not None and await self.router.is_assigned(cluster)
 
     def _may_be_alive(self, cluster: str) -> str:
         cycle = self.cycle

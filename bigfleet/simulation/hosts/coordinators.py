@@ -168,13 +168,16 @@ class CoordinatorLink:
             lambda handlers, leader_term: handlers.claim_epoch(leader_term, shard_id)
         )
 
-    async def resolve(self, cluster: str, shard_id: str) -> wire.ResolveClusterResponse:
+    async def resolve(
+        self, cluster: str, shard_id: str, *, assigned_only: bool = False
+    ) -> wire.ResolveClusterResponse:
         """See `ports.coordinator.Coordinator`."""
+        asking = "" if assigned_only else shard_id
 
         async def resolve(
             handlers: LeaderHandlers, leader_term: LeaderTerm
         ) -> wire.ResolveClusterResponse:
-            row, address = await handlers.resolve(leader_term, cluster, shard_id)
+            row, address = await handlers.resolve(leader_term, cluster, asking)
             return wire.ResolveClusterResponse(
                 shard_id=row.shard, shard_address=address, coordinator_term=leader_term.term
             )

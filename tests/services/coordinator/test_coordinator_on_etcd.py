@@ -158,6 +158,10 @@ async def test_state_survives_a_restart_and_terms_keep_growing(
         await one.report_once(client)
         await one.report_once(client)
         request = wire.ResolveClusterRequest(cluster_id="c", asking_shard_id="s1")
+        request.assigned_only = True
+        with pytest.raises(UnknownObject, match="not served by any shard yet"):
+            await client.call("ResolveCluster", request)
+        request.assigned_only = False
         first = await client.call("ResolveCluster", request)
     async with coordinator(config) as client:
         assert await domains_of(client) == {"r1": ("s1", "owned")}

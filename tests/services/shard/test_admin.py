@@ -203,6 +203,25 @@ async def test_a_coordinator_forgets_the_cluster_when_its_machines_have_gone(
         assert held["clusters"] == []
 
 
+async def test_a_shard_that_has_lost_its_disk_removes_a_cluster_without_an_operator(
+    tmp_path: Path,
+) -> None:
+    """Only the coordinator knows then that the shard serves it. About a cluster that nobody serves
+    asking changes nothing.
+    """
+    decides = FakeCoordinator()
+    decides.clusters["east"] = "shard-0"
+    provider = MemoryProvider([machine("m-1")], auto_finish=True)
+    async with shard(provider, tmp_path, coordinator=decides, cluster_absence_seconds=0.0) as rig:
+        await eventually(lambda: decides.owners.get(rack("rack-1")) == "shard-0")
+        await cycles(rig, 2)
+        assert "accepted: cluster east is being removed" in await removes(rig.address)
+        await eventually(lambda: any(each.cluster_id == "east" for each in decides.removals))
+        with pytest.raises(UnknownObject, match="cluster west: this shard does not serve it"):
+            await removes(rig.address, "west")
+    assert "west" not in decides.clusters
+
+
 def _provider(folder: Path) -> ProviderConfig:
     lines = [
         {

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 
 from bigfleet.api.v1alpha1.shard_pb2 import Redirect
-from bigfleet.model.errors import BigFleetError, Unavailable
+from bigfleet.model.errors import BigFleetError, Unavailable, UnknownObject
 from bigfleet.ports.coordinator import Coordinator
 from bigfleet.services.shard.fleet.ownership import Ownership
 
@@ -40,8 +40,7 @@ class SessionRouter:
         except BigFleetError as error:
             raise _unresolved(cluster, error) from None
         if owner.shard_id == self._shard_id:
-            self._ownership.add_cluster(cluster)
-            await self._save_soon(cluster)
+            await self._learn(cluster)
             return None
         if not owner.shard_address:
             raise Unavailable(
@@ -49,6 +48,27 @@ class SessionRouter:
                 "until its next report"
             )
         return Redirect(shard_id=owner.shard_id, address=owner.shard_address)
+
+    async def is_assigned(self, cluster: str) -> bool:
+        """Whether this shard serves `cluster`, which the coordinator knows if the shard has lost
+        its disk. Unavailable if it does not answer.
+        """
+        if cluster in self._ownership.clusters:
+            return True
+        try:
+            owner = await self._coordinator.resolve(cluster, self._shard_id, assigned_only=True)
+        except UnknownObject:
+            return False
+        except BigFleetError as error:
+            raise _unresolved(cluster, error) from None
+        if owner.shard_id != self._shard_id:
+            return False
+        await self._learn(cluster)
+        return True
+
+    async def _learn(self, cluster: str) -> None:
+        self._ownership.add_cluster(cluster)
+        await self._save_soon(cluster)
 
     async def _save_soon(self, cluster: str) -> None:
         """Save ownership, once for clusters that connect at the same time."""

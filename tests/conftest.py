@@ -62,6 +62,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if "binaries" in getattr(item, "fixturenames", ()):
             item.add_marker("cluster")
+    _must_be_findable([item for item in items if item.get_closest_marker("alone")])
     unasked = {name for name in OPT_IN if name not in config.getoption("markexpr")}
     asked: list[pytest.Item] = []
     left_out: list[pytest.Item] = []
@@ -72,6 +73,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items[:] = asked
     if hasattr(config, "workerinput"):
         longest_first(config, items)
+
+
+def _must_be_findable(alone: list[pytest.Item]) -> None:
+    """`make test` finds the files of tests that run alone by this text, and collects no others."""
+    for path in {item.path for item in alone}:
+        if "mark.alone" not in path.read_text():
+            raise pytest.UsageError(f"{path}: say `pytest.mark.alone` in the file itself")
 
 
 @pytest.fixture(scope="session")

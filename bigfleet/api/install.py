@@ -75,7 +75,7 @@ async def install(client: KubeClient, deadline_seconds: float = _DEADLINE_SECOND
 
 def _documents() -> Iterator[dict[str, Any]]:
     for path in (*sorted(CRDS.glob("*.yaml")), *sorted(MANIFESTS.glob("*.yaml"), reverse=True)):
-        yield from yaml.safe_load_all(path.read_text())
+        yield from yaml.load_all(path.read_text(), yaml.CSafeLoader)
 
 
 async def apply(client: KubeClient, manifest: dict[str, Any]) -> None:

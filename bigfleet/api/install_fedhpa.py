@@ -46,7 +46,7 @@ async def install_member(client: KubeClient, deadline_seconds: float = _DEADLINE
 
 def _documents(*paths: Path) -> Iterator[dict[str, Any]]:
     for path in paths:
-        yield from yaml.safe_load_all(path.read_text())
+        yield from yaml.load_all(path.read_text(), yaml.CSafeLoader)
 
 
 def _timed_out(client: KubeClient, seconds: float, what: str) -> Unavailable:

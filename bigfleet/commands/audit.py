@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,10 +22,10 @@ def add(roles: Any) -> None:
     role = roles.add_parser(
         "audit",
         help=what,
-        description="Reads each part of the fleet and, if anything differs, reads all again after "
-        "a pause, and names what differs both times: what is only on its way changes in between. "
-        "Reads only. Exit code 0 if nothing differs, 1 if something does or a part did not answer, "
-        "2 for invalid flags.",
+        description="Reads each part of the fleet and, for as long as anything of what differs "
+        "remains, reads all again until the pause is over, and names what still differs: what is "
+        "only on its way changes meanwhile. Reads only. Exit code 0 if nothing differs, 1 if "
+        "something does or a part did not answer, 2 for invalid flags.",
     )
     way_in = role.add_mutually_exclusive_group(required=True)
     way_in.add_argument(
@@ -67,8 +68,8 @@ def add(roles: Any) -> None:
         type=checked(_seconds),
         default=_PAUSE_SECONDS,
         metavar="SECONDS",
-        help=f"between the two observations; longer than a roll-up interval and a cycle "
-        f"(default: {_PAUSE_SECONDS:g})",
+        help="between the first observation and the last; longer than a roll-up interval and a "
+        f"cycle (default: {_PAUSE_SECONDS:g})",
     )
     role.add_argument("--output", choices=("text", "json"), default="text")
     role.set_defaults(build=lambda flags: partial(_run, flags))
@@ -82,10 +83,9 @@ def _seconds(text: str) -> float:
 
 
 async def _run(flags: argparse.Namespace, stop: asyncio.Event) -> None:
-    """Observe, twice if anything differs at first, and print; BigFleetError if it lasts."""
+    """Observe for as long as a difference lasts, and print; BigFleetError if one does."""
     from bigfleet.audit.collect import Sources, observe  # other roles do not need its libraries
-    from bigfleet.audit.compare import compare
-    from bigfleet.audit.differences import Findings, settle
+    from bigfleet.audit.following import follow
     from bigfleet.commands import audit_text
     from bigfleet.model.errors import BigFleetError
 
@@ -100,16 +100,14 @@ async def _run(flags: argparse.Namespace, stop: asyncio.Event) -> None:
         },
         identity=identity_of(flags),
     )
-    seen = [await observe(sources)]
-    findings = Findings(lasting=(), in_transit=())
-    if differences := compare(seen[0]):
-        try:
-            async with asyncio.timeout(flags.pause):
+
+    async def wait(seconds: float) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
                 await stop.wait()
-            raise BigFleetError("interrupted after the first observation; no result")
-        except TimeoutError:
-            seen.append(await observe(sources))
-        findings = settle(differences, compare(seen[1]))
+            raise BigFleetError("interrupted before the last observation; no result")
+
+    seen, findings = await follow(lambda: observe(sources), wait, flags.pause)
     show = audit_text.as_json if flags.output == "json" else audit_text.as_text
     print(show(findings, seen))
     if findings.lasting:

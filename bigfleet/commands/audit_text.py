@@ -16,9 +16,9 @@ from bigfleet.commands.tables import count
 
 def as_text(findings: Findings, seen: Sequence[Observation]) -> str:
     """Each kind of difference with its meaning, its objects, and what to do; then what moves."""
-    first, *later = seen
-    times = f"seen twice  {later[0].at - first.at:.0f} s apart" if later else "seen once"
-    lines = [f"compared    {_compared(seen[-1])}", times]
+    seconds, times = seen[-1].at - seen[0].at, len(seen)
+    looked = f"seen        {times} times in {seconds:.0f} s" if times > 1 else "seen        once"
+    lines = [f"compared    {_compared(seen[-1])}", looked]
     for _, group in groupby(findings.lasting, lambda each: each.kind):
         lines += ["", *_kind_lines(list(group))]
     lines += ["", verdict(findings)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -46,12 +47,17 @@ def render_page(summary: Summary, files: Sequence[tuple[str, str]], checked: str
 
 def render(template: str, **values: Any) -> str:
     """A template of this folder with these values, in the common style."""
-    environment = Environment(
+    style = Markup((_TEMPLATES / "style.css").read_text())
+    return _environment().get_template(template).render(style=style, **values)
+
+
+@cache
+def _environment() -> Environment:
+    """Made once, as it keeps templates that are compiled: a run renders its page twice."""
+    return Environment(
         loader=FileSystemLoader(_TEMPLATES),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    style = Markup((_TEMPLATES / "style.css").read_text())
-    return environment.get_template(template).render(style=style, **values)

@@ -88,6 +88,7 @@ async def _arm_runner(context: RunContext, arm: Arm) -> AsyncIterator[ArmRunner]
             resource_metrics=arm.inputs.profile.settings.resource_metrics and not arm.bare_of,
             bigfleet=options.system.command if options.system else (),
             scheduler_config=options.scheduler_config,
+            before_controllers=install if arm.inputs.profile.settings.has_bigfleet_types else None,
         )
         root = options.system.root if options.system else ROOT
         provenance = partial(read_provenance, arm.inputs, context.prerequisites, root)
@@ -231,7 +232,8 @@ class ArmRunner:
         names = self.arm.inputs.cluster_names
         self.view.say(f"starting {len(names)} control plane{'s' * (len(names) > 1)}")
         self.clusters = await self.substrate.start_clusters(names)
-        if self.arm.inputs.profile.settings.has_bigfleet_types:
+        prepared = self.substrate.capabilities.prepares_clusters
+        if self.arm.inputs.profile.settings.has_bigfleet_types and not prepared:
             await asyncio.gather(*(_install(cluster) for cluster in self.clusters))
         self.view.say(self.node_source.description)
         self.roles = await self.node_source.start(self.substrate, self.clusters)

@@ -47,7 +47,8 @@ class Capabilities:
     `audit_log`: the harness can read the API server's log, for timestamps. `own_scheduler`:
     kube-scheduler binds only the load. `own_clock`: timestamps are from this machine's clock.
     `roles_in_pods`: BigFleet runs in pods, not as processes of this machine. `own_clusters`:
-    clusters are the run's own, and end with it.
+    clusters are the run's own, and end with it. `prepares_clusters`: BigFleet's resources are
+    installed before the controllers start, which would notice them only half a minute later.
     """
 
     audit_log: bool
@@ -55,6 +56,7 @@ class Capabilities:
     own_clock: bool
     roles_in_pods: bool
     own_clusters: bool = True
+    prepares_clusters: bool = False
 
     def statements(self) -> dict[str, str]:
         """One phrase per capability, for the report."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import TypeAlias
 
+from bigfleet.kube.client import KubeClient
 from controlplane.pins import KARPENTER, METRICS_SERVER
 from controlplane.request import Binaries, BinaryRequest
 from controlplane.resolve import resolve
@@ -127,16 +128,20 @@ def make_substrate(
     resource_metrics: bool = False,
     bigfleet: Sequence[str] = (),
     scheduler_config: Path | None = None,
+    before_controllers: Callable[[KubeClient], Awaitable[None]] | None = None,
 ) -> Substrate:
     """The substrate of these prerequisites, not started yet.
 
     Local roles are started by the command line `bigfleet`, if given, and kube-scheduler with
-    `scheduler_config`. Call it inside an event loop. Raises SubstrateError.
+    `scheduler_config`; `before_controllers` prepares local clusters. Call it inside an event loop.
+    Raises SubstrateError.
     """
     run_id, data = scope.run_id, scope.data_directory
     if isinstance(prerequisites, Binaries):
         settings = ControlPlaneConfig(
-            resource_metrics=resource_metrics, scheduler_config=scheduler_config
+            resource_metrics=resource_metrics,
+            scheduler_config=scheduler_config,
+            before_controllers=before_controllers,
         )
         roles = {"bigfleet": bigfleet} if bigfleet else {}
         return LocalSubstrate(

@@ -104,7 +104,7 @@ class ControlPlane:
 
 def write_kwok_stages(path: Path, network_agents: bool) -> None:
     """Write kwok's configuration; with `network_agents` only Nodes with a network become Ready."""
-    documents = list(yaml.safe_load_all(components.KWOK_STAGES.read_text()))
+    documents = list(yaml.load_all(components.KWOK_STAGES.read_text(), yaml.CSafeLoader))
     (stage,) = (each for each in documents if each.get("metadata") == {"name": _NODE_READY})
     if network_agents:
         stage["spec"]["selector"]["matchExpressions"].append(_HAS_NETWORK)

@@ -49,6 +49,7 @@ class LocalSubstrate:
         own_scheduler=True,
         own_clock=True,
         roles_in_pods=False,
+        prepares_clusters=True,
     )
 
     def __init__(

@@ -36,7 +36,7 @@ async def answers(client: KubeClient, path: str) -> bool:
 
 async def grant_harness_roles(client: KubeClient) -> None:
     """Grant RBAC to the harness's identities; `client` is a cluster administrator."""
-    await apply(client, yaml.safe_load_all(_HARNESS_RBAC.read_text()))
+    await apply(client, yaml.load_all(_HARNESS_RBAC.read_text(), yaml.CSafeLoader))
 
 
 async def add_check_node(client: KubeClient) -> None:

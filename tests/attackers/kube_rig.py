@@ -45,7 +45,7 @@ class Right:
 def subjects() -> Iterator[str]:
     """Whom the manifests give any rights: users by name, accounts as namespace/name, groups."""
     for path in (*MANIFESTS.glob("*.yaml"), *(KINDS / "rbac").glob("*.yaml")):
-        for document in yaml.safe_load_all(path.read_text()):
+        for document in yaml.load_all(path.read_text(), yaml.CSafeLoader):
             for subject in document.get("subjects", ()):
                 own = f"{subject['namespace']}/" if "namespace" in subject else ""
                 yield f"{own}{subject['name']}"

@@ -243,7 +243,7 @@ async def test_a_fleet_without_a_difference_is_observed_only_once(fleet: Fleet) 
         flags = ("--coordinator", coordinator, "--insecure", "--pause", "3600")
         code, printed = await command(*flags)
     assert code == 0
-    assert "seen once" in printed
+    assert "seen        once" in printed
 
 
 async def command(*arguments: str) -> tuple[int | None, str]:

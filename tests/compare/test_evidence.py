@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -41,10 +42,17 @@ def stored(folder: Path, made: Run, **changes: Any) -> Path:
     return folder
 
 
+@pytest.fixture(scope="module")
+def sealed(made: Run, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Its sealed results."""
+    return stored(tmp_path_factory.mktemp("sealed") / "r1", made)
+
+
 @pytest.fixture
-def pair(made: Run, tmp_path: Path) -> tuple[Path, Path]:
-    """Two results folders of one plan."""
-    return stored(tmp_path / "a" / "r1", made), stored(tmp_path / "b" / "r1", made)
+def pair(sealed: Path, tmp_path: Path) -> tuple[Path, Path]:
+    """Two results folders of one plan, a test's own."""
+    one, other = (shutil.copytree(sealed, tmp_path / side / "r1") for side in "ab")
+    return one, other
 
 
 def checked(*folders: Path, **more: Any) -> list[str]:

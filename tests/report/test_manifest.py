@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -28,10 +29,10 @@ def run() -> Run:
     return make_run(400)
 
 
-@pytest.fixture
-def results(run: Run, tmp_path: Path) -> Path:
-    """The sealed results of a run with a bare run, and a file of gates beside them."""
-    folder = tmp_path / "r1"
+@pytest.fixture(scope="module")
+def sealed(run: Run, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The sealed results of a run with a bare run."""
+    folder = tmp_path_factory.mktemp("sealed") / "r1"
     (folder / "bare" / "logs").mkdir(parents=True)
     (folder / "logs" / "c0").mkdir(parents=True)
     (folder / "logs" / "c0" / "audit.log").write_text("a line\n")
@@ -39,8 +40,14 @@ def results(run: Run, tmp_path: Path) -> Path:
     seal_results(folder / "bare", judged(run, bare=True))
     write_results(folder, run.summary, run.rows)
     seal_results(folder, run.summary)
-    (tmp_path / "expect.yaml").write_text(EXPECT)
     return folder
+
+
+@pytest.fixture
+def results(sealed: Path, tmp_path: Path) -> Path:
+    """A test's own copy of them, and a file of gates beside them."""
+    (tmp_path / "expect.yaml").write_text(EXPECT)
+    return shutil.copytree(sealed, tmp_path / "r1")
 
 
 def judge(results: Path) -> int:

@@ -22,8 +22,8 @@ from bigfleet.services.shard.execute.reconciler import Reconciler
 from bigfleet.services.shard.fleet.inventory import Inventory
 from bigfleet.tasks import cancel_and_wait
 
-# A decision waits so long for a listing, once; it is used when it comes. Without its machines dearer
-# ones are acquired, so that a few seconds are better waited for.
+# A decision waits so long for a listing, once; it is used when it comes. Without these machines
+# dearer ones would be acquired, so that a few seconds are better waited for.
 LATE_SECONDS = 3.0
 # After a start a decision waits so long for all providers: what they have is not known yet, and
 # would be purchased again. Until then operators have reported the Nodes that they have.

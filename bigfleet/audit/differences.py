@@ -20,6 +20,7 @@ class Kind(Enum):
     MACHINE_NOT_LISTED = "machine-not-listed"
     MACHINE_STATE = "machine-state"
     MACHINE_UNKNOWN_TO_PROVIDER = "machine-unknown-to-provider"
+    MACHINE_OF_TWO_PROVIDERS = "machine-of-two-providers"
     MACHINE_OF_TWO_SHARDS = "machine-of-two-shards"
     MACHINE_OF_UNKNOWN_CLUSTER = "machine-of-unknown-cluster"
     DOMAIN_OF_TWO_SHARDS = "domain-of-two-shards"
@@ -80,6 +81,10 @@ EXPLANATIONS: Mapping[Kind, Explanation] = {
     _K.MACHINE_UNKNOWN_TO_PROVIDER: Explanation(
         "the shard counts a machine that does not exist",
         "see the shard's log for failed cycles; a restarted shard lists its provider anew",
+    ),
+    _K.MACHINE_OF_TWO_PROVIDERS: Explanation(
+        "nothing is ordered for either machine, since nobody knows which one is meant",
+        "one of the providers must give its machine another id; ids are unique in a fleet",
     ),
     _K.MACHINE_OF_TWO_SHARDS: Explanation(
         "two shards may order one machine, and the provider accepts both",

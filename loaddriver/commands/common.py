@@ -193,10 +193,9 @@ def get_prerequisites(
 
 
 def _local_only(options: RunOptions, settings: ProfileSettings) -> str:
-    if settings.changes_roles:
-        return "faults" if settings.faults else "bigfleet.joiningShards"
     in_chart = options.substrate is SubstrateName.PODS
-    return "fleet.providers" if in_chart and settings.fleet.providers else ""
+    one_provider = "fleet.providers" if in_chart and settings.fleet.providers else ""
+    return settings.changing_roles or one_provider
 
 
 async def ended_by_signals(work: Coroutine[Any, Any, T]) -> T:

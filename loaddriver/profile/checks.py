@@ -48,7 +48,7 @@ def _shard_errors(settings: ProfileSettings) -> Iterator[FieldError]:
 
 def _fault_errors(settings: ProfileSettings) -> Iterator[FieldError]:
     joining, soak = settings.bigfleet.joining_shards, settings.soak.seconds
-    if settings.changes_roles and settings.system != "bigfleet":
+    if settings.changing_roles and settings.system != "bigfleet":
         yield FieldError("faults", "are of BigFleet's roles; remove them and joiningShards")
     if joining is not None and not settings.bigfleet.coordinators:
         yield FieldError("bigfleet.joiningShards", "need a coordinator to be given machines")

@@ -239,9 +239,10 @@ class ProfileSettings(ConfigStruct, frozen=True, kw_only=True):
     faults: tuple[Fault, ...] = ()
 
     @property
-    def changes_roles(self) -> bool:
-        """Whether roles of BigFleet are killed or added while the load runs."""
-        return bool(self.faults or self.bigfleet.joining_shards)
+    def changing_roles(self) -> str:
+        """The key by which roles are killed or added while the load runs; "" if there is none."""
+        joining = "bigfleet.joiningShards" if self.bigfleet.joining_shards else ""
+        return "faults" if self.faults else joining
 
     @property
     def cluster_names(self) -> tuple[str, ...]:

@@ -19,6 +19,7 @@ from loaddriver.record.fleet_audit import FleetAudit
 from loaddriver.record.provenance import Provenance
 from loaddriver.record.watching import now_micros
 from loaddriver.report.results import seal_results
+from loaddriver.run import scrape
 from loaddriver.run.bigfleet_roles import JOURNALS, inspect_commands, shards_of
 from loaddriver.run.conclusion import Evidence, conclude
 from loaddriver.run.context import RunOptions
@@ -34,7 +35,6 @@ from loaddriver.run.node_sources import make_node_source
 from loaddriver.run.paired_run import save_profile
 from loaddriver.run.progress import ProgressReporter
 from loaddriver.run.provenance import ROOT, read_provenance
-from loaddriver.run.scrape import components, durations, shortfalls, unmet_counts, unmet_needs
 from loaddriver.run.selfaudit import make_auditor
 from loaddriver.substrates.base import Cluster, Endpoint, Substrate
 from loaddriver.substrates.choice import Prerequisites, make_substrate
@@ -129,6 +129,7 @@ class ArmRunner:
 
     def __post_init__(self) -> None:
         self._shown_phase, self._shown_at = "", 0.0
+        self._shortfall_history = scrape.ShortfallHistory()
         self._progress_reporter = ProgressReporter(self.arm.inputs.profile)
         self._federation_run = make_federation_run(
             self.arm, self.substrate, self.scope.data_directory, self.options.child_environment()
@@ -217,13 +218,14 @@ class ArmRunner:
         save_profile(self.arm.inputs.profile, self.arm.folder)
         self.provenance = await asyncio.to_thread(self.read_provenance)
         await self._start()
-        before = await durations(self.roles.values())
+        before = await scrape.durations(self.roles.values())
         settings, machines = self.arm.inputs.profile.settings, self.arm.inputs.machines
         changes = make_fleet_changes(settings, self.substrate, self.node_source, self._add_role)
         await self._measurement.play(self.clusters, self._show, self._federation_run, changes)
         if self.roles:
-            found = await components(self.roles.values(), before, machines)
-            self.components = {**found, **changes.numbers()} if changes and found else found
+            found = await scrape.components(self.roles.values(), before, machines)
+            more = {**self._shortfall_history.numbers(), **(changes.numbers() if changes else {})}
+            self.components = {**found, **more} if found else found
 
     def _add_role(self, endpoint: Endpoint) -> None:
         self.roles = {**self.roles, endpoint.name: endpoint}
@@ -242,7 +244,7 @@ class ArmRunner:
             self.roles = {**self.roles, role.name: role}
 
     async def _conclude(self, run_failure: RunFailure | None) -> Summary:
-        unmet = await unmet_needs(shards_of(self.roles.values()))
+        unmet = await scrape.unmet_needs(shards_of(self.roles.values()))
         measured, ended_micros = await self._measurement.finish(), now_micros()
         fleet_audit = await self._audit_fleet() if run_failure is None else None
         self.view.say("judging")
@@ -258,7 +260,7 @@ class ArmRunner:
             ended_micros=ended_micros,
             run_progress=self._measurement.run_progress,
             measured=measured,
-            components={**self.components, **unmet_counts(unmet)} if self.components else {},
+            components={**self.components, **scrape.unmet_counts(unmet)} if self.components else {},
             shortfalls=unmet,
             federated=federated,
             run_failure=run_failure,
@@ -278,7 +280,8 @@ class ArmRunner:
         while True:
             await asyncio.sleep(_POLL_INTERVAL_SECONDS)
             if shards := shards_of(self.roles.values()):
-                self._progress_reporter.shortfalls = await shortfalls(shards)
+                number = self._progress_reporter.shortfalls = await scrape.shortfalls(shards)
+                self._shortfall_history.note(time.monotonic(), number)
 
     def _show(self) -> None:
         now, phase = time.monotonic(), self._measurement.run_progress.phase

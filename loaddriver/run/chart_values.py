@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from loaddriver.errors import ProfileError
 from loaddriver.profile.loading import Profile
 from loaddriver.profile.settings import ProfileSettings
 from loaddriver.run.bigfleet_roles import cluster_roles, provider_role, shard_role
@@ -24,8 +25,12 @@ _RUNNER_IDLE_MEBIBYTES, _RUNNER_POD_BYTES = 512, 16 * 1024
 
 
 def chart_values(profile: Profile, overrides: Sequence[str], seed: int | None) -> dict[str, Any]:
-    """What differs from the chart's defaults, in the order of its values.yaml."""
+    """What differs from the chart's defaults, in the order of its values.yaml. Raises ProfileError
+    for a profile that the chart cannot run.
+    """
     settings = profile.settings
+    if lacks := settings.changing_roles or ("fleet.providers" if settings.fleet.providers else ""):
+        raise ProfileError([f"{profile.name}: charts/scaletest cannot have {lacks}"])
     run: dict[str, Any] = {"profile": profile.name}
     if overrides:
         run["overrides"] = list(overrides)

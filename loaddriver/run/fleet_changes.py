@@ -90,8 +90,8 @@ def make_fleet_changes(
     """The changes of a run; None if the profile has none. Raises SubstrateError if the substrate
     cannot make them.
     """
-    if not settings.changes_roles or not isinstance(source, FleetNodeSource):
+    if not settings.changing_roles or not isinstance(source, FleetNodeSource):
         return None
     if not isinstance(substrate, KillingSubstrate):
-        raise SubstrateError("faults and joiningShards need --substrate local")
+        raise SubstrateError(f"{settings.changing_roles} needs --substrate local")
     return FleetChanges(settings, substrate, source.specs, on_joined)

@@ -111,6 +111,8 @@ _SUMS = {
     ),
 }
 
+# Readings are as far apart as this at most.
+_FIVE_MINUTES, _READING_SLACK = 300.0, 15.0
 # Polled during the run; writing and parsing all metrics of a shard takes tens of milliseconds.
 _SHORTFALLS = re.compile(rf"^{_UNMET}(?:\{{[^}}]*\}})? (\S+)$", re.MULTILINE)
 
@@ -188,6 +190,28 @@ def _by_label(samples: Iterable[Sample], name: str, label: str) -> dict[str, flo
         if sample.name == name:
             sums[sample.labels[label]] += sample.value
     return dict(sums)
+
+
+class ShortfallHistory:
+    """Readings of the number of unmet needs, since the last one says nothing of how it came."""
+
+    def __init__(self) -> None:
+        self._readings: list[tuple[float, int | None]] = []
+
+    def note(self, at_seconds: float, number: int | None) -> None:
+        """Add a reading; None if a shard did not answer."""
+        self._readings.append((at_seconds, number))
+
+    def numbers(self) -> dict[str, Any]:
+        """The fewest and the most in the last five minutes; None if they cannot be known."""
+        last = self._readings[-1][0] if self._readings else 0.0
+        since = [
+            each for each in self._readings if each[0] >= last - _FIVE_MINUTES - _READING_SLACK
+        ]
+        found = [number for _, number in since if number is not None]
+        whole = bool(since) and since[0][0] <= last - _FIVE_MINUTES and len(found) == len(since)
+        ends = {"least": min(found), "most": max(found)} if whole else {"least": None, "most": None}
+        return {"shortfallsInFiveMinutes": ends}
 
 
 async def shortfalls(shards: Sequence[Endpoint]) -> int | None:

@@ -15,6 +15,7 @@ from bigfleet.audit.observations import (
     DomainRow,
     InspectedMachine,
     Observation,
+    ProviderView,
     SeenNode,
     SeenRequest,
 )
@@ -138,6 +139,13 @@ PLANTED: dict[str, tuple[Plant, Kind, str]] = {
         lambda seen: without_machine(seen, "m-2"),
         _K.MACHINE_UNKNOWN_TO_PROVIDER,
         "machine m-2",
+    ),
+    "two providers list a machine": (
+        lambda seen: replace(
+            seen, providers=[*seen.providers, ProviderView("cloud", {"m-4": MACHINES[3]})]
+        ),
+        _K.MACHINE_OF_TWO_PROVIDERS,
+        "machine m-4",
     ),
     "two shards have a bound machine": (
         lambda seen: s1_lists(seen, "m-3"),

@@ -208,8 +208,11 @@ def random_fleet(draw: np.random.Generator, machines: int) -> Fleet:
 
 
 def _backed_off(draw: np.random.Generator, state: Longs) -> Flags | None:
+    """Some free machines, and some in service as of a provider that does not answer."""
     free = np.isin(state, (int(MachineState.IDLE), int(MachineState.SPECULATIVE)))
-    return free & (draw.random(len(state)) < 0.2) if draw.random() < 0.3 else None
+    drawn = draw.random(len(state))
+    flags = (free & (drawn < 0.2)) | ((state == MachineState.CONFIGURED) & (drawn < 0.1))
+    return flags if draw.random() < 0.3 else None
 
 
 def _backed_off_for(state: Longs) -> Ints | None:

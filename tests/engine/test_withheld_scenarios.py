@@ -87,6 +87,18 @@ def test_an_idle_machine_that_is_backed_off_is_still_given_back() -> None:
     assert action_names([old], checked(fleet, demand)) == ["Delete broken"]
 
 
+def test_a_machine_in_service_that_is_backed_off_counts_and_is_left_alone() -> None:
+    """Its provider does not answer: it serves its pods, and nobody may take it."""
+    specs = [configured("held", "west")]
+    high, low = pods((4, 1), priority=9), pods((4, 1))
+    fleet, demand = world(specs, ("east", high), ("west", low), backed_off=["held"])
+    decision = checked(fleet, demand)
+    assert decision.actions == []
+    assert places(specs, decision) == {"held": {1: 4}}
+    fleet, demand = world(specs, ("east", high), ("west", low))
+    assert action_names(specs, checked(fleet, demand)) == ["Preempt held"]
+
+
 def test_for_a_suspended_cluster_nothing_is_acquired_or_preempted() -> None:
     """It keeps its machines; another cluster gets the one that it would not use."""
     specs = [configured("has"), configured("victim", "west"), idle("free")]

@@ -28,6 +28,7 @@ SPECIAL = (
     "compare-50",
     "drain-50",
     "providers-50",
+    "shards-grow",
 )
 
 
@@ -35,7 +36,7 @@ SPECIAL = (
 _PLANS = 16
 
 # Pods of all sizes share their machines; these, too, run on two cores.
-SHARED = ("mixed-50", "spread-50", "antiaffinity-50", "handover-50")
+SHARED = ("mixed-50", "spread-50", "antiaffinity-50", "handover-50", "handover-none-50")
 
 
 @cache

@@ -17,7 +17,7 @@ from bigfleet.observe import metrics
 from loaddriver.judge.gates import judge_gates
 from loaddriver.profile.gates import Gate
 from loaddriver.record.histograms import histograms
-from loaddriver.run.scrape import components
+from loaddriver.run.scrape import ShortfallHistory, components
 from loaddriver.substrates.base import Endpoint
 
 Scrape = Callable[..., Awaitable[dict[str, Any]]]
@@ -166,3 +166,26 @@ async def test_what_never_happened_has_no_duration(scrape: Scrape) -> None:
     found = await scrape(cycles())
     assert found["durations"] == {}
     assert found["cycleP99Seconds"] is None
+
+
+@pytest.mark.parametrize(
+    ("readings", "found"),
+    [
+        ([(n * 5.0, 1) for n in range(70)], (1, 1)),
+        ([(n * 5.0, 9 * (n < 5) + 1) for n in range(70)], (1, 1)),
+        ([(n * 5.0, 1 + (n == 40)) for n in range(70)], (1, 2)),
+        ([(n * 5.0, None if n == 40 else 1) for n in range(70)], (None, None)),
+        ([(n * 5.0, 1) for n in range(30)], (None, None)),
+        ([], (None, None)),
+    ],
+    ids=["flat", "flat at last", "not flat", "once unreadable", "too short", "never read"],
+)
+def test_a_number_of_shortfalls_is_flat_if_no_reading_of_five_minutes_differs(
+    readings: list[tuple[float, int | None]], found: tuple[int | None, int | None]
+) -> None:
+    """What could not be read is not flat."""
+    history = ShortfallHistory()
+    for at_seconds, number in readings:
+        history.note(at_seconds, number)
+    ends = history.numbers()["shortfallsInFiveMinutes"]
+    assert (ends["least"], ends["most"]) == found

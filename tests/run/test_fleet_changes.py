@@ -11,6 +11,7 @@ from bigfleet.api.auth.identity import Principal
 from loaddriver.errors import ProfileError
 from loaddriver.profile.loading import load_profile
 from loaddriver.run.bigfleet_roles import check_faults, fleet_roles, provider_roles
+from loaddriver.run.chart_values import chart_values
 from loaddriver.run.fleet_changes import FleetChanges
 from loaddriver.run.shard_parts import most_uneven
 from loaddriver.sizing.inventory import (
@@ -103,6 +104,12 @@ def test_a_fault_of_a_role_that_nobody_runs_names_the_nearest() -> None:
     settings = shipped("dev-50", ONE_KILLED.replace("shard-0", "shard-9")).settings
     with pytest.raises(ProfileError, match="no such role; did you mean shard-0"):
         check_faults(settings)
+
+
+@pytest.mark.parametrize("name", ["providers-50", "shards-grow"])
+def test_the_chart_says_what_it_cannot_run(name: str) -> None:
+    with pytest.raises(ProfileError, match="charts/scaletest cannot have"):
+        chart_values(shipped(name), (), None)
 
 
 class Roles:

@@ -21,7 +21,12 @@ class FleetIndex:
         self.machines: dict[str, Machine] = {}
         self._provider_of: dict[str, str] = {}
         self._domain_keys = seen.coordinator.domain_keys if seen.coordinator else BY_RACK
+        #: names of the providers that list one id, by that
+        self.listed_twice: dict[str, list[str]] = {}
         for provider in seen.providers:
+            for machine_id in provider.machines.keys() & self.machines.keys():
+                before = self.listed_twice.get(machine_id, [self._provider_of[machine_id]])
+                self.listed_twice[machine_id] = [*before, provider.name]
             self.machines.update(provider.machines)
             self._provider_of.update(dict.fromkeys(provider.machines, provider.name))
 

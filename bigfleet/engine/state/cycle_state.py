@@ -105,9 +105,6 @@ class CycleState:
         self.unavailable: Flags = np.zeros(len(fleet), np.bool_)
         if fleet.backed_off is not None:
             self.unavailable |= fleet.backed_off
-        nobody = np.full(len(fleet), NONE, np.int32)
-        #: [n] int32, the cluster for which the machine is backed off, or NONE
-        self._backed_off_for = nobody if fleet.backed_off_for is None else fleet.backed_off_for
         #: [n] int32, the need that ordered the machine in this decision, or NONE
         self.ordered_by: Ints = np.full(len(fleet), NONE, np.int32)
         #: by need: rows that it acquired
@@ -125,6 +122,12 @@ class CycleState:
         self.headroom_pool: dict[int, Rows] = {}
         #: by cluster
         self.packings: dict[int, ClusterPacking] = self._build_packings()
+
+    @cached_property
+    def _backed_off_for(self) -> Ints:
+        """[n] int32, the cluster for which the machine is backed off, or NONE."""
+        nobody = np.full(len(self.fleet), NONE, np.int32)
+        return nobody if self.fleet.backed_off_for is None else self.fleet.backed_off_for
 
     @cached_property
     def classes_by_size(self) -> dict[tuple[int, int], Rows]:

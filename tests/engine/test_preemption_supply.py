@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -10,10 +11,12 @@ from bigfleet.engine.cycle_memory import CycleMemory, Reservation
 from bigfleet.engine.decision import ActionType
 from bigfleet.engine.snapshot import NONE, EngineConfig
 from bigfleet.model.machine import MachineState
-from bigfleet.model.need import HOSTNAME_LABEL, NeedKey
+from bigfleet.model.need import HOSTNAME_LABEL, NeedKey, Operator, Requirement
 from tests.engine.engine_pods import pods
 from tests.engine.engine_rig import (
     NOW,
+    RACK,
+    ZONE,
     Spec,
     action_names,
     configured,
@@ -38,6 +41,21 @@ def test_one_deficit_is_preempted_once_however_long_the_drain() -> None:
     story.arrive()
     assert story.cycle() == []
     assert story.short() == {1: {"cpu": 4}}
+
+
+def test_pods_of_equal_priority_are_not_counted_first_on_what_drains_for_others() -> None:
+    """The small ones fit on `x` as well; without `leaving`, the large one would evict once more."""
+    specs = [
+        configured("x", labels={RACK: "a"}),
+        Spec("leaving", MachineState.DRAINING, cluster="west", last_claimed_by=1,
+             labels={RACK: "a", ZONE: "z"}, disruption_cost=math.nan),
+        configured("b", "west", labels={ZONE: "z"}),
+        configured("b2", "west", labels={ZONE: "z", RACK: "c"}),
+    ]  # fmt: skip
+    in_a, in_z = Requirement(RACK, Operator.IN, ("a",)), Requirement(ZONE, Operator.IN, ("z",))
+    small = "east", need_of(4, in_a, unit=1, priority=CRITICAL)
+    large = "east", need_of(4, in_z, unit=4, priority=CRITICAL)
+    assert Story(specs, small, large, ("west", need_of(8, unit=4))).cycle() == []
 
 
 def test_a_second_victim_falls_only_for_a_second_deficit() -> None:

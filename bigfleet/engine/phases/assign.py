@@ -126,12 +126,25 @@ class AssignmentPhase:
         for index in needs[need_types == NeedType.CONSTRAINED].tolist():
             place_constrained(state, index)
         priority = int(state.priorities[needs[0]])
+        self._place_on_drained(needs)
         for cluster in np.unique(
             state.demand.cluster[needs[need_types == NeedType.PLAIN]]
         ).tolist():
             if (cluster, priority) in self._order:  # else no machine could hold any of its pods
                 state.packings[cluster].place(self._order[cluster, priority], priority)
         return incomplete
+
+    def _place_on_drained(self, needs: Rows) -> None:
+        """Place pods of the plain ones of `needs` on the machines that drain for them."""
+        # Else pods of the same priority that were counted elsewhere might be counted there, and
+        # another machine would be drained for the need.
+        state = self._state
+        for index in needs[np.isin(needs, [*state.drained_for])].tolist():
+            if state.classes.need_type[index] == NeedType.PLAIN:
+                order = self._order_of(index)
+                its = order[state.classes.need[order] == index]
+                rows = state.drained_for[index]
+                state.packing_of(index).place_on(rows, its, int(state.priorities[index]))
 
     def _place_additional(self) -> None:
         """Place additional needs on the machines acquired for them."""

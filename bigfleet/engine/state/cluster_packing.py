@@ -27,6 +27,8 @@ from bigfleet.engine.snapshot import NONE, Flags, Ints, Longs, Rows
 # The `max_priority` of machines that serve needs of every priority.
 ALWAYS = int(np.iinfo(np.int64).max)
 _STEPS = 1 << 20
+# Below every priority: a machine that no need may use.
+_NOBODY = int(np.iinfo(np.int64).min)
 
 
 class _Checkpoint(NamedTuple):
@@ -158,6 +160,16 @@ class ClusterPacking:
             self._left[order] = left
         self._place_best(order, priority)
 
+    def place_on(self, rows: Rows, order: Longs, priority: int) -> None:
+        """Place pods left of the classes `order`, which have this `priority`, on these machines of
+        the fleet.
+        """
+        everywhere = self.max_priority
+        self.max_priority = np.where(np.isin(self.rows, rows), everywhere, _NOBODY)
+        if self._left[order].any():
+            self._pack(order, priority, self.consolidating)
+        self.max_priority = everywhere
+
     def _claimed_below(self, priority: int) -> Flags:
         """Which machines [M] a need of a lower priority claimed in the last decision."""
         # Pods that fit elsewhere as well would make that need short: it would acquire a machine,
@@ -264,7 +276,7 @@ class ClusterPacking:
     def remove_machine(self, machine: int) -> None:
         """Remove a machine, which must hold no pods."""
         # The slot stays, so that indices in the log remain valid; no priority is low enough for it.
-        self.max_priority[machine] = np.iinfo(np.int64).min
+        self.max_priority[machine] = _NOBODY
         self.rows[machine] = NONE
 
     def present(self, priority: int) -> Flags:

@@ -305,6 +305,14 @@ class CycleState:
         return claimed
 
     @cached_property
+    def drained_for(self) -> dict[int, Rows]:
+        """By need: the machines that drain for it."""
+        draining = self.fleet.state == MachineState.DRAINING
+        rows = np.flatnonzero(draining & (self.initially_reserved_for != NONE))
+        holder = self.initially_reserved_for[rows]
+        return {index: rows[holder == index] for index in np.unique(holder).tolist()}
+
+    @cached_property
     def _incoming(self) -> Flags:
         """The machines [n] on their way to a cluster."""
         coming: Flags = in_states(self.fleet.state, _INCOMING) & (self.supply_clusters != NONE)

@@ -9,7 +9,14 @@ from tests.engine.oracle.acquiring import Offer, acquire, choose, free_machines,
 from tests.engine.oracle.cycle import Cycle, NeedView
 from tests.engine.oracle.domains import DomainChoice, acquire_constrained, best_domain
 from tests.engine.oracle.objects import ACQUIRABLE_STATES, Machine, S, Slot
-from tests.engine.oracle.packing import BALANCED, pack, place_constrained, place_plain, plain_order
+from tests.engine.oracle.packing import (
+    BALANCED,
+    consolidating,
+    pack,
+    place_constrained,
+    place_plain,
+    plain_order,
+)
 
 
 def serve_all(cycle: Cycle) -> None:
@@ -22,13 +29,26 @@ def serve_all(cycle: Cycle) -> None:
         its = [need for need in cycle.needs if need.priority == priority]
         gangs = [need for need in its if need.kind == "gang" and need.lacks]
         last = [need for need in gangs if not _begin(cycle, need)]
-        for need in its:
-            if need.kind == "constrained":
-                place_constrained(cycle, need)
+        for need in (need for need in its if need.kind == "constrained"):
+            place_constrained(cycle, need)
+        for need in (need for need in its if need.kind == "plain"):
+            _place_on_drained(cycle, need)
         for cluster in cycle.clusters:
             place_plain(cycle, cluster, plain_order(cycle, cluster.number, priority))
         for need in [*(need for need in its if need not in last), *last]:
             serve(cycle, need)
+
+
+def _place_on_drained(cycle: Cycle, need: NeedView) -> None:
+    """Place a plain need's pods on the machines that drain for it."""
+    cluster = cycle.cluster_of(need)
+    before, strategy = cluster.slots, consolidating(cluster)
+    drained = [s for s in before if s.machine.state is S.DRAINING]
+    cluster.slots = [s for s in drained if s.machine.initially_reserved_for == need.index]
+    if cluster.slots:
+        order = plain_order(cycle, need.cluster, need.priority)
+        pack(cycle, [size for size in order if size.need == need.index], strategy)
+    cluster.slots = before
 
 
 def serve(cycle: Cycle, need: NeedView) -> None:

@@ -5,8 +5,9 @@ do not boot, would be requested in every cycle, since it stays the cheapest; so 
 cannot be configured, and a cluster whose machines never become Ready would keep purchasing. The
 backoff doubles with each further failure and ends with a success.
 
-A failure in a single cluster may be that cluster's fault: while that cluster is in backoff itself,
-other clusters may use the offering or machine.
+A failure in a single cluster may be that cluster's fault. Once none of its machines has become
+Ready for several attempts in a row, its failures count no more, and what has failed only there is
+open to other clusters, until one of its machines becomes Ready.
 """
 
 from __future__ import annotations
@@ -94,6 +95,10 @@ class BackOff(Generic[_Key]):
         """Reset the backoff of `key`."""
         self._failures.pop(key, None)
 
+    def repeated(self) -> Collection[_Key]:
+        """Keys with more failures in a row than are free, in backoff or not."""
+        return {key for key, f in self._failures.items() if f.number > self._free_failures}
+
     def backed_off(self, now_seconds: float) -> Mapping[_Key, Failure]:
         """Keys in backoff. Failures long past are dropped."""
         for key, failure in list(self._failures.items()):
@@ -125,8 +130,9 @@ class FailureBackOff:
             self._clusters.succeeded(transition.cluster)
         elif before is _S.CONFIGURING and after in (_S.FAILED, _S.IDLE):
             cluster = transition.former_cluster
-            self._boots.failed(offering, error, now_seconds, cluster)
-            self._machines.failed(transition.machine_id, error, now_seconds, cluster)
+            if cluster not in self._clusters.repeated():
+                self._boots.failed(offering, error, now_seconds, cluster)
+                self._machines.failed(transition.machine_id, error, now_seconds, cluster)
             self._clusters.failed(cluster, error, now_seconds)
 
     def refused(self, cluster: str, error: str, now_seconds: float) -> None:
@@ -168,8 +174,11 @@ class FailureBackOff:
         return self._clusters.backed_off(now_seconds).keys()
 
     def _blamed(self, back_offs: BackOff[_Key], now_seconds: float) -> Mapping[_Key, Failure]:
-        """Keys in backoff, except those that failed only in clusters in backoff themselves."""
-        excused = set(self.clusters(now_seconds))
+        """Keys in backoff, except those that failed only in clusters where no machine becomes
+        Ready.
+        """
+        # Also between that cluster's attempts, which its own backoff makes rare.
+        excused = set(self._clusters.repeated())
         found = back_offs.backed_off(now_seconds).items()
         return {key: f for key, f in found if not f.clusters or f.clusters - excused}
 

@@ -7,7 +7,8 @@ purchasing. The backoff doubles with each further failure and ends with a succes
 
 A boot may fail for the cluster's sake: its credentials or network are broken. So an offering or
 machine whose boots fail in one cluster only is in backoff for that cluster, until one fails in
-another cluster as well. While a cluster is in backoff itself, its failures are no evidence.
+another cluster as well. Once none of a cluster's machines has become Ready for several attempts in
+a row, its failures are no evidence.
 """
 
 from __future__ import annotations
@@ -107,6 +108,10 @@ class BackOff(Generic[_Key]):
         if failure is not None and cluster and (others := failure.clusters - {cluster}):
             self._failures[key] = replace(failure, clusters=others)
 
+    def repeated(self) -> Collection[_Key]:
+        """Keys with more failures in a row than are free, in backoff or not."""
+        return {key for key, f in self._failures.items() if f.number > self._free_failures}
+
     def backed_off(self, now_seconds: float) -> Mapping[_Key, Failure]:
         """Keys in backoff. Failures long past are dropped."""
         for key, failure in list(self._failures.items()):
@@ -138,8 +143,9 @@ class FailureBackOff:
             self._clusters.succeeded(transition.cluster)
         elif before is _S.CONFIGURING and after in (_S.FAILED, _S.IDLE):
             cluster = transition.former_cluster
-            self._boots.failed(offering, error, now_seconds, cluster)
-            self._machines.failed(transition.machine_id, error, now_seconds, cluster)
+            if cluster not in self._clusters.repeated():
+                self._boots.failed(offering, error, now_seconds, cluster)
+                self._machines.failed(transition.machine_id, error, now_seconds, cluster)
             self._clusters.failed(cluster, error, now_seconds)
 
     def refused(self, cluster: str, error: str, now_seconds: float) -> None:
@@ -188,8 +194,11 @@ class FailureBackOff:
         return self._clusters.backed_off(now_seconds).keys()
 
     def _blamed(self, back_offs: BackOff[_Key], now_seconds: float) -> Mapping[_Key, Failure]:
-        """Keys in backoff. Clusters in backoff themselves do not count, unless all of them are."""
-        excused = set(self.clusters(now_seconds))
+        """Keys in backoff. Clusters where no machine becomes Ready do not count, unless there is no
+        other.
+        """
+        # Also between that cluster's attempts, which its own backoff makes rare.
+        excused = set(self._clusters.repeated())
         return {
             key: replace(failure, clusters=(failure.clusters - excused) or failure.clusters)
             for key, failure in back_offs.backed_off(now_seconds).items()

@@ -13,7 +13,10 @@ from bigfleet.adapters.clock.manual import ManualClock
 from bigfleet.adapters.clock.system import SystemClock
 from bigfleet.adapters.provider.memory import MemoryProvider
 from bigfleet.commands import shard_queries
+from bigfleet.engine.snapshot import Flavour
 from bigfleet.model.machine import CapacityType, Machine, MachineState
+from bigfleet.services.shard.fleet.backoff import FailureBackOff
+from bigfleet.services.shard.records.views import Transition
 from bigfleet.services.shard.sessions import session
 from tests.support.shard_rig import cycles, machine, need, shard
 from tests.support.waiting import eventually
@@ -234,3 +237,29 @@ async def test_nothing_more_is_bought_for_a_cluster_that_is_gone(tmp_path: Path)
         provider.report(replace(at_work, state=_S.FAILED, last_error="disk"))
         await cycles(rig, 10)
     assert "CREATE" not in [call for call, *_ in provider.orders]
+
+
+def _fails_to_boot(back_off: FailureBackOff, name: str, cluster: str, now: float) -> None:
+    gone = Transition(name, _S.CONFIGURING, _S.FAILED, cluster, "", "not Ready")
+    back_off.follow(gone, Flavour({}, CapacityType.ON_DEMAND, 1.0, 0.0, {}), now)
+
+
+def test_a_cluster_without_ready_machines_keeps_no_offering_from_others() -> None:
+    """Neither by its many failures, after another cluster had one, nor while it waits for its next
+    attempt.
+    """
+    back_off, now = FailureBackOff(), 0.0
+    _fails_to_boot(back_off, "m-0", "sound", now)
+    for number in range(40):
+        now += 1000.0
+        _fails_to_boot(back_off, f"m-{number}", "broken", now)
+    assert back_off.clusters(now + 1.0) == {"broken"}
+    assert back_off.offerings(now + 1.0) == {}
+
+
+def test_an_offering_that_boots_in_no_cluster_is_in_backoff() -> None:
+    """Each of the clusters has other machines that work."""
+    back_off = FailureBackOff()
+    for number, cluster in enumerate(("east", "west", "east", "west")):
+        _fails_to_boot(back_off, f"m-{number}", cluster, number * 100.0)
+    assert len(back_off.offerings(301.0)) == 1

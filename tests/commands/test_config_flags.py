@@ -34,7 +34,7 @@ def _read(config: Any, arguments: Sequence[str]) -> Any:
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (_SHARD, ShardConfig("s", 1, 2, "p:1", Path("s"))),
+        (_SHARD, ShardConfig("s", 1, 2, ("p:1",), Path("s"))),
         (_PROVIDER, ProviderConfig(1, 2, Path("s"), Path("i"), None)),
         (
             [*_SERVER, "--node-id", "a", "--etcd", "/bin/sh"],
@@ -66,7 +66,7 @@ def test_flags_set_nested_fields_and_entries_of_mappings() -> None:
             *("--domains", "zone", "--actuation-paused"),
         ],
     )
-    default = ShardConfig("s", 1, 2, "p:1", Path("s"))
+    default = ShardConfig("s", 1, 2, ("p:1",), Path("s"))
     assert given == replace(
         default,
         journal_limits=JournalLimits(2 * 2**20),

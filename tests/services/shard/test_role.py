@@ -468,7 +468,7 @@ async def test_the_journal_tells_a_machines_story(tmp_path: Path) -> None:
 
 
 def _settings(tmp_path: Path, port: int = 0) -> ShardConfig:
-    return ShardConfig("shard-0", port, 0, "127.0.0.1:1", tmp_path)
+    return ShardConfig("shard-0", port, 0, ("127.0.0.1:1",), tmp_path)
 
 
 @pytest.mark.parametrize("epoch", ["", "7\n"])
@@ -491,7 +491,7 @@ async def test_a_shard_that_cannot_start_says_why(tmp_path: Path) -> None:
     with pytest.raises(BigFleetError, match="epoch: holds b'seven"):
         await role.run(_settings(tmp_path), asyncio.Event())
     blocked = ShardConfig(
-        "s", 0, 0, "127.0.0.1:1", tmp_path / "s", journal=tmp_path / "epoch" / "j"
+        "s", 0, 0, ("127.0.0.1:1",), tmp_path / "s", journal=tmp_path / "epoch" / "j"
     )
     with pytest.raises(BigFleetError, match="journal"):
         await role.run(blocked, asyncio.Event())
@@ -500,6 +500,6 @@ async def test_a_shard_that_cannot_start_says_why(tmp_path: Path) -> None:
 async def test_an_address_that_cannot_be_bound_is_named(tmp_path: Path) -> None:
     """Listening where this host has no address ends the start with that address."""
     (tmp_path / "epoch").write_text("7\n")
-    settings = ShardConfig("s", 0, 0, "127.0.0.1:1", tmp_path, listen_host="192.0.2.1")
+    settings = ShardConfig("s", 0, 0, ("127.0.0.1:1",), tmp_path, listen_host="192.0.2.1")
     with pytest.raises(Unavailable, match=r"cannot listen on 192\.0\.2\.1:0"):
         await role.run(settings, asyncio.Event())

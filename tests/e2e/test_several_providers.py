@@ -14,8 +14,8 @@ PROVIDERS = (
     "[{name: hall, capacityTypes: [bareMetal]}, {name: cloud, capacityTypes: [onDemand]}, "
     "{name: spot, capacityTypes: [spot]}]"
 )
-# More pods than the owned machines have room for, while the cheapest of all others cannot be had.
-BURST = "[{phase: soak, atSeconds: 6, archetype: tiny-stateless, pods: 300, durationSeconds: 60}]"
+# More pods than half of the owned machines have room for, while the cheapest others are not to be had.
+BURST = "[{phase: soak, atSeconds: 6, archetype: tiny-stateless, pods: 300, durationSeconds: 50}]"
 
 
 @pytest.mark.alone
@@ -23,10 +23,11 @@ def test_what_a_dead_provider_would_have_served_others_serve(tmp_path: Path) -> 
     """All pods are bound, nobody is disturbed, and in the end all parts of the fleet agree."""
     settings = {
         "fleet.providers": PROVIDERS,
+        "fleet.idleFactor": "0.5",
         "fleet.spotFactor": "3",
         "faults": "[{role: provider-spot, atSeconds: 1, downSeconds: 25}]",
         "bursts": BURST,
-        "soak.seconds": "40",
+        "soak.seconds": "60",
     }
     chosen = [part for key, value in settings.items() for part in ("--set", f"{key}={value}")]
     run = Scaletest.sound(tmp_path, "smoke", *chosen)

@@ -14,7 +14,7 @@ PROVIDERS = (
     "[{name: hall, capacityTypes: [bareMetal]}, {name: cloud, capacityTypes: [onDemand]}, "
     "{name: spot, capacityTypes: [spot]}]"
 )
-# More pods than half of the owned machines have room for, while the cheapest others are not to be had.
+# More pods than the owned machines have room for, while the cheapest of the others are not there.
 BURST = "[{phase: soak, atSeconds: 6, archetype: tiny-stateless, pods: 300, durationSeconds: 50}]"
 
 

@@ -122,10 +122,14 @@ class Fleet:
         """Which machines [n] belong to no cluster and can be ordered."""
         return in_states(self.state, ACQUIRABLE)
 
-    def backs_off(self, cluster: int) -> Flags:
-        """Which machines [n] must not be ordered now for `cluster`."""
-        flags = np.zeros(len(self), np.bool_) if self.backed_off is None else self.backed_off
-        return flags if self.backed_off_for is None else flags | (self.backed_off_for == cluster)
+    def backs_off(self, cluster: int, rows: Rows) -> Flags:
+        """Which of the machines in `rows` [P] must not be ordered now for `cluster`."""
+        flags = np.zeros(len(rows), np.bool_)
+        if self.backed_off is not None:
+            flags |= self.backed_off[rows]
+        if self.backed_off_for is not None:
+            flags |= self.backed_off_for[rows] == cluster
+        return flags
 
     def by_tie_break(self, rows: Rows) -> Rows:
         """Ascending `rows` sorted by tie break."""

@@ -82,11 +82,8 @@ class FleetNodeSource:
     ) -> Mapping[str, Endpoint]:
         """Start every role after its dependencies are ready."""
         settings, machines = self.inputs.profile.settings, self.inputs.machines
-        parts = (
-            machines_by_provider(settings.fleet.providers, machines)
-            if (settings.fleet.providers)
-            else {"": machines}
-        )
+        providers = settings.fleet.providers
+        parts = machines_by_provider(providers, machines) if providers else {"": machines}
         for provider, part in parts.items():
             save_inventory(part, inventory_of(self.scratch, provider))
         on_premise_name = settings.federation.on_premise.cluster if settings.federation else None

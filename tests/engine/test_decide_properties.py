@@ -219,6 +219,7 @@ def test_no_free_machine_is_left_that_a_short_plain_need_could_use(seed: int) ->
     decision = decided(Case(fleet, demand, cycle_memory))
     ordered = {action.row for action in decision.actions if action.type is not ActionType.DELETE}
     free = np.isin(fleet.state, (int(MachineState.IDLE), int(MachineState.SPECULATIVE)))
+    rows = np.flatnonzero(free)
     gone = {r.need for r in cycle_memory.reservations if NOW - r.since_seconds >= 900}
     for short in decision.shortfalls:
         need, cluster = demand.needs[short.need], int(demand.cluster[short.need])
@@ -227,7 +228,7 @@ def test_no_free_machine_is_left_that_a_short_plain_need_could_use(seed: int) ->
         apart = kind.same_key or kind.anti_affinity or hard_spread(kind)
         if need.group == ADDITIONAL or apart or passes:
             continue
-        for row in np.flatnonzero(free & ~fleet.backs_off(cluster)).tolist():
+        for row in rows[~fleet.backs_off(cluster, rows)].tolist():
             flavour = fleet.flavours[fleet.flavour[row]]
             if row not in ordered and suits(kind, flavour):
                 room = room_of(flavour, demand.overheads.get(cluster, ()))

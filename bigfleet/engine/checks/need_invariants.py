@@ -106,8 +106,8 @@ def _avoidable_evictions(
     unpromised = (fleet.last_claimed_by == NONE) | (fleet.last_claimed_by == index)
     free = fleet.acquirable & (decision.claimed_by == NONE) & unpromised
     cluster = int(demand.cluster[index])
-    free &= ~fleet.backs_off(cluster)
-    for row in np.flatnonzero(free).tolist():
+    rows = np.flatnonzero(free)
+    for row in rows[~fleet.backs_off(cluster, rows)].tolist():
         flavour = fleet.flavours[fleet.flavour[row]]
         # A later need may have used it until its own turn to preempt.
         if any(accepts_machine(need.profile, flavour) for need in demand.needs[index + 1 :]):

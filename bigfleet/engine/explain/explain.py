@@ -162,10 +162,12 @@ class Explainer:
         return counts
 
     def _free(self, index: int, usable: Rows) -> Rows:
-        acquirable = self._fleet.acquirable[usable]
-        acquirable &= ~self._fleet.backs_off(int(self._demand.cluster[index]))[usable]
+        acquirable = self._fleet.acquirable[usable] & ~self._backed_off(index, usable)
         free: Rows = usable[acquirable & (self._decision.claimed_by[usable] == NONE)]
         return free
+
+    def _backed_off(self, index: int, usable: Rows) -> Flags:
+        return self._fleet.backs_off(int(self._demand.cluster[index]), usable)
 
     def _lower_priority(self, index: int, usable: Rows) -> Rows:
         holder = self._decision.claimed_by[usable]
@@ -243,8 +245,7 @@ class Explainer:
             return Reason.CLUSTER_SUSPENDED
         if self._at_ceiling(index, usable, free):
             return Reason.CEILING_REACHED
-        backed_off = self._fleet.backs_off(int(self._demand.cluster[index]))
-        if not len(free) and backed_off[usable].any():
+        if not len(free) and self._backed_off(index, usable).any():
             return Reason.OFFERINGS_UNAVAILABLE
         constrained = self._classes.of_need[index].is_constrained
         if profile.same_key is not None or (constrained and len(free)):

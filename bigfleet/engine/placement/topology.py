@@ -181,8 +181,9 @@ def take_constrained(
         for codes in _domains(pools)
         if worthwhile is None or codes in worthwhile
     }
+    expected = _expected(state, index, len(inside)) if inside else NO_PODS
     while state.lacks(index):
-        chosen = _next(state, index, inside, entered)
+        chosen = _next(state, index, inside, entered, expected)
         if chosen is None:
             break
         before = int(state.left[state.classes.of(index)].sum())
@@ -202,9 +203,10 @@ def _next(
     index: int,
     inside: Mapping[tuple[int, ...], Sequence[EligiblePool]],
     entered: Domains,
+    expected: ExpectedPods,
 ) -> list[int] | None:
     """Order one machine in the domains where the need has fewest pods; returns its row, or None.
-    `inside` are the machines by the codes of their domains.
+    `inside` are the machines by the codes of their domains; it may be larger for `expected` pods.
     """
     flavour_fit, packing = state.flavour_fit(index), state.packing_of(index)
     terms = terms_of(state, index, packing, entered)
@@ -218,7 +220,7 @@ def _next(
             inside[codes],
             pods_at_most=most,
             machines_at_most=1,
-            expected=_expected(state, index, len(allowed)),
+            expected=expected,
         )
         if len(selection.rows):
             order(state, index, selection, counted=False)

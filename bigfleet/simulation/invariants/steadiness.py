@@ -66,11 +66,11 @@ class Steadiness:
 
     def _note_backoff(self, result: CycleResult) -> None:
         """Note when machines begin or end to be in backoff: then others may serve better."""
-        fleet = result.fleet
+        fleet, rows = result.fleet, np.arange(len(result.fleet))
         backed_off = frozenset(
             (result.machine_id(row), cluster)
             for cluster in range(len(fleet.clusters))
-            for row in np.flatnonzero(fleet.backs_off(cluster)).tolist()
+            for row in np.flatnonzero(fleet.backs_off(cluster, rows)).tolist()
         )
         if backed_off != self._backed_off:
             self._backed_off, self._backed_off_seconds = backed_off, result.inputs.now_seconds

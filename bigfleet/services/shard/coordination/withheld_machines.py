@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from bigfleet.api.v1alpha1 import coordinator_pb2 as wire
 from bigfleet.engine.explain.shortfall_report import ShortfallGroup
 from bigfleet.engine.snapshot import Flavour
-from bigfleet.model.domain import region_of
 from bigfleet.ports.ownership import QuotaKey
+from bigfleet.services.shard.decide.quotas import quota_key
 from bigfleet.services.shard.records.views import FreeMachines
 
 # For each shortfall.
@@ -50,14 +50,11 @@ class WithheldMachines:
             for key, machines in sorted(found.items())[:MAX_SHORTAGES]
         ]
 
-    def _key(self, flavour: Flavour) -> QuotaKey:
-        return QuotaKey(self._names.get(flavour.provider, ""), region_of(flavour.labels))
-
     def _by_quota(self, short: ShortfallGroup) -> Iterator[tuple[QuotaKey, list[tuple[int, int]]]]:
         pools: defaultdict[QuotaKey, list[tuple[int, int]]] = defaultdict(list)
         for each in self._machines:
             if pods := int(short.pods_per_machine[each.number]):
-                pools[self._key(each.flavour)].append((pods, each.speculative))
+                pools[quota_key(each.flavour, self._names)].append((pods, each.speculative))
         yield from pools.items()
 
     def _of_one_domain(
@@ -68,7 +65,7 @@ class WithheldMachines:
         for each in self._machines:
             pods = int(short.pods_per_machine[each.number])
             if pods and each.domain.key == same_key:
-                where = self._key(each.flavour), each.domain.value
+                where = quota_key(each.flavour, self._names), each.domain.value
                 pools[where].append((pods, each.speculative))
         fewest: dict[QuotaKey, int] = {}
         for (key, _), of_domain in pools.items():

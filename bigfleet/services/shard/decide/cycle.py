@@ -225,7 +225,7 @@ class Cycle:
         )
         self.removals.count(fleet, wants)
         fleet = self.needs.limits.apply_to(fleet, self.inventory)
-        return self.failures.apply_to(fleet, lambda: self.inventory.ids, now_seconds), wants
+        return self.failures.apply_to(fleet, self.inventory.places, now_seconds), wants
 
     def _demand(self, clusters: Sequence[str], now_seconds: float) -> Demand:
         reachable = set(self.sessions.clusters()) - self.suspensions.silent()

@@ -75,6 +75,6 @@ def _update(
     """Report the machine in `state`, unless its record names this cluster already."""
     view = inventory.view(name)
     if view is not None and view.cluster != cluster:
-        provider = inventory.provider_names.get(view.provider, "")
+        provider = inventory.provider_name(view.provider)
         message = of_machine(replace(view, state=state), provider, cluster)
         yield cluster, message

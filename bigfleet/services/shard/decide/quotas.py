@@ -31,6 +31,11 @@ class QuotaUse(NamedTuple):
     held: int
 
 
+def quota_key(flavour: Flavour, names: Mapping[str, str]) -> QuotaKey:
+    """The provider, by its own name among `names`, and the region of such machines."""
+    return QuotaKey(names.get(flavour.provider, ""), region_of(flavour.labels))
+
+
 class Quotas:
     """What is left of the `slices` for the machines in one fleet. `names` are the providers' own
     names.
@@ -55,7 +60,7 @@ class Quotas:
 
     def key_of(self, flavour: Flavour) -> QuotaKey | None:
         """The quota that purchases of such machines count against; None if there is none."""
-        key = QuotaKey(self._names.get(flavour.provider, ""), region_of(flavour.labels))
+        key = quota_key(flavour, self._names)
         return key if flavour.capacity_type.elastic and key in self._slices else None
 
     def uses(self, actions: Sequence[Action]) -> Iterator[QuotaUse]:

@@ -157,12 +157,12 @@ class FailureBackOff:
         self._clusters.succeeded(cluster)
 
     def apply_to(
-        self, fleet: Fleet, ids: Callable[[], Sequence[bytes]], now_seconds: float
+        self, fleet: Fleet, places: Callable[[Sequence[str]], Ints], now_seconds: float
     ) -> Fleet:
         """The fleet with the machines not to use now: those that it says itself, those of offerings
         in backoff except idle ones, and those in backoff themselves, which would only be purchased
         to stay idle. Machines in service are in backoff for a cluster that must not preempt them,
-        never for all. `ids` names the fleet's rows.
+        never for all. `places` finds the rows of machines by their ids.
         """
         backed_off = _BackedOff(fleet)
         offerings = self.offerings(now_seconds)
@@ -174,11 +174,9 @@ class FailureBackOff:
                 its = np.array([each == offering for each in found], np.bool_)
                 backed_off.add(not_idle[its[fleet.flavour[not_idle]]], failure)
         machines = self._blamed(self._machines, now_seconds)
-        if machines:
-            failures = {name.encode(): failure for name, failure in machines.items()}
-            for row, name in enumerate(ids()):
-                if (its_failure := failures.get(bytes(name))) is not None:
-                    backed_off.add(np.array([row]), its_failure)
+        for row, failure in zip(places([*machines]), machines.values(), strict=True):
+            if row != NONE:
+                backed_off.add(np.array([row]), failure)
         free = (fleet.state == _S.IDLE) | (fleet.state == _S.SPECULATIVE)
         for_all = backed_off.for_all & free
         for_all |= False if fleet.backed_off is None else fleet.backed_off

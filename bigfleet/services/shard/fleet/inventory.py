@@ -110,6 +110,10 @@ class Inventory:
         view = self.view(machine_id)
         return "" if view is None else self.holds.reason(view)
 
+    def provider_name(self, provider: str) -> str:
+        """The name that `provider` gives itself; "" until it has been listed."""
+        return self.provider_names.get(provider, "")
+
     def provider_of(self, machine_id: str) -> str | None:
         """The provider that has the machine; None for an unknown one."""
         row = self._ids.row(machine_id)

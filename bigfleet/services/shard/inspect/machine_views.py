@@ -47,7 +47,7 @@ class MachineInspection:
         order, eviction = self.orders.of(machine_id), self.evictions.of(machine_id)
         evicted_for = eviction.need if eviction else None
         view = wire.MachineView(
-            machine=_machine(known, self.inventory.provider_names.get(known.provider, "")),
+            machine=_machine(known, self.inventory.provider_name(known.provider)),
             meant_for=known.need and _reference(known.need, result),
             order=order.action_type.value if order else "",
             evicting=eviction is not None,

@@ -17,7 +17,7 @@ from bigfleet.services.shard.records.views import MachineView, Transition
 def of_cluster(inventory: Inventory, cluster: str) -> Iterator[shard_pb2.ShardMessage]:
     """The present state of every machine bound to `cluster`."""
     for view in inventory.bound_to(cluster):
-        yield of_machine(view, _name(inventory, view.provider), cluster)
+        yield of_machine(view, inventory.provider_name(view.provider), cluster)
 
 
 def of_transition(
@@ -29,7 +29,7 @@ def of_transition(
     if transition.cluster == transition.former_cluster == "":
         return
     view = inventory.view(transition.machine_id)
-    name = _name(inventory, transition.provider)
+    name = inventory.provider_name(transition.provider)
     if view is not None and transition.cluster:
         yield transition.cluster, of_machine(view, name, transition.cluster)
     if transition.former_cluster in ("", transition.cluster):
@@ -59,7 +59,7 @@ def of_asked(
         return ()
     if view.cluster or view.state is MachineState.CREATING:
         view = replace(view, state=MachineState.SPECULATIVE)
-    return (of_machine(view, _name(inventory, view.provider), cluster),)
+    return (of_machine(view, inventory.provider_name(view.provider), cluster),)
 
 
 def of_machine(view: MachineView, provider_name: str, cluster: str) -> shard_pb2.ShardMessage:
@@ -93,10 +93,6 @@ def of_vanished(transition: Transition, provider_name: str) -> shard_pb2.ShardMe
         last_error=transition.last_error or f"it is now in cluster {transition.cluster}",
     )
     return shard_pb2.ShardMessage(node_state_update=update)
-
-
-def _name(inventory: Inventory, provider: str) -> str:
-    return inventory.provider_names.get(provider, "")
 
 
 def _key(machine_id: str) -> str:

@@ -73,7 +73,7 @@ async def test_machines_of_all_providers_are_considered_together(
 ) -> None:
     """The cheapest machine is acquired first, whichever provider has it."""
     # On a busy machine a listing may take longer, and then a dearer machine is acquired.
-    monkeypatch.setattr(providers, "LATE_SECONDS", 60.0)
+    monkeypatch.setattr(providers_module, "LATE_SECONDS", 60.0)
     hall, cloud = named(OWNED, "h-0"), named(SPOT, "s-0")
     async with (
         two(tmp_path, [*hall, *named(ON_DEMAND, "d-0")], cloud) as (first, second),

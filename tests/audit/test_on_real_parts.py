@@ -250,9 +250,11 @@ async def command(*arguments: str) -> tuple[int | None, str]:
     """The exit code of `bigfleet audit`, and what it prints."""
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "bigfleet", "audit", *arguments,
-        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
     )  # fmt: skip
-    printed, _ = await process.communicate()
+    printed, errors = await process.communicate()
+    assert process.returncode in (0, 1, 2), (process.returncode, errors.decode())
+    assert b"Traceback" not in errors, errors.decode()
     return process.returncode, printed.decode()
 
 

@@ -64,6 +64,12 @@ class _Content(_Header):
     settings: EngineConfig
 
 
+# Made once: threads that decode a type for the first time at once crash the process, because
+# msgspec fills in what it knows of a type while others read it.
+_HEADER_DECODER = msgspec.msgpack.Decoder(_Header)
+_CONTENT_DECODER = msgspec.msgpack.Decoder(_Content)
+
+
 @dataclass(frozen=True)
 class Checkpoint:
     """The inputs of a decision of shard `shard_id`."""
@@ -107,12 +113,12 @@ def decode(content: bytes, name: str) -> Checkpoint:
     """
     try:
         raw = gzip.decompress(content)
-        found = msgspec.msgpack.decode(raw, type=_Header).format
+        found = _HEADER_DECODER.decode(raw).format
         if found != FORMAT:
             raise InvalidInput(
                 name, found, f"is a format of another release; this one has {FORMAT}"
             )
-        read = msgspec.msgpack.decode(raw, type=_Content)
+        read = _CONTENT_DECODER.decode(raw)
         return Checkpoint(read.shard_id, _inputs(read), read.settings)
     except (OSError, EOFError, zlib.error, msgspec.DecodeError, TypeError, ValueError) as error:
         hint = "is no checkpoint that this release can read"

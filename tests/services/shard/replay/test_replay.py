@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
@@ -93,6 +96,39 @@ def test_a_damaged_checkpoint_is_rejected() -> None:
     saved = checkpoint.encode(Checkpoint("s", inputs_of(offers("m", 3, 1.0)), SETTINGS))
     with pytest.raises(InvalidInput, match="saved"):
         checkpoint.decode(saved[: len(saved) // 2], "saved")
+
+
+_AT_ONCE = """
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Barrier
+
+from bigfleet.services.shard.replay import checkpoint
+
+content, all_started = Path(sys.argv[1]).read_bytes(), Barrier(8)
+sys.setswitchinterval(1e-6)
+
+
+def shard_id(_):
+    all_started.wait()
+    return checkpoint.decode(content, "saved").shard_id
+
+
+with ThreadPoolExecutor(8) as threads:
+    print(*threads.map(shard_id, range(8)))
+"""
+
+
+def test_threads_may_decode_the_first_checkpoints_of_a_process_at_once(tmp_path: Path) -> None:
+    """As an audit does with those of several shards."""
+    inputs = inputs_of(offers("m", 3, 1.0), anywhere(2))
+    saved = tmp_path / "saved"
+    saved.write_bytes(checkpoint.encode(Checkpoint("s", inputs, SETTINGS)))
+    command = [sys.executable, "-c", _AT_ONCE, str(saved)]
+    for _ in range(4):
+        ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+        assert (ended.returncode, ended.stdout.split()) == (0, ["s"] * 8), ended.stderr
 
 
 def test_a_price_that_doubles_moves_purchases_to_the_next_type() -> None:

@@ -17,12 +17,13 @@ from loaddriver.record.audit_line import (
     AuditedRequest,
     AuditLine,
     BindingRequest,
-    CapacityRequestBody,
+    CapacityRequestWrite,
     CapacityStatusBody,
     CreatedObject,
     NodeStatusRequest,
     ObjectMetadata,
     ObjectRef,
+    asks_for_additional,
     is_ready,
     is_unready,
     micros,
@@ -144,7 +145,7 @@ class AuditReader:
         self._binding = msgspec.json.Decoder(BindingRequest)
         self._status = msgspec.json.Decoder(NodeStatusRequest)
         self._capacity_status = msgspec.json.Decoder(CapacityStatusBody)
-        self._request = msgspec.json.Decoder(CapacityRequestBody)
+        self._request = msgspec.json.Decoder(CapacityRequestWrite)
         self._pod_uids: dict[Name, str] = {}
         self._request_uids: dict[Name, str] = {}
         self._take: Mapping[AuditedRequest, Callable[[AuditLine, ObjectRef], None]] = {
@@ -235,7 +236,7 @@ class AuditReader:
 
     def _capacity_changed(self, line: AuditLine, ref: ObjectRef) -> None:
         body = line.request_object
-        if body and self._request.decode(body).spec.additional:
+        if body and asks_for_additional(self._request.decode(body)):
             at = micros(line.stage_timestamp)
             self.timestamps.additional.setdefault((ref.namespace, ref.name), at)
 

@@ -107,9 +107,37 @@ class _CapacitySpec(msgspec.Struct, frozen=True):
 
 
 class CapacityRequestBody(msgspec.Struct, frozen=True):
-    """The body of a CapacityRequest; `additional` asks for a machine that serves no other pods."""
+    """The body of a write to a CapacityRequest: all of it or a part."""
 
     spec: _CapacitySpec = _CapacitySpec()
+
+    @property
+    def asks_for_additional(self) -> bool:
+        """Whether it asks for a machine beyond those that are there."""
+        return self.spec.additional
+
+
+class JsonPatchOperation(msgspec.Struct, frozen=True):
+    """An operation of a JSON Patch (RFC 6902) of a CapacityRequest."""
+
+    path: str
+    value: msgspec.Raw = msgspec.Raw()
+
+    @property
+    def asks_for_additional(self) -> bool:
+        """As of a whole body, for what replaces the spec."""
+        return self.path == "/spec" and _SPEC_DECODER.decode(self.value).additional
+
+
+_SPEC_DECODER = msgspec.json.Decoder(_CapacitySpec)
+
+CapacityRequestWrite = CapacityRequestBody | list[JsonPatchOperation]
+
+
+def asks_for_additional(body: CapacityRequestWrite) -> bool:
+    """Whether a write to a CapacityRequest asks for a machine beyond those that are there."""
+    writes = body if isinstance(body, list) else [body]
+    return any(each.asks_for_additional for each in writes)
 
 
 class _CapacityStatus(msgspec.Struct, frozen=True, rename="camel"):

@@ -160,6 +160,12 @@ def _addresses(roles: Sequence[str]) -> str:
     return ",".join(f"{{{role}/{LISTEN}}}" for role in roles)
 
 
+def served_clusters(settings: ProfileSettings, clusters: Iterable[Cluster]) -> Sequence[Cluster]:
+    """The clusters with an operator: not the one that has machines of its own only."""
+    own = settings.federation.on_premise.cluster if settings.federation else None
+    return [cluster for cluster in clusters if cluster.name != own]
+
+
 def cluster_roles(settings: ProfileSettings, cluster: Cluster) -> Iterator[RoleSpec]:
     """The operator and the pod controller of one cluster."""
     yield RoleSpec(

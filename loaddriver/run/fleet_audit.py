@@ -10,7 +10,13 @@ from pathlib import Path
 
 from loaddriver.profile.settings import ProfileSettings
 from loaddriver.record.fleet_audit import FleetAudit, read_audit
-from loaddriver.run.bigfleet_roles import LISTEN, coordinators_of, providers_of, shards_of
+from loaddriver.run.bigfleet_roles import (
+    LISTEN,
+    coordinators_of,
+    providers_of,
+    served_clusters,
+    shards_of,
+)
 from loaddriver.run.context import RunOptions
 from loaddriver.substrates.base import Cluster, Endpoint
 from loaddriver.substrates.reaper.cleanup import RUN_VARIABLE
@@ -80,7 +86,7 @@ def audit_arguments(
         yield from ("--shard", shards[0].addresses[LISTEN])
     for provider in providers_of(roles):
         yield from ("--provider", provider.addresses[LISTEN])
-    for cluster in clusters:
+    for cluster in served_clusters(settings, clusters):
         yield from ("--cluster", f"{cluster.name}={cluster.kubeconfigs['admin']}")
     identity = shards[0].readonly_identity
     yield from ("--identity", str(identity)) if identity else ("--insecure",)

@@ -16,7 +16,12 @@ import msgspec
 from bigfleet.kube.client import KubeClient
 from bigfleet.kube.types import Conditioned, ObjectList
 from loaddriver.errors import InfrastructureError
-from loaddriver.run.bigfleet_roles import fleet_roles, inventory_of, start_fleet
+from loaddriver.run.bigfleet_roles import (
+    fleet_roles,
+    inventory_of,
+    served_clusters,
+    start_fleet,
+)
 from loaddriver.run.inputs import RunInputs
 from loaddriver.run.paired_run import ServedNode
 from loaddriver.sizing.inventory import machines_by_provider, on_premise_machines, save_inventory
@@ -86,13 +91,12 @@ class FleetNodeSource:
         parts = machines_by_provider(providers, machines) if providers else {"": machines}
         for provider, part in parts.items():
             save_inventory(part, inventory_of(self.scratch, provider))
-        on_premise_name = settings.federation.on_premise.cluster if settings.federation else None
-        served = [cluster for cluster in clusters if cluster.name != on_premise_name]
+        served = served_clusters(settings, clusters)
         for cluster in clusters:
-            if cluster.name == on_premise_name:
-                machines = on_premise_machines(self.inputs.profile)
+            if cluster not in served:
+                own = on_premise_machines(self.inputs.profile)
                 await _register(
-                    cluster, [ServedNode(cluster=on_premise_name, machine=m) for m in machines]
+                    cluster, [ServedNode(cluster=cluster.name, machine=each) for each in own]
                 )
         self.specs.update(fleet_roles(settings, served, self.scratch))
         return await start_fleet(substrate, settings, served, self.scratch)

@@ -73,6 +73,20 @@ def test_a_request_beyond_what_is_there_is_told_from_an_ordinary_one(verb: str) 
     assert reader(lines).timestamps.additional == {("load", "more"): at(2)}
 
 
+def test_a_spec_that_a_json_patch_replaces_is_read_like_any_other() -> None:
+    """A pod controller corrects requests so; other operations ask for nothing."""
+    what = "patch capacityrequests"
+    more = [{"op": "replace", "path": "/spec", "value": {"additional": True}}]
+    label = [{"op": "add", "path": "/metadata/labels/a", "value": "b"}]
+    lines = [
+        line(what, "less", 1, request=[{"op": "remove", "path": "/spec/additional"}, *label]),
+        line(what, "more", 2, request=[*label, *more]),
+    ]
+    timestamps = reader(lines).timestamps
+    assert timestamps.undecodable == 0
+    assert timestamps.additional == {("load", "more"): at(2)}
+
+
 def test_refused_requests_stamp_nothing_and_are_counted_by_kind() -> None:
     """A binding that the server refused bound nobody."""
     refused = line("create pods/binding", "web-x", 3, uid="u1", code=409)

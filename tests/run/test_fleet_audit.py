@@ -12,6 +12,7 @@ import pytest
 
 from loaddriver.judge.applicability import applicable
 from loaddriver.judge.schema import Summary
+from loaddriver.profile.loading import load_profile
 from loaddriver.record.fleet_audit import FleetAudit, FleetDifference, read_audit
 from loaddriver.report.page import render_page
 from loaddriver.run.context import RunOptions
@@ -56,6 +57,17 @@ def test_shards_of_a_coordinator_are_reached_where_the_harness_sees_them() -> No
     assert "--coordinator 127.0.0.1:3 " in said
     assert "--shard-address shard-0=127.0.0.1:2 --shard-address shard-1=127.0.0.1:4" in said
     assert "--shard " not in said
+
+
+def test_a_cluster_that_has_only_machines_of_its_own_is_not_audited() -> None:
+    """It has no operator, so that no shard knows it."""
+    settings = load_profile("fedhpa-3", PROFILES).settings
+    assert settings.federation is not None
+    own = replace(CLUSTER, name=settings.federation.on_premise.cluster)
+    served = replace(CLUSTER, name="served")
+    said = " ".join(audit_arguments(settings, [PROVIDER, SHARD], [own, served]))
+    assert "--cluster served=" in said
+    assert f"--cluster {own.name}=" not in said
 
 
 def options(tmp_path: Path, script: str) -> RunOptions:

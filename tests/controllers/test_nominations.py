@@ -49,7 +49,13 @@ def test_the_oldest_pods_that_fit_together_are_chosen() -> None:
 def test_pods_that_may_run_anywhere_are_left_out() -> None:
     """Any other machine helps those, and what is kept for them nobody else can use."""
     joins = node("new", cpu="4", zone="a")
-    assert chosen(zone_with_cache(joins), joins, shape("3"), confined("3")) == ["1"]
+    assert chosen(zone_with_cache(joins), joins, shape("2"), confined("2")) == ["1"]
+
+
+def test_a_pod_that_takes_most_of_the_node_is_chosen() -> None:
+    """Smaller pods would fill it before a large one is tried again, and few others are as large."""
+    joins = node("new", cpu="4", zone="a")
+    assert chosen(cluster([joins]), joins, shape("1"), shape("3"), shape("3")) == ["1"]
 
 
 def test_a_node_in_another_domain_helps_nobody() -> None:

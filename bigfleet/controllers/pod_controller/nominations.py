@@ -1,10 +1,10 @@
-"""Nominates a new Node for the pods of gangs that have requested a machine.
+"""Nominates a new Node for pods that have requested a machine and depend on this one.
 
 kube-scheduler keeps the room of nominated pods from others of no higher priority, and tries their
 nominated Node first. Without a nomination a new Node is often full before such a pod is retried:
 the emptiest Node is preferred for every pod, and an unschedulable pod may be retried ten seconds
-later. Other pods may go elsewhere; one that must run beside its gang depends on this Node, and a
-gang none of which runs begins on it.
+later. Most pods may go elsewhere. One that must run beside its gang depends on this Node, a gang
+none of which runs begins on it, and one that takes most of a Node finds room on hardly any other.
 """
 
 from __future__ import annotations
@@ -101,7 +101,9 @@ class Nominations:
             await self._withdraw(self._nominated.pop(key))
 
     def fitting(self, node: Node) -> list[Candidate]:
-        """The candidates that fit on the Node together, of those with required pod affinity."""
+        """The candidates that fit on the Node together, of those with required pod affinity and
+        those that take most of it.
+        """
         if node.cordoned or node.reclaiming:
             return []
         # Candidates have no Node nominated, as far as their watch says.
@@ -110,7 +112,8 @@ class Nominations:
         candidates = [
             each
             for each in self._candidates()
-            if each.key not in just_now and each.shape.affinity_terms
+            if each.key not in just_now
+            and (each.shape.affinity_terms or _takes_most(each.shape, node))
         ]
         if not candidates:
             return []
@@ -149,6 +152,11 @@ class Nominations:
                 _LOG.warning("cannot nominate a node: %s", str(error) or repr(error))
             return False
         return True
+
+
+def _takes_most(shape: Shape, node: Node) -> bool:
+    """Whether a pod needs more than half of the Node's amount of some resource."""
+    return any(2 * shape.requests.get(name, 0) > n for name, n in node.allocatable.items())
 
 
 def _free(node: Node, occupancy: Occupancy) -> Machine:

@@ -108,6 +108,11 @@ class BackOff(Generic[_Key]):
         if failure is not None and cluster and (others := failure.clusters - {cluster}):
             self._failures[key] = replace(failure, clusters=others)
 
+    def has_failed(self, key: _Key, cluster: str) -> bool:
+        """Whether `key` has failed in the cluster since its last success there."""
+        failure = self._failures.get(key)
+        return failure is not None and cluster in failure.clusters
+
     def repeated(self) -> Collection[_Key]:
         """Keys with more failures in a row than are free, in backoff or not."""
         return {key for key, f in self._failures.items() if f.number > self._free_failures}
@@ -141,12 +146,14 @@ class FailureBackOff:
             self._boots.succeeded(offering, transition.cluster)
             self._machines.succeeded(transition.machine_id, transition.cluster)
             self._clusters.succeeded(transition.cluster)
-        elif before is _S.CONFIGURING and after in (_S.FAILED, _S.IDLE):
-            cluster = transition.former_cluster
+        elif cluster := _failed_boot_in(transition):
+            # A machine that has failed there before is no further evidence against the cluster.
+            is_first = not self._machines.has_failed(transition.machine_id, cluster)
             if cluster not in self._clusters.repeated():
                 self._boots.failed(offering, error, now_seconds, cluster)
                 self._machines.failed(transition.machine_id, error, now_seconds, cluster)
-            self._clusters.failed(cluster, error, now_seconds)
+            if is_first:
+                self._clusters.failed(cluster, error, now_seconds)
 
     def refused(self, cluster: str, error: str, now_seconds: float) -> None:
         """Record that the operator could not provide bootstrap data."""
@@ -201,6 +208,17 @@ class FailureBackOff:
             key: replace(failure, clusters=(failure.clusters - excused) or failure.clusters)
             for key, failure in back_offs.backed_off(now_seconds).items()
         }
+
+
+def _failed_boot_in(transition: Transition) -> str:
+    """The cluster in which a machine did not become Ready; "" if the transition is another one.
+
+    A boot whose order was not answered may be seen only once it has failed.
+    """
+    before, after = transition.before, transition.after
+    if before is _S.CONFIGURING and after in (_S.FAILED, _S.IDLE):
+        return transition.former_cluster
+    return transition.cluster if (before, after) == (_S.IDLE, _S.FAILED) else ""
 
 
 class _BackedOff:

@@ -263,3 +263,25 @@ def test_an_offering_that_boots_in_no_cluster_is_in_backoff() -> None:
     for number, cluster in enumerate(("east", "west", "east", "west")):
         _fails_to_boot(back_off, f"m-{number}", cluster, number * 100.0)
     assert len(back_off.offerings(301.0)) == 1
+
+
+def test_a_machine_that_never_boots_is_not_excused_by_its_own_failures() -> None:
+    """As often as it fails in a cluster, the cluster is not to blame for it."""
+    back_off, now = FailureBackOff(), 0.0
+    for _ in range(8):
+        now += 4000.0
+        _fails_to_boot(back_off, "m-0", "east", now)
+    assert not back_off.clusters(now + 1.0)
+    assert len(back_off.offerings(now + 1.0)) == 1
+
+
+def test_a_boot_that_is_first_seen_once_it_has_failed_counts() -> None:
+    """The answer to its order was lost, and the machine was still idle when it was last listed."""
+    back_off = FailureBackOff()
+    flavour = Flavour({}, CapacityType.ON_DEMAND, 1.0, 0.0, {})
+    for number in range(2):
+        missed = Transition(f"m-{number}", _S.IDLE, _S.FAILED, "", "east", "not Ready")
+        back_off.follow(missed, flavour, 100.0 * number)
+    assert len(back_off.offerings(101.0)) == 1
+    back_off.follow(Transition("m-2", _S.IDLE, _S.FAILED, "", "", "disk"), flavour, 200.0)
+    assert not back_off.clusters(201.0)

@@ -3,14 +3,27 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from bigfleet.engine.fit.normalise import normalise
 from bigfleet.engine.snapshot import EngineConfig
-from bigfleet.model.need import HOSTNAME_LABEL, Spread
-from tests.engine.engine_rig import RACK, configured, demand_of, fleet_of, idle, need_of, same
+from bigfleet.model.group import Additional, FoldedGangs
+from bigfleet.model.need import HOSTNAME_LABEL, Operator, Requirement, Spread
+from tests.engine.engine_rig import (
+    RACK,
+    ZONE,
+    action_names,
+    checked,
+    configured,
+    demand_of,
+    fleet_of,
+    idle,
+    need_of,
+    same,
+)
 from tests.engine.engine_story import Story
 
 
@@ -67,3 +80,29 @@ def test_pods_are_spread_over_the_headroom_that_gangs_have_got() -> None:
     story = Story(specs, *(("east", need) for need in folded.needs))
     assert len(story.cycle()) >= 7
     assert story.short() == {}
+
+
+def test_an_order_is_given_back_if_its_pods_go_where_another_need_has_ordered() -> None:
+    """The pods of `apart`, one a zone, are placed again once they may use the headroom: in zone a
+    on the large machine that the additional need has ordered meanwhile. The small one stays idle.
+    """
+    in_c = {ZONE: "c", RACK: "c"}
+    specs = [
+        configured("g", cpu=1, labels=in_c, last_claimed_by=0),
+        configured("k", labels=in_c, last_claimed_by=1),
+        configured("h", labels=in_c, headroom=True),
+        idle("small", cpu=1, price=0.1, labels={ZONE: "a"}),
+        idle("large", cpu=64, labels={ZONE: "a"}),
+    ]
+    gang = need_of(1, Requirement(RACK, Operator.EXISTS), unit=1, priority=10)
+    apart = need_of(3, unit=1)
+    more = need_of(2, Requirement(ZONE, Operator.IN, ("a",)), unit=1)
+    needs = [
+        replace(gang, group=FoldedGangs(RACK)),
+        replace(apart, profile=replace(apart.profile, anti_affinity=(ZONE,))),
+        replace(more, group=Additional()),
+    ]
+    fleet = fleet_of(specs)
+    demand = demand_of(fleet, [("east", need) for need in needs])
+    settings = EngineConfig(additional_wait_seconds=0.0)
+    assert action_names(specs, checked(fleet, demand, settings)) == ["Bootstrap large"]

@@ -70,6 +70,7 @@ class AssignmentPhase:
         if state.lacks(index) and self._use_headroom(index):
             self.place_again(index)
         self._return_unused_headroom(index)
+        self._give_back_unused(index)
 
     def _acquire(self, index: int) -> None:
         state = self._state
@@ -199,6 +200,19 @@ class AssignmentPhase:
             state.headroom_pool[cluster] = np.concatenate((state.headroom_pool[cluster], rows))
             for machine in unused.tolist():
                 packing.remove_machine(machine)
+
+    def _give_back_unused(self, index: int) -> None:
+        """Give back the machines that a constrained need has ordered and that are empty: once it is
+        placed again, its pods may be on machines that other needs have ordered since.
+        """
+        state, ordered = self._state, self._state.acquired.get(index)
+        if not ordered or state.classes.need_type[index] != NeedType.CONSTRAINED:
+            return
+        packing = state.packing_of(index)
+        unused = packing.rows[(packing.orderer == index) & ~packing.has_pods].tolist()
+        if unused := [row for row in ordered if row in unused]:
+            state.give_back(index, unused)
+            state.acquired[index] = [row for row in ordered if row not in unused]
 
     def _waits_for_incoming(self, index: int) -> bool:
         """Whether the pods of an additional need may yet fit on a machine that its cluster is about

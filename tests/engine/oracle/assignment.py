@@ -72,6 +72,8 @@ def serve(cycle: Cycle, need: NeedView) -> None:
     if need.lacks and _use_headroom(cycle, need):
         place_again(cycle, need)
     _return_unused_headroom(cycle, need)
+    if need.kind == "constrained":
+        _give_back_unused(cycle, need)
 
 
 def _use_headroom(cycle: Cycle, need: NeedView) -> bool:
@@ -108,6 +110,16 @@ def _return_unused_headroom(cycle: Cycle, need: NeedView) -> None:
     unused = [slot.machine for slot in cluster.slots if slot.machine.headroom and not slot.pods]
     cluster.headroom_pool += unused
     cluster.slots = [slot for slot in cluster.slots if slot.machine not in unused]
+
+
+def _give_back_unused(cycle: Cycle, need: NeedView) -> None:
+    """Give back what a need has ordered and has no pods, since it was placed again."""
+    slots = cycle.cluster_of(need).slots
+    empty = [s.machine for s in slots if s.orderer == need.index and not s.pods]
+    ordered = cycle.acquired.get(need.index, [])
+    give_back(cycle, need, unused := [machine for machine in ordered if machine in empty])
+    if unused:
+        cycle.acquired[need.index] = [machine for machine in ordered if machine not in unused]
 
 
 def place_again(cycle: Cycle, need: NeedView) -> None:

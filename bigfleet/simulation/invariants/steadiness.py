@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
+from bigfleet.engine.checks.need_invariants import capacity
 from bigfleet.engine.decision import Action, ActionType
-from bigfleet.engine.snapshot import NONE
+from bigfleet.engine.fit.matching import accepts_machine
+from bigfleet.engine.snapshot import NONE, Flavour
 from bigfleet.model.machine import MachineState
+from bigfleet.model.need import Need
 from bigfleet.services.shard.decide.compute import CycleResult
 from bigfleet.simulation.cluster.cluster import SimulatedCluster
 
@@ -28,7 +31,7 @@ class Steadiness:
         self._clusters, self._grows = clusters, grows
         # For each machine since when, for which cluster, and beside how many others of its shard.
         self._acquired: dict[str, tuple[float, str, int]] = {}
-        self._released: dict[str, float] = {}
+        self._released: dict[str, list[tuple[float, Flavour]]] = {}
         self._lost: dict[str, float] = {}
         self._rebuys: Counter[str] = Counter()
         self._suspected: dict[str, tuple[float, str, str]] = {}
@@ -39,7 +42,7 @@ class Steadiness:
         """Problems of a decision, given the earlier ones, as sentences."""
         yield from self._unjustified_drains(result.inputs.now_seconds)
         self._note_backoff(result)
-        bought: set[str] = set()
+        bought: dict[str, list[Need]] = {}
         buyers = Counter(
             result.keys[need].cluster
             for need in {a.need for a in result.decision.actions if a.type in _ACQUIRING}
@@ -49,7 +52,7 @@ class Steadiness:
                 name = result.machine_id(action.row)
                 cluster = result.keys[action.need].cluster
                 if self._acquired.get(name, (0.0, "", 0))[1] != cluster:
-                    bought.add(cluster)
+                    bought.setdefault(cluster, []).append(result.demand.needs[action.need])
                     # Needs decided together do not know what room the later ones' machines leave.
                     if buyers[cluster] == 1:
                         self._acquired[name] = (
@@ -61,8 +64,8 @@ class Steadiness:
                 self._note_taken(result, action)
             else:
                 yield from self._given_back(result, action)
-        for cluster in sorted(bought):
-            yield from self._bought(cluster, result.inputs.now_seconds)
+        for cluster, needs in sorted(bought.items()):
+            yield from self._bought(result, cluster, needs)
 
     def _note_backoff(self, result: CycleResult) -> None:
         """Note when machines begin or end to be in backoff: then others may serve better."""
@@ -75,15 +78,22 @@ class Steadiness:
         if backed_off != self._backed_off:
             self._backed_off, self._backed_off_seconds = backed_off, result.inputs.now_seconds
 
-    def _bought(self, cluster: str, now: float) -> Iterator[str]:
-        released = self._released.pop(cluster, None)
-        if released is None or now - released >= SOON_SECONDS:
-            return
-        grew = self._clusters[cluster].grew_seconds
-        if max(grew, self._lost.get(cluster, 0.0)) >= released:
-            return
-        self._rebuys[cluster] += 1
-        if self._rebuys[cluster] > _MAX_REBUYS:
+    def _bought(self, result: CycleResult, cluster: str, needs: Sequence[Need]) -> Iterator[str]:
+        """Count a purchase for needs that machines released shortly before could have served."""
+        now, again = result.inputs.now_seconds, False
+        changed = max(self._clusters[cluster].grew_seconds, self._lost.get(cluster, 0.0))
+        recent = [
+            (at, flavour)
+            for at, flavour in self._released.pop(cluster, ())
+            if now - at < SOON_SECONDS and changed < at
+        ]
+        for at, flavour in recent:
+            if any(_could_serve(result, cluster, flavour, need) for need in needs):
+                again = True
+            else:
+                self._released.setdefault(cluster, []).append((at, flavour))
+        self._rebuys[cluster] += again
+        if again and self._rebuys[cluster] > _MAX_REBUYS:
             number = self._rebuys[cluster]
             yield f"{cluster} has reacquired what it released {number} times"
 
@@ -127,7 +137,8 @@ class Steadiness:
             return
         if action.type is ActionType.RECLAIM:
             owner = result.fleet.clusters[int(result.fleet.cluster[action.row])]
-            self._released[owner] = now
+            flavour = result.fleet.flavours[result.fleet.flavour[action.row]]
+            self._released.setdefault(owner, []).append((now, flavour))
             # A gang that outgrows its domain moves to another one.
             running = [p for p in self._clusters[owner].pods_on(name) if not p.workload.same_key]
             why = f"{name} is reclaimed with {len(running)} pods in {owner}, which only grows"
@@ -146,3 +157,11 @@ class Steadiness:
         number = result.fleet.clusters.index(cluster)
         learned = (seen.get(number, 0.0) for seen in (demand.rose_seconds, demand.fell_seconds))
         return max(home.shrank_seconds, home.grew_seconds, self._backed_off_seconds, *learned)
+
+
+def _could_serve(result: CycleResult, cluster: str, flavour: Flavour, need: Need) -> bool:
+    """Whether a machine of `flavour` takes a pod of the need."""
+    room = capacity(result.demand, flavour, result.fleet.clusters.index(cluster))
+    return accepts_machine(need.profile, flavour) and any(
+        all(amount <= room.get(name, 0) for name, amount in size.amounts) for size in need.sizes
+    )

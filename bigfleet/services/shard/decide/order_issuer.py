@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+
+import numpy as np
 
 from bigfleet.api.journal import JournalEvent
 from bigfleet.engine.decision import Action, ActionType
 from bigfleet.engine.snapshot import NONE
+from bigfleet.model.machine import MachineState
 from bigfleet.observe import metrics
 from bigfleet.ports.ownership import QuotaKey
 from bigfleet.services.shard.decide.compute import CycleResult
@@ -24,7 +27,9 @@ _ACQUIRING = (ActionType.BOOTSTRAP, ActionType.PROVISION)
 
 
 class OrderIssuer:
-    """Issues orders. `slices` are this shard's quotas; while `paused` nothing is ordered."""
+    """Issues orders. `slices` are this shard's quotas; clusters `on_trial` get one machine at a
+    time; while `paused` nothing is ordered.
+    """
 
     def __init__(
         self,
@@ -33,16 +38,20 @@ class OrderIssuer:
         actuation: Actuation,
         journal: Journal,
         slices: Callable[[], Mapping[QuotaKey, int]],
+        on_trial: Callable[[], Collection[str]],
         *,
         paused: bool,
     ) -> None:
         self._inventory, self._sessions, self._actuation = inventory, sessions, actuation
-        self._journal, self._slices, self._paused = journal, slices, paused
+        self._journal, self._slices, self._on_trial = journal, slices, on_trial
+        self._paused = paused
 
     def orders(self, result: CycleResult) -> Iterator[Order]:
         """Orders for the decision's actions within quota, the most urgent first."""
+        withheld = _withheld(result, self._on_trial())
         for action in self._affordable(result):
-            yield _order(action, result)
+            if action.row not in withheld:
+                yield _order(action, result)
 
     def _affordable(self, result: CycleResult) -> Iterable[Action]:
         slices, actions = self._slices(), result.decision.actions
@@ -72,6 +81,32 @@ class OrderIssuer:
             metrics.shard_action_outcomes.labels(order.action_type.value, outcome.value).inc()
         elif self._actuation.enqueue(order, on_probation=session.is_on_probation):
             self._journal.note_order(JournalEvent.DECIDED, order, order.why)
+
+
+def _withheld(result: CycleResult, on_trial: Collection[str]) -> set[int]:
+    """The machines that clusters `on_trial` are to acquire while another one is on its way to them:
+    none of theirs becomes Ready, and all that they need would be bought for nothing.
+    """
+    if not on_trial:
+        return set()
+    names, cluster = result.fleet.clusters, result.demand.cluster
+    tried = _expecting(result)
+    withheld = set()
+    acquisitions = (each for each in result.decision.actions if each.type in _ACQUIRING)
+    for action in sorted(acquisitions, key=lambda each: each.type is ActionType.PROVISION):
+        name = names[int(cluster[action.need])]
+        if name in on_trial and name in tried:
+            withheld.add(action.row)
+        tried.add(name)
+    return withheld
+
+
+def _expecting(result: CycleResult) -> set[str]:
+    """The clusters that a machine is on its way to."""
+    fleet, claimed_by = result.fleet, result.decision.claimed_by
+    coming = np.isin(fleet.state, (MachineState.CREATING, MachineState.CONFIGURING))
+    needs = np.unique(claimed_by[coming & (claimed_by != NONE)])
+    return {fleet.clusters[number] for number in result.demand.cluster[needs].tolist()}
 
 
 def _order(action: Action, result: CycleResult) -> Order:

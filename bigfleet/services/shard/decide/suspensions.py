@@ -56,6 +56,14 @@ class Suspensions:
         """
         return now_seconds - self._last_seconds.get(cluster, now_seconds)
 
+    def on_trial(self) -> Collection[str]:
+        """Clusters that get one machine at a time, since none of theirs became Ready last, or their
+        operator has not answered.
+        """
+        sessions = ((name, self._sessions.of(name)) for name in self._sessions.clusters())
+        unproved = (name for name, each in sessions if each is not None and each.is_on_probation)
+        return {*self._failures.on_trial(), *unproved}
+
     def silent(self) -> set[str]:
         """Clusters whose operator is connected and does not answer."""
         sessions = ((name, self._sessions.of(name)) for name in self._sessions.clusters())

@@ -147,12 +147,14 @@ class FailureBackOff:
             self._machines.succeeded(transition.machine_id, transition.cluster)
             self._clusters.succeeded(transition.cluster)
         elif cluster := _failed_boot_in(transition):
-            # A machine that has failed there before is no further evidence against the cluster.
-            is_first = not self._machines.has_failed(transition.machine_id, cluster)
-            if cluster not in self._clusters.repeated():
-                self._boots.failed(offering, error, now_seconds, cluster)
-                self._machines.failed(transition.machine_id, error, now_seconds, cluster)
-            if is_first:
+            is_new = not self._machines.has_failed(transition.machine_id, cluster)
+            if cluster in self._clusters.repeated():
+                self._clusters.failed(cluster, error, now_seconds)
+                return
+            self._boots.failed(offering, error, now_seconds, cluster)
+            self._machines.failed(transition.machine_id, error, now_seconds, cluster)
+            # One that has failed there before is no further evidence against the cluster.
+            if is_new:
                 self._clusters.failed(cluster, error, now_seconds)
 
     def refused(self, cluster: str, error: str, now_seconds: float) -> None:
@@ -197,6 +199,10 @@ class FailureBackOff:
     def clusters(self, now_seconds: float) -> Collection[str]:
         """Clusters for which nothing is acquired now, since their machines do not become Ready."""
         return self._clusters.backed_off(now_seconds).keys()
+
+    def on_trial(self) -> Collection[str]:
+        """Clusters of which no machine has become Ready for several attempts in a row."""
+        return self._clusters.repeated()
 
     def _blamed(self, back_offs: BackOff[_Key], now_seconds: float) -> Mapping[_Key, Failure]:
         """Keys in backoff. Clusters where no machine becomes Ready do not count, unless there is no

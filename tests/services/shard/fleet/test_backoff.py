@@ -163,6 +163,10 @@ class BootsFailIn(MemoryProvider):
         """How many were attempted."""
         return [call for call, *_ in self.orders].count("CONFIGURE")
 
+    def purchases(self) -> int:
+        """How many machines were bought."""
+        return [call for call, *_ in self.orders].count("CREATE")
+
 
 async def test_a_cluster_whose_machines_do_not_boot_leaves_their_offering_to_others(
     tmp_path: Path,
@@ -186,6 +190,29 @@ async def test_a_cluster_whose_machines_do_not_boot_leaves_their_offering_to_oth
     assert provider.boots() == 3
     [view] = told.data["needs"]
     assert view["unavailable_offerings"][0].startswith("cheap in a, on-demand: failed 2 times")
+
+
+async def test_a_cluster_whose_machines_do_not_boot_is_tried_with_one_at_a_time(
+    tmp_path: Path,
+) -> None:
+    """Else all that it needs would be bought after each backoff, and deleted again unused."""
+    names = [f"type{n}-{m}" for n in range(8) for m in range(2)]
+    provider = BootsFailIn([speculative(name, 0.1) for name in names], "broken")
+    clock = ManualClock(start_seconds=1e9)
+    async with shard(provider, tmp_path, clock=clock) as rig:
+        operator = await rig.operator("broken")
+        await operator.roll_up(need(8))
+        await eventually(lambda: provider.boots() >= 5)
+        await cycles(rig, 10)
+        for _ in range(3):
+            before = provider.boots(), provider.purchases()
+            clock.advance(1000.0)
+            await eventually(lambda tried=before[0]: provider.boots() > tried)
+            await cycles(rig, 10)
+            assert (provider.boots(), provider.purchases()) == (before[0] + 1, before[1] + 1)
+        provider.clusters = ()
+        clock.advance(1000.0)
+        await eventually(lambda: len(list(rig.shard.inventory.bound_to("broken"))) == 8)
 
 
 async def test_an_offering_whose_machines_boot_in_no_cluster_is_bought_for_none(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -137,7 +137,6 @@ def assemble(
     execution = _execution(providers, journal, state, sessions)
     absence_seconds = config.cluster_absence_seconds
     actuation = _actuation(config, execution, state.failures, clock, woken)
-    suspensions = Suspensions(sessions, failures, absence_seconds, providers.may_be_unlisted)
     cycle = Cycle(
         decide=decide,
         config=config,
@@ -147,9 +146,7 @@ def assemble(
         orders=state.orders,
         providers=providers,
         actuation=actuation,
-        order_issuer=_order_issuer(
-            config, state, sessions, actuation, journal, suspensions.on_trial
-        ),
+        order_issuer=_order_issuer(config, state, sessions, actuation, journal),
         sessions=sessions,
         hints=state.hints,
         journal=journal,
@@ -158,7 +155,7 @@ def assemble(
         statuses=state.statuses,
         incoming=state.incoming,
         failures=state.failures,
-        suspensions=suspensions,
+        suspensions=Suspensions(sessions, failures, absence_seconds, providers.may_be_unlisted),
         removals=PendingRemovals(stores.removals, is_reported=coordinator_ports is not None),
         woken=woken,
         slices=state.slices,
@@ -209,22 +206,10 @@ def _execution(
 
 
 def _order_issuer(
-    config: ShardConfig,
-    state: _State,
-    sessions: Sessions,
-    actuation: Actuation,
-    journal: Journal,
-    on_trial: Callable[[], Collection[str]],
+    config: ShardConfig, state: _State, sessions: Sessions, actuation: Actuation, journal: Journal
 ) -> OrderIssuer:
-    return OrderIssuer(
-        state.inventory,
-        sessions,
-        actuation,
-        journal,
-        state.slices,
-        on_trial,
-        paused=config.actuation_paused,
-    )
+    paused = config.actuation_paused
+    return OrderIssuer(state.inventory, sessions, actuation, journal, state.slices, paused=paused)
 
 
 def _inspection(state: _State, journal: Journal) -> MachineInspection:

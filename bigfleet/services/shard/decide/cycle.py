@@ -174,7 +174,8 @@ class Cycle:
             for _ in self.inventory.note_claims(*claims, now_seconds):
                 await asyncio.sleep(0)
         with _phase("enqueue"):
-            for number, order in enumerate(self.order_issuer.orders(result), 1):
+            orders = self.order_issuer.orders(result, self.suspensions.on_trial())
+            for number, order in enumerate(orders, 1):
                 self.order_issuer.issue(order)
                 if number % _ORDERS_AT_ONCE == 0:
                     await asyncio.sleep(0)

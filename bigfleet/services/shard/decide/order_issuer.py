@@ -27,9 +27,7 @@ _ACQUIRING = (ActionType.BOOTSTRAP, ActionType.PROVISION)
 
 
 class OrderIssuer:
-    """Issues orders. `slices` are this shard's quotas; clusters `on_trial` get one machine at a
-    time; while `paused` nothing is ordered.
-    """
+    """Issues orders. `slices` are this shard's quotas; while `paused` nothing is ordered."""
 
     def __init__(
         self,
@@ -38,17 +36,17 @@ class OrderIssuer:
         actuation: Actuation,
         journal: Journal,
         slices: Callable[[], Mapping[QuotaKey, int]],
-        on_trial: Callable[[], Collection[str]],
         *,
         paused: bool,
     ) -> None:
         self._inventory, self._sessions, self._actuation = inventory, sessions, actuation
-        self._journal, self._slices, self._on_trial = journal, slices, on_trial
-        self._paused = paused
+        self._journal, self._slices, self._paused = journal, slices, paused
 
-    def orders(self, result: CycleResult) -> Iterator[Order]:
-        """Orders for the decision's actions within quota, the most urgent first."""
-        withheld = _withheld(result, self._on_trial())
+    def orders(self, result: CycleResult, on_trial: Collection[str]) -> Iterator[Order]:
+        """Orders for the decision's actions within quota, the most urgent first; clusters
+        `on_trial` get one machine at a time.
+        """
+        withheld = _withheld(result, on_trial)
         for action in self._affordable(result):
             if action.row not in withheld:
                 yield _order(action, result)

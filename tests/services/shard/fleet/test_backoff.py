@@ -207,7 +207,7 @@ async def test_a_cluster_whose_machines_do_not_boot_is_tried_with_one_at_a_time(
         for _ in range(3):
             before = provider.boots(), provider.purchases()
             clock.advance(1000.0)
-            await eventually(lambda tried=before[0]: provider.boots() > tried)
+            await eventually(partial(provider.has_tried, before[0] + 1))
             await cycles(rig, 10)
             assert (provider.boots(), provider.purchases()) == (before[0] + 1, before[1] + 1)
         provider.clusters = ()

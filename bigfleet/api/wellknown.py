@@ -14,6 +14,8 @@ CAPACITY_SHORT = "CapacityShort"
 ADDITIONAL_CAPACITY = "AdditionalCapacityRequested"
 # Reason of CapacityShort: no machine of the fleet could ever fit the pod.
 NO_MATCHING_SUPPLY = "NoMatchingSupply"
+# Reason of CapacityShort: there are machines, but not where the pods' topology requires them.
+TOPOLOGY_UNSATISFIABLE = "TopologyUnsatisfiable"
 # Other reasons, for requests that never reached the shard: the request is invalid, the cluster's
 # roll-up exceeds the message size limit, or the shard rejects it.
 INVALID = "Invalid"

@@ -7,12 +7,11 @@ from collections.abc import Iterator
 
 from bigfleet.api.need_codec import need_from_wire
 from bigfleet.model.machine import MachineState
-from bigfleet.model.need import HOSTNAME_LABEL
 from bigfleet.ports.ownership import QuotaKey
 from bigfleet.services.shard.assembly import Shard
 from bigfleet.services.shard.records.machine_class import class_of
 from bigfleet.simulation.cluster.cluster import SimulatedCluster
-from bigfleet.simulation.cluster.scheduler import SimulatedNode, SimulatedPod, is_schedulable
+from bigfleet.simulation.cluster.scheduler import adds_domain, is_schedulable
 from bigfleet.simulation.hosts.provider import NAME
 from bigfleet.simulation.invariants.purchases import unneeded_machines
 from bigfleet.simulation.world import World
@@ -141,7 +140,8 @@ def unserved_workloads(world: World, cluster: SimulatedCluster) -> Iterator[tupl
     """Workloads with pending pods, each with a free working machine of the cluster's shard that
     fits them. Of those that are reported as short, gangs are left out, since no domain may hold
     them, and so are machines in a domain that is new to a hard spread term: one that holds fewer
-    pods than the others limits them all to its number and `maxSkew`.
+    pods than the others limits them all to its number and `maxSkew`. A domain is new if none of its
+    Nodes counts for the term, such as those that the pods do not select.
     """
     bound = [pod for pod in cluster.pods.values() if pod.node]
     shard = world.shard_of(cluster.name)
@@ -162,17 +162,8 @@ def unserved_workloads(world: World, cluster: SimulatedCluster) -> Iterator[tupl
             continue
         for machine in {class_of(machine): machine for machine in free}.values():
             node = cluster.node_of(machine)
-            if is_short and _adds_domain(cluster, pod, node):
+            if is_short and adds_domain(pod.workload, node, cluster.nodes):
                 continue
             if is_schedulable(pod, {**cluster.nodes, machine.id: node}, bound):
                 yield name, machine.id
                 break
-
-
-def _adds_domain(cluster: SimulatedCluster, pod: SimulatedPod, node: SimulatedNode) -> bool:
-    """Whether the node would be the first of its domain for a hard spread term of the pod."""
-    keys = {term.topology_key for term in pod.workload.demand.profile.spread if term.hard}
-    return any(
-        all(node.labels.get(key) != other.labels.get(key) for other in cluster.nodes.values())
-        for key in keys - {HOSTNAME_LABEL}
-    )

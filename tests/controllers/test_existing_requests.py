@@ -10,9 +10,18 @@ from bigfleet.controllers.pod_controller.existing_requests import (
     ExistingRequests,
     InternedSpec,
     RequestKey,
+    ShortReason,
     digest_of,
 )
 from bigfleet.controllers.pod_controller.pods import ExistingRequest
+from tests.controllers.pod_rig import (
+    ZONE,
+    affinity_terms,
+    anti_affinity_terms,
+    peers,
+    shape,
+    spread,
+)
 
 
 def _spec(cpu: str = "1", **more: Any) -> InternedSpec:
@@ -60,6 +69,17 @@ def test_terms_between_pods_are_those_of_one_namespace() -> None:
     known = _known(_request("a", gang, "TopologyUnsatisfiable"))
     assert _short(known, "b", gang)
     assert not _short(known, "b", gang, "other")
+
+
+def test_pods_with_domains_do_not_wait_for_a_need_that_is_short_where_it_is_counted() -> None:
+    """The shard does not know where they run. Gangs wait, and so does who has no domains."""
+    apart = shape(**anti_affinity_terms(peers(ZONE)))
+    elsewhere, starved = ShortReason("TopologyUnsatisfiable", ""), ShortReason("Starved", "")
+    assert not elsewhere.explains(apart)
+    assert not elsewhere.explains(shape(**spread(ZONE)))
+    assert elsewhere.explains(shape(**affinity_terms(peers(ZONE))))
+    assert elsewhere.explains(shape())
+    assert starved.explains(apart)
 
 
 def test_a_need_is_not_short_any_more_without_a_condition() -> None:

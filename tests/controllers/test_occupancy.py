@@ -216,6 +216,15 @@ def test_who_spreads_is_to_be_where_the_skew_leaves_it() -> None:
     assert _where(there, picky) == [{"key": ZONE, "operator": "In", "values": ["a"]}]
 
 
+def test_who_spreads_over_more_domains_than_there_are_is_to_be_in_another_one() -> None:
+    """Until there are as many, the minimum is zero, and each may have `maxSkew` pods."""
+    constraint = {**spread(ZONE, 2)["topologySpreadConstraints"][0], "minDomains": 4}
+    wide = shape(topologySpreadConstraints=[constraint])
+    there = cluster(_ABC, (wide, "n1", 2), (wide, "n2", 2), (wide, "n3", 1))
+    assert _where(there, wide) == [{"key": ZONE, "operator": "NotIn", "values": ["a", "b"]}]
+    assert _where(cluster(_ABC, (wide, "n1", 1)), wide) == []
+
+
 def test_who_avoids_others_is_to_be_where_they_are_not() -> None:
     alone = shape(**anti_affinity_terms(peers(ZONE)))
     there = cluster(_ABC, (alone, "n1", 1), (alone, "n2", 1))

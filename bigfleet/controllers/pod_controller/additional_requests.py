@@ -197,7 +197,7 @@ class AdditionalRequests:
             waiting = self._waiting[key]
             found = by_shape(waiting.shape)
             should_wait = found.should_wait or waiting.nominated or key not in self._existing
-            should_wait = should_wait or self._short_reason(key) is not None
+            should_wait = should_wait or self._waits_for_machines(key, waiting.shape)
             return found._replace(should_wait=should_wait)
 
         return outlook
@@ -206,13 +206,15 @@ class AdditionalRequests:
         by_shape = has_room_now(self._occupancy)
         return lambda key: by_shape(self._waiting[key].shape)
 
-    def _short_reason(self, key: RequestKey) -> ShortReason | None:
-        """Why the Pod's request, or an additional one, is short of machines."""
+    def _waits_for_machines(self, key: RequestKey, shape: Shape) -> bool:
+        return any(reason.explains(shape) for reason in self._short_reasons(key))
+
+    def _short_reasons(self, key: RequestKey) -> Iterator[ShortReason]:
+        """Why the Pod's request, and additional ones, are short of machines."""
         for each in (key, *key.additional()):
             spec = self._writer.spec(each)
             if spec is not None and (found := self._existing.short_reason(each, spec)) is not None:
-                return found
-        return None
+                yield found
 
     async def _request(self, due: AdditionalRequest[RequestKey]) -> None:
         key, waiting = due.pod, self._waiting.get(due.pod)
@@ -282,7 +284,7 @@ class AdditionalRequests:
         while True:
             await asyncio.sleep(_SHORT_EVENT_INTERVAL_SECONDS)
             for key, waiting in self._waiting.items():
-                short_reason = self._short_reason(key)
+                short_reason = next(self._short_reasons(key), None)
                 if short_reason is None:
                     self._events.forget(waiting.name, _SHORT)
                 else:

@@ -17,9 +17,11 @@ from bigfleet.api.wellknown import (
     NO_MATCHING_SUPPLY,
     ROLLUP_REJECTED,
     ROLLUP_TOO_LARGE,
+    TOPOLOGY_UNSATISFIABLE,
 )
 from bigfleet.controllers.pod_controller import requests
 from bigfleet.controllers.pod_controller.pods import ExistingRequest
+from bigfleet.controllers.pod_controller.shapes import Shape
 from bigfleet.controllers.pod_controller.unschedulable import MAX_ADDITIONAL_PER_POD
 
 # Reasons that are about the request itself, not about its need.
@@ -65,6 +67,16 @@ class ShortReason(NamedTuple):
 
     reason: str
     message: str
+
+    def explains(self, shape: Shape) -> bool:
+        """Whether it is why a pod of that shape waits, so that it should request no more.
+
+        The shard counts where pods with spread or anti-affinity could run, not where they do. So it
+        does not know in which domains kube-scheduler would take one more; the pods of a gang are
+        the exception, since a part of it is of no use.
+        """
+        is_gang, in_domains = shape.affinity_terms, shape.anti_affinity_terms or shape.spread
+        return self.reason != TOPOLOGY_UNSATISFIABLE or bool(is_gang) or not in_domains
 
 
 class ExistingRequests:

@@ -13,7 +13,7 @@ from heapq import nlargest
 from typing import Any, TypeVar
 
 from bigfleet.controllers.pod_controller.nodes import Machine, Node
-from bigfleet.controllers.pod_controller.shapes import Peers, Shape
+from bigfleet.controllers.pod_controller.shapes import HardSpread, Peers, Shape
 from bigfleet.controllers.pod_controller.unschedulable import Outlook
 from bigfleet.controllers.pod_controller.upcoming import unplaced_pods
 from bigfleet.model.need import HOSTNAME_LABEL
@@ -181,8 +181,7 @@ class Occupancy:
             if domains := self._domains(peers):
                 _narrow(found, peers.topology_key, set(domains))
         for spread in shape.spread:
-            if allowed := self._least(shape, spread.peers, spread.max_skew):
-                _narrow(found, spread.peers.topology_key, allowed)
+            self._narrow_to_skew(found, shape, spread)
         for peers in shape.anti_affinity_terms:
             if peers.topology_key != HOSTNAME_LABEL and (taken := self._domains(peers)):
                 found.setdefault((peers.topology_key, "NotIn"), set()).update(taken)
@@ -212,22 +211,30 @@ class Occupancy:
                     counts[node.labels[peers.topology_key]] += count
         return counts
 
-    def _least(self, shape: Shape, peers: Peers, max_skew: int) -> set[str]:
-        """The domains that the spread currently allows; empty for hostnames, since a new Node is a
-        new domain.
+    def _narrow_to_skew(
+        self, found: dict[tuple[str, str], set[str]], shape: Shape, spread: HardSpread
+    ) -> None:
+        """Narrow `found` to the domains that the spread currently allows. Not for hostnames, since
+        a new Node is a new domain.
         """
-        key = peers.topology_key
+        peers, key = spread.peers, spread.peers.topology_key
         if key == HOSTNAME_LABEL:
-            return set()
+            return
         there = {
             node.labels[key]
             for node in self.nodes.values()
             if key in node.labels and shape.node_filter.admit(node.name, node.labels)
         }
         counts = self._domains(peers)
-        least = min((counts[domain] for domain in there), default=0)
+        enough = len(there) >= spread.min_domains
+        least = min((counts[domain] for domain in there), default=0) if enough else 0
         itself = 1 if peers.include(shape) else 0
-        return {domain for domain in there if counts[domain] + itself - least <= max_skew}
+        full = {domain for domain in there if counts[domain] + itself - least > spread.max_skew}
+        if enough and there:
+            # A new domain would hold down the minimum of all others.
+            _narrow(found, key, there - full)
+        elif full:
+            found.setdefault((key, "NotIn"), set()).update(full)
 
 
 def _requirements(found: Mapping[tuple[str, str], set[str]]) -> Sequence[Mapping[str, Any]]:

@@ -6,7 +6,8 @@ its pods stay unschedulable. These rules close the loop by observation.
 
 | A pod with reason Unschedulable                         | requests                           |
 |---------------------------------------------------------|------------------------------------|
-| has no CapacityRequest yet, or its need is short        | none: machines are missing (*)     |
+| has no CapacityRequest yet, or its need is short, but   | none: machines are missing (*)     |
+| not for the domains in which its pods are counted       |                                    |
 | will fit on an upcoming machine, or has a nominated     | none: that is why it waits (*)     |
 | Node                                                    |                                    |
 | had none of these for the delay of 15 s, in which       | a machine                          |

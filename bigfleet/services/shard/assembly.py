@@ -183,7 +183,7 @@ def _providers(
     clock: Clock,
     woken: asyncio.Event,
 ) -> Providers:
-    of_asked = partial(updates.of_asked, state.inventory, state.orders)
+    of_asked = partial(state.incoming.answer, state.inventory, state.orders)
 
     def answer() -> None:
         sessions.answer_inquiries(of_asked)

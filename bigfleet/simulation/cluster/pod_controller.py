@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -12,6 +12,7 @@ from bigfleet.controllers.pod_controller.disruption import NodeDisruption, revie
 from bigfleet.controllers.pod_controller.existing_requests import (
     InternedSpec,
     RequestKey,
+    ShortReason,
     digest_of,
 )
 from bigfleet.controllers.pod_controller.free_capacity import has_room_now
@@ -91,7 +92,7 @@ class SimulatedPodController:
 
     def is_short(self, pod: SimulatedPod) -> bool:
         """Whether a pending pod's request is reported as short of machines."""
-        return self._is_short(RequestKey(NAMESPACE, pod.name))
+        return any(self._short_reasons(RequestKey(NAMESPACE, pod.name)))
 
     def review(
         self, most: int, only: Collection[str] = (), preferred: Collection[str] = ()
@@ -121,8 +122,10 @@ class SimulatedPodController:
         by_shape = self.occupancy.outlooks()
 
         def outlook(key: RequestKey) -> Outlook:
-            found = by_shape(self._places[key.name].shape)
-            return found._replace(should_wait=found.should_wait or self._is_short(key))
+            shape = self._places[key.name].shape
+            found = by_shape(shape)
+            waits = any(reason.explains(shape) for reason in self._short_reasons(key))
+            return found._replace(should_wait=found.should_wait or waits)
 
         return outlook
 
@@ -130,12 +133,11 @@ class SimulatedPodController:
         by_shape = has_room_now(self.occupancy)
         return lambda key: by_shape(self._places[key.name].shape)
 
-    def _is_short(self, key: RequestKey) -> bool:
+    def _short_reasons(self, key: RequestKey) -> Iterator[ShortReason]:
         for each in (key, *key.additional()):
             spec = self._requests.spec(each)
-            if spec is not None and self._requests.existing.short_reason(each, spec) is not None:
-                return True
-        return False
+            if spec is not None and (found := self._requests.existing.short_reason(each, spec)):
+                yield found
 
     def _request(self, request: AdditionalRequest[RequestKey]) -> None:
         pod, shape = self._waiting[request.pod], self._places[request.pod.name].shape

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from bigfleet.engine.fit.matching import accepts, tolerates
-from bigfleet.model.need import Profile, Spread, Taint
+from bigfleet.model.need import HOSTNAME_LABEL, Profile, Spread, Taint
 from bigfleet.model.resources import CPU, MEMORY
 from bigfleet.simulation.cluster.workload import Workload
 
@@ -88,6 +88,20 @@ def is_schedulable(
 ) -> bool:
     """Whether a pod could be bound now without preemption."""
     return _Assignments(nodes, bound, looks_ahead=False).place(pod) is not None
+
+
+def adds_domain(
+    workload: Workload, node: SimulatedNode, nodes: Mapping[str, SimulatedNode]
+) -> bool:
+    """Whether the node would be the first of its domain for a hard spread term of the workload,
+    hostnames left out.
+    """
+    assignments = _Assignments(nodes, (), looks_ahead=False)
+    return any(
+        node.labels.get(term.topology_key) not in assignments.counting_domains(workload, term)
+        for term in workload.spread
+        if term.hard and term.topology_key != HOSTNAME_LABEL
+    )
 
 
 def runs_on(workload: Workload, node: SimulatedNode) -> bool:
@@ -204,18 +218,23 @@ class _Assignments:
             allowed = [n for n in allowed if not taken[n.labels.get(key, "")]]
         for term in workload.spread:
             if term.hard:
-                allowed = self._within_skew(workload, term, profile, allowed)
+                allowed = self._within_skew(workload, term, allowed)
         return allowed
 
-    def _within_skew(
-        self, workload: Workload, term: Spread, profile: Profile, allowed: list[SimulatedNode]
-    ) -> list[SimulatedNode]:
-        key = term.topology_key
+    def counting_domains(self, workload: Workload, term: Spread) -> set[str]:
+        """The domains whose Nodes count for the minimum of a hard spread term."""
         nodes = [*self._nodes.values()] if term.ignores_node_affinity else self._affine(workload)
         if term.honors_node_taints:
-            nodes = [n for n in nodes if n.usable and tolerates(profile.tolerations, n.taints)]
-        counts = self._domains(workload, key)
-        domains = {n.labels[key] for n in nodes if key in n.labels}
+            tolerations = workload.demand.profile.tolerations
+            nodes = [n for n in nodes if n.usable and tolerates(tolerations, n.taints)]
+        key = term.topology_key
+        return {n.labels[key] for n in nodes if key in n.labels}
+
+    def _within_skew(
+        self, workload: Workload, term: Spread, allowed: list[SimulatedNode]
+    ) -> list[SimulatedNode]:
+        key = term.topology_key
+        counts, domains = self._domains(workload, key), self.counting_domains(workload, term)
         enough = len(domains) >= term.min_domains
         least = min((counts[domain] for domain in domains), default=0) if enough else 0
         most = least + term.max_skew

@@ -1,12 +1,13 @@
 """Announces to each cluster the machines that are being created for it.
 
 The provider's record of such a machine names no cluster yet. Its cluster must know of it
-nevertheless: otherwise waiting pods would ask for another machine.
+nevertheless: otherwise waiting pods would ask for another machine. It must also be told when such
+a machine does not come, even one that an earlier process announced: its pods would wait for it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -16,9 +17,11 @@ from bigfleet.engine.snapshot import NONE
 from bigfleet.model.machine import MachineState
 from bigfleet.services.shard.decide.compute import CycleResult
 from bigfleet.services.shard.fleet.inventory import Inventory
-from bigfleet.services.shard.sessions.updates import of_machine
+from bigfleet.services.shard.records.orders import Orders
+from bigfleet.services.shard.sessions.updates import of_asked, of_machine
 
-_BEFORE_CONFIGURED = (MachineState.CREATING, MachineState.IDLE, MachineState.CONFIGURING)
+_UNBOUND = (MachineState.CREATING, MachineState.IDLE)
+_BEFORE_CONFIGURED = (*_UNBOUND, MachineState.CONFIGURING)
 
 
 class IncomingMachines:
@@ -35,6 +38,22 @@ class IncomingMachines:
             name for name, announced in self._announced.items() if announced == cluster
         )
 
+    def answer(
+        self, inventory: Inventory, orders: Orders, cluster: str, machine_id: str
+    ) -> Sequence[shard_pb2.ShardMessage] | None:
+        """The answer to the cluster's inquiry, as `of_asked`. A machine that is bound to no cluster
+        may have been announced to this one before the shard was restarted: it is withdrawn unless
+        it comes.
+        """
+        messages = of_asked(inventory, orders, cluster, machine_id)
+        view = inventory.view(machine_id)
+        if messages is None or view is None or view.cluster or view.state not in _UNBOUND:
+            return messages
+        if messages and view.state is MachineState.CREATING:  # for another cluster
+            return messages
+        announced = self._announced.setdefault(machine_id, cluster)
+        return messages if announced == cluster else None
+
     def changes(
         self, result: CycleResult, inventory: Inventory, connected: Collection[str]
     ) -> Iterator[tuple[str, shard_pb2.ShardMessage]]:
@@ -42,7 +61,10 @@ class IncomingMachines:
         longer come. The arrival of one is reported by its transition.
         """
         incoming = self._incoming(result)
+        undecided = self._undecided(result)
         for name, cluster in [*self._announced.items()]:
+            if name in undecided and name not in incoming:
+                continue
             if incoming.get(name) != cluster:
                 del self._announced[name]
                 self._unannounced.discard(name)
@@ -54,6 +76,17 @@ class IncomingMachines:
                 self._announced[name] = cluster
                 self._unannounced.discard(name)
                 yield from _update(inventory, name, cluster, MachineState.CREATING)
+
+    def _undecided(self, result: CycleResult) -> Collection[str]:
+        """Announced machines that are still unbound and whose cluster has not reported since the
+        shard started what it needs.
+        """
+        reported = {result.fleet.clusters[number] for number in result.demand.reported}
+        names = [name for name, its in self._announced.items() if its not in reported]
+        if not names:
+            return ()
+        unbound = np.flatnonzero(np.isin(result.fleet.state, _UNBOUND)).tolist()
+        return {*names} & {result.machine_id(row) for row in unbound}
 
     def _incoming(self, result: CycleResult) -> Mapping[str, str]:
         """Machines being created, and announced ones not configured yet, with their clusters."""

@@ -74,6 +74,27 @@ async def test_a_machine_that_is_about_to_join_is_not_said_to_have_left(tmp_path
     assert _S.IDLE not in {state for _, state in told(operator)}
 
 
+@pytest.mark.parametrize("is_created", [False, True])
+async def test_a_machine_that_was_to_come_and_does_not_is_told_to_have_left(
+    tmp_path: Path, is_created: bool
+) -> None:
+    """Its cluster was told of it by an earlier process, and pods would wait for it for good."""
+    provider = MemoryProvider([machine("m-1", _S.SPECULATIVE)])
+    async with shard(provider, tmp_path) as rig:
+        operator = await rig.operator()
+        await operator.roll_up(need())
+        await operator.receives_state("m-1", _S.CREATING)
+    if is_created:
+        provider.finish("m-1")
+    async with shard(provider, tmp_path) as rig:
+        operator = await rig.operator()
+        await ask(operator, "m-1")
+        await cycles(rig, 3)
+        assert _S.SPECULATIVE not in {state for _, state in told(operator)}
+        await operator.roll_up()
+        await operator.receives_state("m-1", _S.SPECULATIVE)
+
+
 async def test_a_question_waits_for_the_first_listing(tmp_path: Path) -> None:
     """A shard that has just begun knows no machine; it answers once it does."""
     provider = MemoryProvider()

@@ -5,7 +5,9 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -61,16 +63,60 @@ OURS = sources("bigfleet", "loaddriver", "controlplane", "kind")
 TESTS = sources("tests")
 
 
-def functions(path: Path) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-    for node in ast.walk(ast.parse(path.read_text())):
+class Function(NamedTuple):
+    name: str
+    lines: int
+    documented: bool
+
+
+class Read(NamedTuple):
+    """What the rules ask of a file: all syntax trees at once would take gigabytes of memory."""
+
+    lines: int
+    functions: tuple[Function, ...]
+    imported: frozenset[str]
+    silent: tuple[str, ...]
+    unfinished: bool
+
+
+@cache
+def read(path: Path) -> Read:
+    text = path.read_text()
+    tree = ast.parse(text)
+    functions: list[Function] = []
+    imported: set[str] = set()
+    for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            yield node
+            length = (node.end_lineno or 0) - node.lineno + 1
+            functions.append(Function(node.name, length, bool(ast.get_docstring(node))))
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            imported |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+        elif isinstance(node, ast.Import):
+            imported |= {alias.name for alias in node.names}
+    return Read(
+        text.count("\n"),
+        tuple(functions),
+        frozenset(imported),
+        tuple(silent(tree)),
+        bool(UNFINISHED.search(text)),
+    )
+
+
+def silent(tree: ast.Module) -> Iterator[str]:
+    """The public things of a module that have no docstring."""
+    if not ast.get_docstring(tree):
+        yield "the module"
+    for node in tree.body:
+        if not isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        if not node.name.startswith("_") and not ast.get_docstring(node):
+            yield node.name
 
 
 @pytest.mark.parametrize("path", OURS, ids=name)
 def test_a_file_has_one_job(path: Path) -> None:
     """A file of more than 300 lines does more than one job: split it, or say here why not."""
-    lines = path.read_text().count("\n")
+    lines = read(path).lines
     assert lines <= FILE_LINES or name(path) in LONG_FILES, f"{name(path)} has {lines} lines"
 
 
@@ -79,13 +125,8 @@ def importers() -> Mapping[str, set[str]]:
     modules = {".".join(path.relative_to(ROOT).with_suffix("").parts): path for path in OURS}
     found: dict[str, set[str]] = {module: set() for module in modules}
     for module, path in modules.items():
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.ImportFrom) and node.module:
-                for each in (node.module, *(f"{node.module}.{a.name}" for a in node.names)):
-                    found.get(each, set()).add(module)
-            elif isinstance(node, ast.Import):
-                for alias in node.names:
-                    found.get(alias.name, set()).add(module)
+        for each in read(path).imported & found.keys():
+            found[each].add(module)
     return found
 
 
@@ -96,7 +137,7 @@ def test_a_small_module_is_more_than_a_part_of_its_neighbour() -> None:
         path = ROOT / f"{module.replace('.', '/')}.py"
         siblings = [user for user in users if user.rpartition(".")[0] == module.rpartition(".")[0]]
         is_part = path.stem != "__init__" and len(users) == len(siblings) == 1
-        if is_part and path.read_text().count("\n") < SMALL_LINES:
+        if is_part and read(path).lines < SMALL_LINES:
             small.add(name(path))
     assert not small - set(SMALL_FILES), "fold each into its importer, or say why it stays"
     assert not set(SMALL_FILES) - small, "these are no longer small, or have other importers"
@@ -105,37 +146,30 @@ def test_a_small_module_is_more_than_a_part_of_its_neighbour() -> None:
 @pytest.mark.parametrize("path", OURS, ids=name)
 def test_a_function_fits_on_a_screen(path: Path) -> None:
     """A function longer than 60 lines hides its parts: give them names."""
-    for function in functions(path):
-        length = (function.end_lineno or 0) - function.lineno + 1
+    for function in read(path).functions:
         where = f"{name(path)}:{function.name}"
-        assert length <= FUNCTION_LINES or where in LONG_FUNCTIONS, f"{where}: {length} lines"
+        short = function.lines <= FUNCTION_LINES or where in LONG_FUNCTIONS
+        assert short, f"{where}: {function.lines} lines"
 
 
 @pytest.mark.parametrize("path", OURS, ids=name)
 def test_public_things_say_what_they_are(path: Path) -> None:
     """Modules, public classes and public module-level functions have a docstring."""
-    tree = ast.parse(path.read_text())
-    silent = [] if ast.get_docstring(tree) else ["the module"]
-    for node in tree.body:
-        if not isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            continue
-        if not node.name.startswith("_") and not ast.get_docstring(node):
-            silent.append(node.name)
-    assert not silent, f"{name(path)}: no docstring: {silent}"
+    assert not read(path).silent, f"{name(path)}: no docstring: {read(path).silent}"
 
 
 @pytest.mark.parametrize("path", TESTS, ids=name)
 def test_every_test_says_its_rule(path: Path) -> None:
     """A test's docstring, or a name of at least four words, is the rule that it holds."""
-    silent = [
+    unsaid = [
         f.name
-        for f in functions(path)
-        if f.name.startswith("test_") and not ast.get_docstring(f) and f.name.count("_") < 4
+        for f in read(path).functions
+        if f.name.startswith("test_") and not f.documented and f.name.count("_") < 4
     ]
-    assert not silent, f"{name(path)}: {silent}"
+    assert not unsaid, f"{name(path)}: {unsaid}"
 
 
 @pytest.mark.parametrize("path", OURS + [p for p in TESTS if p != Path(__file__)], ids=name)
 def test_nothing_is_left_for_later_in_a_comment(path: Path) -> None:
     """Unfinished work is finished, or written down in docs/flaws.md where users see it."""
-    assert not UNFINISHED.search(path.read_text()), name(path)
+    assert not read(path).unfinished, name(path)

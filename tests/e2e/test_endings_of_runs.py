@@ -19,6 +19,8 @@ TINY = (
     *("--set", "podsPerCluster=40", "--set", "ramp.steps=1", "--set", "ramp.stepSeconds=1"),
     *("--set", "soak.seconds=3", "--set", "soak.churnPodsPerSecond=2"),
 )
+# One ending with BigFleet shows what it adds to them all: roles to stop, journals, open needs.
+WITHOUT_BIGFLEET = ("--set", "system=none")
 
 
 @pytest.fixture(autouse=True)
@@ -28,21 +30,28 @@ def no_run_goes_on() -> Iterator[None]:
     end_all()
 
 
-def tiny(tmp_path: Path, *, ignore_interrupts: bool = False) -> Scaletest:
+def tiny(tmp_path: Path, *settings: str, ignore_interrupts: bool = False) -> Scaletest:
     """Such a run, beside other tests."""
     tempdir = tmp_path / "tmp"
     tempdir.mkdir()
     return Scaletest(
-        tmp_path / "results", *TINY, ignore_interrupts=ignore_interrupts, tempdir=tempdir
+        tmp_path / "results",
+        *TINY,
+        *settings,
+        ignore_interrupts=ignore_interrupts,
+        tempdir=tempdir,
     )
 
 
-@pytest.mark.parametrize("moment", ["  ramp", "  soak", "  settling"])
+@pytest.mark.parametrize(
+    ("moment", "settings"),
+    [("  ramp", WITHOUT_BIGFLEET), ("  soak", ()), ("  settling", WITHOUT_BIGFLEET)],
+)
 def test_an_interruption_while_pods_bind_leaves_a_partial_report(
-    tmp_path: Path, moment: str
+    tmp_path: Path, moment: str, settings: tuple[str, ...]
 ) -> None:
     """It reports the phase, exits with 130 and prints that all is cleaned up."""
-    run = tiny(tmp_path)
+    run = tiny(tmp_path, *settings)
     run.await_line(moment)
     run.child.send_signal(signal.SIGINT)
     assert run.exit_code() == 130, run.output
@@ -59,7 +68,7 @@ def test_an_interruption_while_judging_leaves_the_complete_report(tmp_path: Path
     """All was measured by then, so the verdict stands; the exit code is that of an interruption,
     also where a script had put the run into the background and SIGINT was ignored.
     """
-    run = tiny(tmp_path, ignore_interrupts=True)
+    run = tiny(tmp_path, *WITHOUT_BIGFLEET, ignore_interrupts=True)
     run.await_line("judging")
     run.child.send_signal(signal.SIGINT)
     assert run.exit_code() == 130, run.output

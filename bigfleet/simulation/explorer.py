@@ -98,6 +98,7 @@ async def _watch_liveness(world: World, given: Trial) -> Iterable[str]:
     """The problems of a world that cannot converge because of a permanent fault."""
     attempts, liveness = Attempts(world), Liveness(world)
     watch = asyncio.create_task(liveness.watch())
+    watch.add_done_callback(world.safety.check_task)
     await play_events(world, given.late, given.watched_seconds)
     await cancel_and_wait(watch)
     return [

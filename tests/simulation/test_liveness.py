@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from bigfleet.model.need import Spread
+from bigfleet.simulation import liveness
 from bigfleet.simulation.convergence import unserved_workloads
+from bigfleet.simulation.explorer import explore
+from bigfleet.simulation.trials import lasting
 from bigfleet.simulation.world import World
 from tests.simulation.simulation_rig import (
     TYPE,
@@ -37,3 +42,12 @@ def test_a_zone_whose_nodes_the_pods_do_not_select_is_new_to_them() -> None:
         assert list(unserved_workloads(world, world.clusters["east"])) == []
 
     run_scenario(world_spec(fleet), scenario)
+
+
+def test_a_rule_that_cannot_be_checked_fails_its_seed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise RuntimeError("planted")
+
+    monkeypatch.setattr(lasting, "WATCHED_SECONDS", 60.0)
+    monkeypatch.setattr(liveness, "unserved_workloads", broken)
+    assert any("planted" in problem for problem in explore(1, "lasting").problems)

@@ -510,3 +510,13 @@ def test_pods_that_spread_stay_in_their_zones() -> None:
         settings=EngineConfig(reclaim_hold_seconds=0.0),
     )
     assert story.settle() == []
+
+
+def test_a_machine_that_the_pods_may_not_use_keeps_no_zone_for_them() -> None:
+    """Nor is a zone with such machines alone a domain."""
+    specs = [configured(zone, cpu=9, labels={ZONE: zone, RACK: "r"}) for zone in "ab"]
+    specs.append(configured("other", cpu=9, labels={ZONE: "a"}, disruption_cost=math.nan))
+    in_r = Requirement(RACK, Operator.IN, ("r",))
+    spread = pods((4, 1), requirements=(in_r,), spread=EVENLY_BY_ZONE)
+    story = Story(specs, ("east", spread), settings=EngineConfig(reclaim_hold_seconds=0.0))
+    assert story.cycle() == []

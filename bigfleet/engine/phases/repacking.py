@@ -85,26 +85,29 @@ class Repacking:
         return list(zip(*columns, strict=True))
 
     @cached_property
-    def _domains(self) -> list[tuple[Longs, Longs]]:
+    def _domains(self) -> list[tuple[Longs, Flags, Longs]]:
         """For each need with topology constraints and each of its labels: the codes of all machines
-        [M], and the codes that its pods are in.
+        [M], which machines [M] the need accepts, and the codes that its pods are in.
         """
         state, packing = self._state, self._packing
         machines, pod_classes, _ = packing.entries()
         need_of = state.classes.need[pod_classes]
         found = []
         for index in [index for _, constrained, _ in self._levels for index in constrained]:
-            its = machines[need_of == index]
-            for key in label_keys(state.flavour_fit(index)):
+            its, flavour_fit = machines[need_of == index], state.flavour_fit(index)
+            accepted = flavour_fit.accepted[packing.flavour]
+            for key in label_keys(flavour_fit):
                 codes = state.columns.label(key).codes[packing.flavour].astype(np.int64)
-                found.append((codes, np.unique(codes[its])))
+                found.append((codes, accepted, np.unique(codes[its])))
         return found
 
     def _domains_stay(self, gone: Flags) -> bool:
-        """Whether each domain with pods of a spread need keeps a machine."""
-        # A zone without machines is no domain, so all pods could move to one of the other zones.
+        """Whether each domain with pods of a spread need keeps a machine that the need accepts."""
+        # Without one it is no domain, so all pods could move to one of the other zones.
         stay = ~gone & (self._packing.rows != NONE)
-        return all(np.isin(used, codes[stay]).all() for codes, used in self._domains)
+        return all(
+            np.isin(used, codes[stay & accepted]).all() for codes, accepted, used in self._domains
+        )
 
 
 class _Trial:

@@ -196,13 +196,15 @@ class ReclaimPhase:
     def _keep_domains(
         self, cluster: Cluster, before: Sequence[tuple[Slot, dict[PodSize, int]]]
     ) -> bool:
-        """Whether each domain that has pods of a constrained need still has a machine."""
+        """Whether each domain that has pods of a constrained need still has a machine for it."""
         for slot, pods in before:
             needs = [self._cycle.needs[size.need] for size in pods]
-            for key in {k for n in needs if n.kind == "constrained" for k in label_keys(n)}:
-                stay = {other.machine.flavour.labels.get(key) for other in cluster.slots}
-                if slot.machine.flavour.labels.get(key) not in stay:
-                    return False
+            for need in [need for need in needs if need.kind == "constrained"]:
+                stay = [s.machine.flavour for s in cluster.slots if need.accepts(s.machine.flavour)]
+                for key in label_keys(need):
+                    there = slot.machine.flavour.labels.get(key)
+                    if there not in [flavour.labels.get(key) for flavour in stay]:
+                        return False
         return True
 
     def _due(self, cluster: Cluster, surplus: Sequence[Slot]) -> list[Slot]:

@@ -111,22 +111,12 @@ class CapacityRequestBody(msgspec.Struct, frozen=True):
 
     spec: _CapacitySpec = _CapacitySpec()
 
-    @property
-    def asks_for_additional(self) -> bool:
-        """Whether it asks for a machine beyond those that are there."""
-        return self.spec.additional
-
 
 class JsonPatchOperation(msgspec.Struct, frozen=True):
     """An operation of a JSON Patch (RFC 6902) of a CapacityRequest."""
 
     path: str
     value: msgspec.Raw = msgspec.Raw()
-
-    @property
-    def asks_for_additional(self) -> bool:
-        """As of a whole body, for what replaces the spec."""
-        return self.path == "/spec" and _SPEC_DECODER.decode(self.value).additional
 
 
 _SPEC_DECODER = msgspec.json.Decoder(_CapacitySpec)
@@ -136,8 +126,10 @@ CapacityRequestWrite = CapacityRequestBody | list[JsonPatchOperation]
 
 def asks_for_additional(body: CapacityRequestWrite) -> bool:
     """Whether a write to a CapacityRequest asks for a machine beyond those that are there."""
-    writes = body if isinstance(body, list) else [body]
-    return any(each.asks_for_additional for each in writes)
+    if isinstance(body, CapacityRequestBody):
+        return body.spec.additional
+    specs = (_SPEC_DECODER.decode(each.value) for each in body if each.path == "/spec")
+    return any(spec.additional for spec in specs)
 
 
 class _CapacityStatus(msgspec.Struct, frozen=True, rename="camel"):

@@ -9,18 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.scaletest import Scaletest, end_all
+from tests.support.scaletest import TINY, WITHOUT_BIGFLEET, Scaletest, end_all
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
-
-# As little as has every phase; so few pods miss the profile's gate on their number.
-TINY = (
-    "smoke",
-    *("--set", "podsPerCluster=40", "--set", "ramp.steps=1", "--set", "ramp.stepSeconds=1"),
-    *("--set", "soak.seconds=3", "--set", "soak.churnPodsPerSecond=2"),
-)
-# One ending with BigFleet shows what it adds to them all: roles to stop, journals, open needs.
-WITHOUT_BIGFLEET = ("--set", "system=none")
 
 
 @pytest.fixture(autouse=True)
@@ -36,6 +27,7 @@ def tiny(tmp_path: Path, *settings: str, ignore_interrupts: bool = False) -> Sca
     tempdir.mkdir()
     return Scaletest(
         tmp_path / "results",
+        "smoke",
         *TINY,
         *settings,
         ignore_interrupts=ignore_interrupts,
@@ -43,6 +35,7 @@ def tiny(tmp_path: Path, *settings: str, ignore_interrupts: bool = False) -> Sca
     )
 
 
+# One ending with BigFleet shows what it adds to them all: roles to stop, journals, open needs.
 @pytest.mark.parametrize(
     ("moment", "settings"),
     [("  ramp", WITHOUT_BIGFLEET), ("  soak", ()), ("  settling", WITHOUT_BIGFLEET)],
@@ -84,7 +77,7 @@ def test_one_plan_is_played_with_and_without_anchors_and_both_are_judged(tmp_pat
     """Each part has its summary, and each shows the other's figures beside its own. A missed gate
     ends it with 3 and a way to judge by other limits.
     """
-    run = Scaletest.sound(tmp_path, *TINY, "--set", "anchors=both")
+    run = Scaletest.sound(tmp_path, "smoke", *TINY, "--set", "anchors=both")
     assert run.exit_code() == 3, run.output
     assert "to judge by other limits: loaddriver judge" in run.output
     on = run.summary()

@@ -9,15 +9,10 @@ from pathlib import Path
 import pytest
 
 from tests.support.guides import commands
-from tests.support.scaletest import Scaletest, end_all
+from tests.support.scaletest import TINY, Scaletest, end_all
 from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
-
-TINY = (
-    *("--set", "podsPerCluster=40", "--set", "ramp.steps=1", "--set", "ramp.stepSeconds=1"),
-    *("--set", "soak.seconds=3", "--set", "soak.churnPodsPerSecond=2"),
-)
 
 
 @pytest.fixture(autouse=True)

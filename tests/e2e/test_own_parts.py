@@ -16,13 +16,9 @@ from loaddriver.errors import ProfileError
 from loaddriver.profile.loading import load_profile
 from loaddriver.run.system import component_at, with_components
 from tests.support.guides import GUIDES, commands
-from tests.support.scaletest import ROOT, Scaletest, end_all
+from tests.support.scaletest import ROOT, TINY, Scaletest, end_all
 
 GUIDE = "own-parts.md"
-TINY = (
-    *("--set", "podsPerCluster=40", "--set", "ramp.steps=1", "--set", "ramp.stepSeconds=1"),
-    *("--set", "soak.seconds=3", "--set", "soak.churnPodsPerSecond=2"),
-)
 
 
 @pytest.fixture(autouse=True)

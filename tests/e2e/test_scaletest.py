@@ -13,14 +13,12 @@ from xml.etree import ElementTree
 
 import pytest
 
-from tests.support.scaletest import Scaletest, end_all
+from tests.support.scaletest import WITHOUT_BIGFLEET, Scaletest, end_all
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1000)]
 
 # A run that is to be broken needs to be no longer than that takes.
 BRIEF = ("smoke", "--set", "soak.seconds=5")
-# What BigFleet would do in it does not matter.
-WITHOUT_BIGFLEET = ("--set", "system=none")
 
 
 @pytest.fixture(autouse=True)

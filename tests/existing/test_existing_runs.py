@@ -21,16 +21,12 @@ from loaddriver.substrates.base import Cluster
 from loaddriver.substrates.existing.objects import OWN_NAMESPACE, manifests
 from tests.support.clusters import node
 from tests.support.guides import commands
-from tests.support.scaletest import ROOT, Scaletest, end_all
+from tests.support.scaletest import ROOT, TINY, Scaletest, end_all
 from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
 GUIDE = "existing-clusters.md"
-TINY = (
-    *("--set", "podsPerCluster=40", "--set", "ramp.steps=1", "--set", "ramp.stepSeconds=1"),
-    *("--set", "soak.seconds=3", "--set", "soak.churnPodsPerSecond=2"),
-)
 # The commands of the guide, for the context that the tests have.
 [RUN] = [[w.replace("kind-east", "c") for w in each] for each in commands(GUIDE, "loaddriver run")]
 [DOWN] = [

@@ -29,6 +29,13 @@ PATIENCE_SECONDS = 300.0
 _ORDERLY_SECONDS = 60.0
 _ATTEMPTS = 3
 SHARED_TEMPDIR = Path(tempfile.gettempdir())
+# As little as has every phase; so few pods miss the profile's gate on their number.
+TINY = (
+    *("--set", "podsPerCluster=40", "--set", "ramp.steps=1", "--set", "ramp.stepSeconds=1"),
+    *("--set", "soak.seconds=3", "--set", "soak.churnPodsPerSecond=2"),
+)
+# For runs that are to be broken, where what BigFleet would do does not matter.
+WITHOUT_BIGFLEET = ("--set", "system=none")
 
 
 class Scaletest:

@@ -197,7 +197,8 @@ class AdditionalRequests:
             waiting = self._waiting[key]
             found = by_shape(waiting.shape)
             should_wait = found.should_wait or waiting.nominated or key not in self._existing
-            should_wait = should_wait or self._waits_for_machines(key, waiting.shape)
+            is_short = any(each.explains(waiting.shape) for each in self._short_reasons(key))
+            should_wait = should_wait or is_short
             return found._replace(should_wait=should_wait)
 
         return outlook
@@ -206,15 +207,8 @@ class AdditionalRequests:
         by_shape = has_room_now(self._occupancy)
         return lambda key: by_shape(self._waiting[key].shape)
 
-    def _waits_for_machines(self, key: RequestKey, shape: Shape) -> bool:
-        return any(reason.explains(shape) for reason in self._short_reasons(key))
-
     def _short_reasons(self, key: RequestKey) -> Iterator[ShortReason]:
-        """Why the Pod's request, and additional ones, are short of machines."""
-        for each in (key, *key.additional()):
-            spec = self._writer.spec(each)
-            if spec is not None and (found := self._existing.short_reason(each, spec)) is not None:
-                yield found
+        return self._existing.short_reasons(key, self._writer.spec)
 
     async def _request(self, due: AdditionalRequest[RequestKey]) -> None:
         key, waiting = due.pod, self._waiting.get(due.pod)

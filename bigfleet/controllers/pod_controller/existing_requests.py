@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2b
@@ -153,6 +153,15 @@ class ExistingRequests:
             if others := self._short_together.get(together):
                 return next(iter(others.values()))
         return None
+
+    def short_reasons(
+        self, first: RequestKey, spec_of: Callable[[RequestKey], InternedSpec | None]
+    ) -> Iterator[ShortReason]:
+        """Why the request `first` of a Pod, and its additional ones, are short of machines."""
+        for key in (first, *first.additional()):
+            spec = spec_of(key)
+            if spec is not None and (found := self.short_reason(key, spec)) is not None:
+                yield found
 
     def _set_short(
         self, key: RequestKey, body: Mapping[str, Any], short_reason: ShortReason

@@ -134,10 +134,7 @@ class SimulatedPodController:
         return lambda key: by_shape(self._places[key.name].shape)
 
     def _short_reasons(self, key: RequestKey) -> Iterator[ShortReason]:
-        for each in (key, *key.additional()):
-            spec = self._requests.spec(each)
-            if spec is not None and (found := self._requests.existing.short_reason(each, spec)):
-                yield found
+        return self._requests.existing.short_reasons(key, self._requests.spec)
 
     def _request(self, request: AdditionalRequest[RequestKey]) -> None:
         pod, shape = self._waiting[request.pod], self._places[request.pod.name].shape

@@ -60,11 +60,9 @@ class Suspensions:
         """Clusters that get one machine at a time, since none of theirs became Ready last, or their
         operator has not answered.
         """
-        sessions = ((name, self._sessions.of(name)) for name in self._sessions.clusters())
-        unproved = (name for name, each in sessions if each is not None and each.is_on_probation)
+        unproved = (s.cluster for s in self._sessions.open_sessions() if s.is_on_probation)
         return {*self._failures.on_trial(), *unproved}
 
     def silent(self) -> set[str]:
         """Clusters whose operator is connected and does not answer."""
-        sessions = ((name, self._sessions.of(name)) for name in self._sessions.clusters())
-        return {name for name, session in sessions if session is not None and session.is_silent}
+        return {s.cluster for s in self._sessions.open_sessions() if s.is_silent}

@@ -147,15 +147,13 @@ class FailureBackOff:
             self._machines.succeeded(transition.machine_id, transition.cluster)
             self._clusters.succeeded(transition.cluster)
         elif cluster := _failed_boot_in(transition):
-            is_new = not self._machines.has_failed(transition.machine_id, cluster)
-            if cluster in self._clusters.repeated():
+            is_on_trial = cluster in self.on_trial()
+            # A machine that has failed there before is no further evidence against a cluster.
+            if is_on_trial or not self._machines.has_failed(transition.machine_id, cluster):
                 self._clusters.failed(cluster, error, now_seconds)
-                return
-            self._boots.failed(offering, error, now_seconds, cluster)
-            self._machines.failed(transition.machine_id, error, now_seconds, cluster)
-            # One that has failed there before is no further evidence against the cluster.
-            if is_new:
-                self._clusters.failed(cluster, error, now_seconds)
+            if not is_on_trial:
+                self._boots.failed(offering, error, now_seconds, cluster)
+                self._machines.failed(transition.machine_id, error, now_seconds, cluster)
 
     def refused(self, cluster: str, error: str, now_seconds: float) -> None:
         """Record that the operator could not provide bootstrap data."""
@@ -209,7 +207,7 @@ class FailureBackOff:
         other.
         """
         # Also between that cluster's attempts, which its own backoff makes rare.
-        excused = set(self._clusters.repeated())
+        excused = set(self.on_trial())
         return {
             key: replace(failure, clusters=(failure.clusters - excused) or failure.clusters)
             for key, failure in back_offs.backed_off(now_seconds).items()

@@ -76,8 +76,6 @@ class ClusterMemory:
     reclaimed_demand: float = 0.0
     #: by fingerprint
     reacquired: tuple[Reacquired, ...] = ()
-    #: when a machine was last on its way to the cluster
-    incoming_seconds: float | None = None
     #: its highest demand in periods of equal length, in largest machines: the current period first,
     #: then up to three before it
     peaks: tuple[float, ...] = ()

@@ -266,10 +266,6 @@ class EngineConfig:
             "SECONDS",
         ),
     ] = 900.0
-    #: for how long after a machine's arrival nothing is acquired for its cluster's additional needs
-    arrival_grace_seconds: float = 10.0
-    #: for how long an additional need waits at most for machines on their way to its cluster
-    additional_wait_seconds: float = 20.0
     #: fraction of its pods by which each size is expected to grow while machines are acquired, so
     #: that these are large enough
     growth: float = 0.1
@@ -284,8 +280,6 @@ class EngineConfig:
             "reacquire_seconds": self.reacquire_seconds,
             "voluntary_grace_seconds": self.voluntary_grace_seconds,
             "reservation_seconds": self.reservation_seconds,
-            "arrival_grace_seconds": self.arrival_grace_seconds,
-            "additional_wait_seconds": self.additional_wait_seconds,
             **{f"idle_hold_seconds of {t.name}": s for t, s in self.idle_hold_seconds.items()},
         }
         for name, seconds in spans.items():

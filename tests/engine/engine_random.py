@@ -331,7 +331,6 @@ def _random_memory(draw: np.random.Generator, name: str, keys: Sequence[NeedKey]
         reclaimed_seconds=pick(draw, (None, NOW - 300, NOW - 5_000)),
         reclaimed_demand=pick(draw, (0.0, 2.0, 1_000.0)),
         reacquired=tuple(_random_reacquired(draw, name, keys)),
-        incoming_seconds=pick(draw, (None, NOW - 3, NOW - 100)),
     )
 
 

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from bigfleet.engine.explain.explain import Explainer
-from bigfleet.engine.explain.explanation import Reason
-from bigfleet.model.machine import MachineState
-from bigfleet.model.need import Need, Operator, Requirement
+from bigfleet.model.need import HOSTNAME_LABEL, Need, Operator, Requirement
 from tests.engine.engine_rig import NOW, RACK, configured, idle, need_of, speculative
 from tests.engine.engine_story import Story
 
@@ -58,49 +55,41 @@ def test_another_rack_does_not_help_additional_needs() -> None:
     assert story.short() == {1: {"cpu": 1}}
 
 
-def test_additional_needs_wait_for_a_machine_on_its_way_to_their_rack() -> None:
-    """It may have room for them, so it is not acquired twice. Once it has joined,
-    kube-scheduler has a few seconds to use it.
+def test_additional_needs_do_not_wait_for_machines_that_are_on_their_way_for_others() -> None:
+    """Who requests them has seen that these will be full. In a cluster that grows there are always
+    some, and pods waited for them one after the other.
     """
     specs = [configured("served", labels=IN_A), idle("last", labels=IN_A),
              idle("next", labels=IN_A)]  # fmt: skip
     story = Story(specs, gangs(2), additional())
-    assert story.cycle() == ["Bootstrap last"]
-    assert story.cycle() == []
-    explainer = Explainer(story.fleet, story.demand, story.decision)
-    assert explainer.reason(1) is Reason.AWAITING_MACHINES
-    story.arrive()
-    assert story.cycle() == []
-    story.now += 10
-    assert story.cycle() == ["Bootstrap next"]
+    assert story.cycle() == ["Bootstrap last", "Bootstrap next"]
 
 
-def test_additional_needs_of_a_growing_cluster_do_not_wait_for_ever() -> None:
-    """Where machines arrive all the time, each could be the one: others fill them first."""
-    in_b = Requirement(RACK, Operator.IN, ("b",))
-    others = [idle(f"other-{number:02}", labels=IN_B) for number in range(40)]
-    story = Story([configured("served", labels=IN_A), idle("more", labels=IN_A), *others],
-                  gangs(1), additional(0), ("east", need_of(4, in_b)))  # fmt: skip
-    ordered = []
-    for units in range(1, 40):
-        more = additional(1 if units > 1 else 0)[1]
-        story.demand = replace(
-            story.demand, needs=[story.demand.needs[0], more, need_of(4 * units, in_b)]
-        )
-        actions = story.cycle()
-        assert [each for each in actions if "other" in each]
-        ordered += [story.now for each in actions if each == "Bootstrap more"]
-        story.arrive()
-    begun = NOW + 1
-    assert len(ordered) == 1
-    assert 2 <= ordered[0] - begun <= story.settings.additional_wait_seconds + 2
+def test_a_machine_for_additional_needs_has_room_for_a_part_of_its_cluster_s_growth() -> None:
+    """Else a cluster that is full of small pods grows by the smallest machines there are. Without
+    other pods the machine is as small as can be.
+    """
+    small, large = (
+        idle(name, cpu=cpu, labels=IN_A, price=0.1 * cpu)
+        for name, cpu in (("small", 2), ("large", 8))
+    )
+    served = configured("served", cpu=400, labels=IN_A)
+    assert Story([served, small, large], additional()).cycle() == ["Bootstrap small"]
+    pods = "east", need_of(400, unit=1)
+    assert Story([served, small, large], pods, additional()).cycle() == ["Bootstrap large"]
 
 
-def test_additional_needs_do_not_wait_for_a_machine_of_another_rack_or_cluster() -> None:
-    incoming = replace(configured("far", labels=IN_B), state=MachineState.CONFIGURING)
-    strange = replace(configured("west", "west", labels=IN_A), state=MachineState.CONFIGURING)
-    story = Story([incoming, strange, idle("more", labels=IN_A)], gangs(1), additional())
-    assert story.cycle() == ["Bootstrap more"]
+def test_machines_for_additional_pods_that_keep_apart_are_as_small_as_can_be() -> None:
+    """Each of them takes a machine of its own, and not all of these can be needed for growth."""
+    small, large = (
+        [idle(f"{name}-{at}", cpu=cpu, labels=IN_A, price=0.1 * cpu) for at in range(2)]
+        for name, cpu in (("small", 2), ("large", 8))
+    )
+    served = configured("served", cpu=400, labels=IN_A)
+    cluster, apart = additional(2)
+    apart = replace(apart, profile=replace(apart.profile, anti_affinity=(HOSTNAME_LABEL,)))
+    story = Story([served, *small, *large], ("east", need_of(400, unit=1)), (cluster, apart))
+    assert story.cycle() == ["Bootstrap small-0", "Bootstrap small-1"]
 
 
 def test_no_pods_are_evicted_for_additional_needs() -> None:

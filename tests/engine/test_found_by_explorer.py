@@ -104,5 +104,4 @@ def test_an_order_is_given_back_if_its_pods_go_where_another_need_has_ordered() 
     ]
     fleet = fleet_of(specs)
     demand = demand_of(fleet, [("east", need) for need in needs])
-    settings = EngineConfig(additional_wait_seconds=0.0)
-    assert action_names(specs, checked(fleet, demand, settings)) == ["Bootstrap large"]
+    assert action_names(specs, checked(fleet, demand, EngineConfig())) == ["Bootstrap large"]

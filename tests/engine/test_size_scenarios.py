@@ -120,19 +120,6 @@ def test_an_impossible_size_does_not_make_scarce_machines_plain() -> None:
     assert [s.impossible[0].pods for s in decision.shortfalls] == [1]
 
 
-def test_a_machine_too_small_for_an_additional_pod_does_not_hold_it_up() -> None:
-    """Only what could hold the pod is waited for."""
-    specs = [Spec("small", MachineState.CONFIGURING, cpu=1, cluster="east"), idle("i", cpu=4)]
-    fleet = fleet_of(specs)
-    extra = need(({"cpu": 3}, 1), group="additional")
-    assert action_names(specs, checked(fleet, demand_of(fleet, [("east", extra)]))) == [
-        "Bootstrap i"
-    ]
-    specs[0] = Spec("large", MachineState.CONFIGURING, cpu=4, cluster="east")
-    fleet = fleet_of(specs)
-    assert action_names(specs, checked(fleet, demand_of(fleet, [("east", extra)]))) == []
-
-
 def test_what_is_kept_for_a_need_is_not_deleted() -> None:
     """An idle machine that is promised stays for as long as the reservation does."""
     kind = CapacityType.ON_DEMAND

@@ -186,7 +186,6 @@ class NeedView(_message.Message):
         OFFERINGS_UNAVAILABLE: NeedView._UnmetReason.ValueType  # 5
         CLUSTER_SUSPENDED: NeedView._UnmetReason.ValueType  # 6
         CEILING_REACHED: NeedView._UnmetReason.ValueType  # 7
-        AWAITING_MACHINES: NeedView._UnmetReason.ValueType  # 8
 
     class UnmetReason(_UnmetReason, metaclass=_UnmetReasonEnumTypeWrapper): ...
     UNMET_REASON_UNSPECIFIED: NeedView.UnmetReason.ValueType  # 0
@@ -197,7 +196,6 @@ class NeedView(_message.Message):
     OFFERINGS_UNAVAILABLE: NeedView.UnmetReason.ValueType  # 5
     CLUSTER_SUSPENDED: NeedView.UnmetReason.ValueType  # 6
     CEILING_REACHED: NeedView.UnmetReason.ValueType  # 7
-    AWAITING_MACHINES: NeedView.UnmetReason.ValueType  # 8
 
     NEED_FIELD_NUMBER: _builtins.int
     CLUSTER_ID_FIELD_NUMBER: _builtins.int

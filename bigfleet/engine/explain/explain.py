@@ -20,7 +20,6 @@ from bigfleet.engine.snapshot import NONE, Demand, Flags, Fleet, Ints, Longs, Ro
 from bigfleet.engine.state.ceiling_budgets import describe_usage
 from bigfleet.engine.state.cycle_state import present_flavours
 from bigfleet.model import resources
-from bigfleet.model.group import Additional
 from bigfleet.model.machine import MachineState
 from bigfleet.model.need import Size, total_of
 
@@ -250,8 +249,6 @@ class Explainer:
         constrained = self._classes.of_need[index].is_constrained
         if profile.same_key is not None or (constrained and len(free)):
             return Reason.TOPOLOGY_UNSATISFIABLE
-        if isinstance(self._demand.needs[index].group, Additional) and len(free):
-            return Reason.AWAITING_MACHINES
         pods = self._decision.placements
         rows = pods.row[pods.need == index]
         if (self._fleet.state[rows] == MachineState.DRAINING).any() or index in self._preempting:

@@ -20,7 +20,6 @@ class Reason(Enum):
     OFFERINGS_UNAVAILABLE = "the machines that fit have just failed; they are retried later"
     CEILING_REACHED = "the cluster has reached its ceiling"
     CLUSTER_SUSPENDED = "nothing is acquired while the cluster's operator accepts no machines"
-    AWAITING_MACHINES = "it waits a little for machines on their way to the cluster"
     PRIORITY_STARVED = "all machines that fit serve the same or higher priority, or are unavailable"
 
 

@@ -17,7 +17,7 @@ MAX_ROWS = 100
 # Younger shortfalls often resolve themselves: machines are being created, pods come and go.
 ESCALATE_AFTER_CYCLES = 5
 # Machines of other shards would not change these.
-_OWN_REASONS = (Reason.CEILING_REACHED, Reason.CLUSTER_SUSPENDED, Reason.AWAITING_MACHINES)
+_OWN_REASONS = (Reason.CEILING_REACHED, Reason.CLUSTER_SUSPENDED)
 
 
 @dataclass(frozen=True)

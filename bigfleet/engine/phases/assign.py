@@ -21,7 +21,6 @@ from bigfleet.engine.placement.topology import acquire_constrained, place_constr
 from bigfleet.engine.snapshot import NONE, Longs, Rows
 from bigfleet.engine.state.cycle_state import CycleState
 from bigfleet.model.group import FoldedGangs
-from bigfleet.model.machine import MachineState
 
 
 class AssignmentPhase:
@@ -76,11 +75,7 @@ class AssignmentPhase:
         state = self._state
         if not state.lacks(index) or index in state.not_acquiring:
             return
-        if self._waits_for_incoming(index):
-            # What was created for it does not wait for what comes for others.
-            if (arrived := state.arrived_for(index)).any():
-                acquire(state, FreePools(state, arrived), index, self._order_of(index))
-        elif state.classes.need_type[index] == NeedType.CONSTRAINED:
+        if state.classes.need_type[index] == NeedType.CONSTRAINED:
             acquire_constrained(state, self.free_pools, index)
         else:
             acquire(state, self.free_pools, index, self._order_of(index))
@@ -213,32 +208,6 @@ class AssignmentPhase:
         if unused := [row for row in ordered if row in unused]:
             state.give_back(index, unused)
             state.acquired[index] = [row for row in ordered if row not in unused]
-
-    def _waits_for_incoming(self, index: int) -> bool:
-        """Whether the pods of an additional need may yet fit on a machine that its cluster is about
-        to get, or has just got.
-        """
-        state = self._state
-        if state.classes.need_type[index] != NeedType.ADDITIONAL:
-            return False
-        # While a cluster grows machines arrive all the time, and other pods fill them.
-        if state.short_seconds(index) >= state.settings.additional_wait_seconds:
-            return False
-        # kube-scheduler needs time to bind pods to a new Node, and the operator to report it.
-        last_arrival_seconds = state.memory_of(state.cluster_of(index)).incoming_seconds
-        grace_seconds = state.settings.arrival_grace_seconds
-        if (
-            last_arrival_seconds is not None
-            and state.now_seconds - last_arrival_seconds < grace_seconds
-        ):
-            return True
-        fleet, packing = state.fleet, state.packing_of(index)
-        incoming = (fleet.state[packing.rows] != MachineState.CONFIGURED) & (packing.rows != NONE)
-        incoming &= fleet.last_claimed_by[packing.rows] != index
-        incoming &= state.flavour_fit(index).accepted[packing.flavour]
-        its = state.classes.of(index)
-        waiting = state.classes.sizes[its][state.left[its] > 0]
-        return any((packing.capacity[incoming] >= size).all(axis=1).any() for size in waiting)
 
     def _order_of(self, index: int) -> Longs:
         """All classes that are packed together with those of need `index`."""

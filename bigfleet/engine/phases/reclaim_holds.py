@@ -82,8 +82,7 @@ class ReclaimHolds:
         and of those that are reclaimed now.
         """
         state, now = self._state, self._state.now_seconds
-        names, incoming = state.fleet.clusters, state.clusters_with_incoming()
-        acquired = self._acquired()
+        names, acquired = state.fleet.clusters, self._acquired()
         for cluster, name in sorted(enumerate(names), key=lambda pair: pair[1]):
             before, gone = state.memory_of(cluster), reclaimed.get(cluster, 0)
             memory = before.with_surplus(surplus.get(cluster, 0) - gone, gone, now)
@@ -91,8 +90,6 @@ class ReclaimHolds:
             memory = replace(memory, reacquired=tuple(self._reacquired(before, its, demand)))
             if hold_seconds := state.settings.reclaim_hold_seconds:
                 memory = memory.with_demand(demand, hold_seconds / 3, now)
-            if cluster in incoming:
-                memory = replace(memory, incoming_seconds=now)
             if its:
                 memory = replace(memory, acquired_seconds=now)
                 memory = memory.with_capacity(

@@ -25,7 +25,12 @@ from bigfleet.engine.kernels.selection import (
     selection_buffer,
     weights_of,
 )
-from bigfleet.engine.placement.growth import ExpectedPods
+from bigfleet.engine.placement.growth import (
+    ADDITIONAL_PARTS,
+    NO_PODS,
+    ExpectedPods,
+    expected_pods,
+)
 from bigfleet.engine.snapshot import ACQUIRABLE, Flags, Floats, Ints, Longs, Rows
 from bigfleet.engine.state.cycle_state import CycleState
 from bigfleet.model.machine import MachineState
@@ -39,13 +44,10 @@ _MAX_REDUNDANCY_CHECK = 256
 
 
 class FreePools:
-    """Pools of the machines that belong to no cluster, or those `among` them [n], cached for one
-    decision.
-    """
+    """Pools of the machines that belong to no cluster, cached for one decision."""
 
-    def __init__(self, state: CycleState, among: Flags | None = None) -> None:
+    def __init__(self, state: CycleState) -> None:
         self._state = state
-        self._among = np.ones(len(state.fleet), np.bool_) if among is None else among
         self._free = {each: self._free_rows(each) for each in ACQUIRABLE}
         self._pools: dict[tuple[MachineState, int, int, tuple[str, ...]], CandidatePool] = {}
 
@@ -66,7 +68,7 @@ class FreePools:
 
     def _free_rows(self, machines: MachineState) -> Rows:
         fleet = self._state.fleet
-        rows = fleet.by_tie_break(np.flatnonzero((fleet.state == machines) & self._among))
+        rows = fleet.by_tie_break(np.flatnonzero(fleet.state == machines))
         # A machine with a high reclamation penalty (a warm cache, say) is used first: the need that
         # it served has most use for it.
         return rows[np.argsort(~fleet.reclamation_bucket[rows], kind="stable")]
@@ -166,7 +168,13 @@ def acquire(state: CycleState, free_pools: FreePools, index: int, others: Longs)
     """
     keys = preferred_keys(state, index)
     pools = in_tiers(free_pools.pools(index, keys))
-    selection = choose_machines(state, index, others, pools, keys=keys)
+    expected = None
+    if state.needs.additional[index]:
+        # It is for one pod, or a few, whose cluster is full: more are about to come. But pods that
+        # keep apart take a machine each, which must not all be sized for growth.
+        is_apart = state.needs.apart[index]
+        expected = NO_PODS if is_apart else expected_pods(state, index, ADDITIONAL_PARTS)
+    selection = choose_machines(state, index, others, pools, keys=keys, expected=expected)
     order(state, index, selection)
     state.acquired.setdefault(index, []).extend(selection.rows.tolist())
 

@@ -13,6 +13,8 @@ from bigfleet.engine.state.cycle_state import CycleState
 
 # Each is filled into each kind of machine for each machine that is acquired.
 _MOST_SIZES = 32
+# A machine that pods requested for themselves expects a quarter of its cluster's growth.
+ADDITIONAL_PARTS = 4
 
 
 class ExpectedPods(NamedTuple):
@@ -27,15 +29,15 @@ class ExpectedPods(NamedTuple):
 NO_PODS = ExpectedPods(np.empty(0, np.int64), np.empty(0, np.int64))
 
 
-def expected_pods(state: CycleState, index: int, domains: int) -> ExpectedPods:
-    """The growth that one of `domains` equal topology domains should expect of the cluster's pods
-    with the priority of need `index`, those left out of which a machine takes only one.
+def expected_pods(state: CycleState, index: int, parts: int) -> ExpectedPods:
+    """One of `parts` equal parts of the growth to expect of the cluster's pods with the priority of
+    need `index`, those left out of which a machine takes only one.
     """
     sized = _pods_by_size(state, index)
     pods = state.classes.count[sized]
     ends = pods.cumsum()
     total = int(ends[-1]) if len(ends) else 0
-    expected = int(total * state.settings.growth / domains + 1e-9)
+    expected = int(total * state.settings.growth / parts + 1e-9)
     points = np.arange(min(expected, _MOST_SIZES), dtype=np.int64)
     # Points in equal distances, the first and the last half a distance from the ends.
     middle = (2 * points + 1) * total // max(1, 2 * len(points))

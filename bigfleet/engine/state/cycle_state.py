@@ -173,12 +173,6 @@ class CycleState:
             rows = rows[(self.reserved_for[rows] == index) & ~self.unavailable[rows]]
             self.reserved_for[rows] = NONE
 
-    def arrived_for(self, index: int) -> Flags:
-        """The machines [n] that were created for the need and have just arrived."""
-        arrived = np.zeros(len(self.fleet), np.bool_)
-        arrived[self._arrived[self.fleet.last_claimed_by[self._arrived] == index]] = True
-        return arrived
-
     def release_arrived(self) -> bool:
         """Let all clusters use the machines that have just arrived; returns whether any is free."""
         arrived, self._arrived = self._arrived, self._arrived[:0]
@@ -260,14 +254,6 @@ class CycleState:
         """The capacity of its machines, those on their way included, in the same unit."""
         rows = self.packings[cluster].rows
         return int(self.capacity_of(rows[rows != NONE]).sum())
-
-    def clusters_with_incoming(self) -> set[int]:
-        """The clusters with machines on their way, those for additional needs left out."""
-        additional = np.append(self.needs.additional, np.False_)  # the last is NONE
-        incoming = (self.supply_clusters != NONE) & (self.fleet.state != MachineState.CONFIGURED)
-        incoming &= ~additional[self.fleet.last_claimed_by]
-        ordered = (i for i, rows in self.acquired.items() if len(rows) and not additional[i])
-        return {*self.supply_clusters[incoming].tolist(), *(self.cluster_of(i) for i in ordered)}
 
     def memory_of(self, cluster: int) -> ClusterMemory:
         """The memory that the last decision kept of a cluster."""

@@ -16,6 +16,8 @@ from tests.engine.oracle.packing import pods_by_domain
 _TIERS = 4
 _MAX_REDUNDANCY_CHECK = 256
 _SLOT_WORTH = 1e-3
+_MOST_EXPECTED_SIZES = 32
+_ADDITIONAL_PARTS = 4
 
 Domain = tuple[str | None, ...]
 
@@ -85,16 +87,11 @@ def group_machines(
     return [group for _, group in sorted(groups.items(), key=lambda item: item[0])]
 
 
-def free_machines(
-    cycle: Cycle,
-    need: NeedView,
-    keys: Sequence[str] = (),
-    among: Sequence[Machine] | None = None,
-) -> Iterator[Offer]:
+def free_machines(cycle: Cycle, need: NeedView, keys: Sequence[str] = ()) -> Iterator[Offer]:
     """Machines that belong to no cluster, by tier, idle ones before speculative ones."""
     for tier in range(_TIERS):
         for state in ACQUIRABLE_STATES:
-            its = [m for m in (cycle.machines if among is None else among) if m.state is state]
+            its = [m for m in cycle.machines if m.state is state]
             its.sort(key=lambda machine: (-machine.last_reclamation, machine.tie_break))
             yield group_machines(
                 cycle, need, (m for m in its if need.tier(m.flavour) == tier), keys
@@ -332,12 +329,41 @@ def give_back(cycle: Cycle, need: NeedView, machines: Sequence[Machine]) -> None
         machine.is_unavailable, machine.ordered_by = False, NONE
 
 
-def acquire(
-    cycle: Cycle, need: NeedView, others: Sequence[PodSize], among: Sequence[Machine]
-) -> None:
-    """Acquire machines `among` these for the unplaced pods of a plain or additional need."""
+def acquire(cycle: Cycle, need: NeedView, others: Sequence[PodSize]) -> None:
+    """Acquire machines for the unplaced pods of a plain or additional need."""
     keys = preferred_keys(need)
-    offers = free_machines(cycle, need, keys, among)
-    chosen = choose(cycle, need, others, offers, keys=keys)
+    expected = None
+    if need.kind == "additional":
+        expected = {} if need.one_a_machine else growth_part(cycle, need, _ADDITIONAL_PARTS)
+    offers = free_machines(cycle, need, keys)
+    chosen = choose(cycle, need, others, offers, keys=keys, expected=expected)
     order(cycle, need, chosen)
     cycle.acquired.setdefault(need.index, []).extend(one.machine for one in chosen)
+
+
+def growth_part(cycle: Cycle, need: NeedView, parts: int) -> dict[PodSize, int]:
+    """One of `parts` parts of the pods by which the need's cluster will grow: those in the middle
+    of equal parts of its pods, the largest first.
+    """
+    sizes = [
+        size
+        for other in cycle.needs
+        if other.cluster == need.cluster and other.priority == need.priority
+        if other.kind in ("plain", "constrained") and not other.one_a_machine
+        for size in other.sizes
+        if not size.impossible
+    ]
+    sizes.sort(key=lambda size: (-size.share, size.need))
+    total = sum(size.pods for size in sizes)
+    expected = int(total * cycle.settings.growth / parts + 1e-9)
+    sample = min(expected, _MOST_EXPECTED_SIZES)
+    more: dict[PodSize, int] = {}
+    for part in range(sample):
+        middle = (2 * part + 1) * total // (2 * sample)
+        for size in sizes:
+            if middle < size.pods:
+                break
+            middle -= size.pods
+        pods = (part + 1) * expected // sample - part * expected // sample
+        more[size] = more.get(size, 0) + pods
+    return more

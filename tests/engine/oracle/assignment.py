@@ -66,9 +66,7 @@ def serve(cycle: Cycle, need: NeedView) -> None:
         if need.kind == "constrained":
             acquire_constrained(cycle, need)
         else:
-            waits = need.kind == "additional" and _is_coming(cycle, need)
-            among = [m for m in cycle.machines if not waits or m.arrived_for == need.index]
-            acquire(cycle, need, plain_order(cycle, need.cluster, need.priority), among)
+            acquire(cycle, need, plain_order(cycle, need.cluster, need.priority))
     if need.lacks and _use_headroom(cycle, need):
         place_again(cycle, need)
     _return_unused_headroom(cycle, need)
@@ -130,23 +128,6 @@ def place_again(cycle: Cycle, need: NeedView) -> None:
         place_constrained(cycle, need)
     elif need.kind == "plain":
         pack(cycle, need.sizes, BALANCED)
-
-
-def _is_coming(cycle: Cycle, need: NeedView) -> bool:
-    """Whether a machine that could hold one of its pods is on its way to the cluster, or has just
-    joined, and it has not waited long enough.
-    """
-    if cycle.short_seconds(need) >= cycle.settings.additional_wait_seconds:
-        return False
-    came, grace_seconds = cycle.memory_of(need.cluster), cycle.settings.arrival_grace_seconds
-    if came.incoming_seconds is not None and cycle.now - came.incoming_seconds < grace_seconds:
-        return True
-    return any(
-        slot.machine.state is not S.CONFIGURED and slot.machine.last_claimed_by != need.index
-        for slot in cycle.cluster_of(need).slots
-        if need.accepts(slot.machine.flavour)
-        if any(need.holds_one(slot.room, size) for size in need.sizes if size.left)
-    )
 
 
 def first_fit(need: NeedView, slots: Sequence[Slot]) -> None:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from bigfleet.engine.cycle_memory import ClusterMemory, Reacquired, SurplusSince
-from bigfleet.engine.snapshot import NONE
-from bigfleet.model.machine import MachineState as S
 from tests.engine.oracle.cycle import Cycle, NeedView
 
 
@@ -29,8 +27,6 @@ class Memories:
         cycle, memory = self._cycle, self._cycle.memory_of(number)
         now = cycle.now
         memory = self._with_surplus(number, memory, reclaimed)
-        if self._is_coming(number):
-            memory = replace(memory, incoming_seconds=now)
         demand = cycle.demand_of(number)
         machines = {cycle.needs[i]: len(m) for i, m in cycle.acquired.items() if m}
         acquired = {need: count for need, count in machines.items() if need.cluster == number}
@@ -121,17 +117,3 @@ class Memories:
         last = {moment: machines for machines, moment in sorted(since.items())}
         levels = sorted(SurplusSince(machines, moment) for moment, machines in last.items())
         return replace(memory, surplus=tuple(levels))
-
-    def _is_coming(self, number: int) -> bool:
-        """Whether a machine is on its way to the cluster, those for additional needs left out."""
-        cycle = self._cycle
-        plain = {need.index for need in cycle.needs if need.kind != "additional"}
-        return any(
-            machine.supply_cluster == number
-            and machine.state is not S.CONFIGURED
-            and machine.last_claimed_by in {*plain, NONE}
-            for machine in cycle.machines
-        ) or any(
-            machines and index in plain and cycle.needs[index].cluster == number
-            for index, machines in cycle.acquired.items()
-        )

@@ -7,7 +7,15 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from bigfleet.model.need import HOSTNAME_LABEL
-from tests.engine.oracle.acquiring import Domain, Offer, choose, free_machines, give_back, order
+from tests.engine.oracle.acquiring import (
+    Domain,
+    Offer,
+    choose,
+    free_machines,
+    give_back,
+    growth_part,
+    order,
+)
 from tests.engine.oracle.cycle import Cycle, NeedView
 from tests.engine.oracle.objects import Machine, PodSize
 from tests.engine.oracle.packing import Term, place_constrained, pods_by_domain, terms_of
@@ -15,7 +23,6 @@ from tests.engine.oracle.packing import Term, place_constrained, pods_by_domain,
 # Where a gang's machine comes from.
 OWN, CLUSTER, ACQUIRABLE, SURPLUS, PREEMPTIBLE = range(5)
 _STEPS = 2**20
-_MOST_EXPECTED_SIZES = 32
 
 
 def label_keys(need: NeedView) -> tuple[str, ...]:
@@ -85,33 +92,12 @@ def _next_machine(
 
 
 def _expected(cycle: Cycle, need: NeedView, domains: int) -> dict[PodSize, int] | None:
-    """A domain's part of the pods by which the cluster will grow: those in the middle of equal
-    parts of its pods, the largest first. None if no machine should be sized for them.
+    """A domain's part of the pods by which the cluster will grow; None if no machine should be
+    sized for them.
     """
     if HOSTNAME_LABEL in (*(term.topology_key for term in need.terms), *need.apart):
         return None
-    sizes = [
-        size
-        for other in cycle.needs
-        if other.cluster == need.cluster and other.priority == need.priority
-        if other.kind in ("plain", "constrained") and not other.one_a_machine
-        for size in other.sizes
-        if not size.impossible
-    ]
-    sizes.sort(key=lambda size: (-size.share, size.need))
-    total = sum(size.pods for size in sizes)
-    expected = int(total * cycle.settings.growth / domains + 1e-9)
-    parts = min(expected, _MOST_EXPECTED_SIZES)
-    more: dict[PodSize, int] = {}
-    for part in range(parts):
-        middle = (2 * part + 1) * total // (2 * parts)
-        for size in sizes:
-            if middle < size.pods:
-                break
-            middle -= size.pods
-        pods = (part + 1) * expected // parts - part * expected // parts
-        more[size] = more.get(size, 0) + pods
-    return more
+    return growth_part(cycle, need, domains)
 
 
 def _pods_in(

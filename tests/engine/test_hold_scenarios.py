@@ -26,6 +26,7 @@ from tests.engine.engine_rig import (
     checked,
     configured,
     idle,
+    need_of,
     same,
 )
 from tests.engine.engine_story import Story
@@ -121,6 +122,28 @@ def test_a_machine_with_pods_stays_until_demand_falls() -> None:
     story = Story(specs, ("east", pods((4, 1))), settings=UNLIMITED)
     assert story.cycle() == []
     needs(story, pods((4, 1)), fell=story.now)
+    assert story.cycle() == ["Reclaim used"]
+
+
+def test_after_an_acquisition_no_pods_are_moved_for_a_hold_even_if_demand_falls() -> (
+    None
+):
+    """Where Jobs end all the time demand has always just fallen. In the ramp of mixed-50 a cluster
+    bought eight machines in half a minute, released five small ones, and ten pods moved.
+    """
+    specs = [configured("used", disruption_cost=1.0), configured("other", disruption_cost=math.inf)]
+    story = Story([*specs, idle("i")], ("east", pods((4, 1))),
+                  settings=replace(UNLIMITED, reclaim_hold_seconds=30.0))  # fmt: skip
+    needs(story, pods((4, 1)), fell=story.now)
+    assert story.cycle() == []
+    story.now += 25
+    both = [pods((4, 1)), need_of(1, unit=1, group="additional")]
+    story.demand = replace(story.demand, needs=both, cluster=np.zeros(2, np.int32))
+    assert story.cycle() == ["Bootstrap i"]
+    story.now += 10
+    story.demand = replace(story.demand, fell_seconds={0: story.now})
+    assert story.cycle() == []
+    story.now += 25
     assert story.cycle() == ["Reclaim used"]
 
 

@@ -153,6 +153,8 @@ MUTANTS = [
      "keys = np.stack((tier, new, flavour_tier, -score))"),
     ("phases/preemption_candidates", "if incoming.any() else at", "if False else at"),
     ("phases/victims", "(900_000, 10)", "(1_000_000, 10)"),
+    ("phases/reclaim",
+     "return acquired is None or state.now_seconds - acquired >= hold_seconds", "return True"),
     ("phases/reclaim", "np.lexsort((counted, fleet.disruption_cost[rows]))",
      "np.lexsort((fleet.disruption_cost[rows],))"),
     ("phases/reclaim", "allowed = np.isfinite(cost)\n", "allowed = ~np.isinf(cost)\n"),

@@ -13,7 +13,6 @@ A CONFIGURED machine is reclaimed only if
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 
 import numpy as np
@@ -168,9 +167,7 @@ class ReclaimPhase:
         return fell is not None and not grows and (grown is None or fell >= grown)
 
     def _is_stable(self, cluster: int) -> bool:
-        """Whether the cluster acquires nothing and does not grow, and demand fell since it last
-        acquired or its hold is over.
-        """
+        """Whether the cluster does not grow, and has acquired nothing for a hold."""
         # Pods of a machine that drains would compete with those that wait for a new one. Where some
         # pods end all the time, demand has always just fallen, also while more begin: then what a
         # large machine makes surplus is needed again soon.
@@ -178,9 +175,8 @@ class ReclaimPhase:
         acquired = state.memory_of(cluster).acquired_seconds
         if cluster in self._acquiring or self._holds.grows(cluster):
             return False
-        if acquired is None or state.demand.fell_seconds.get(cluster, -math.inf) >= acquired:
-            return True
-        return state.now_seconds - acquired >= state.settings.reclaim_hold_seconds
+        hold_seconds = state.settings.reclaim_hold_seconds
+        return acquired is None or state.now_seconds - acquired >= hold_seconds
 
     def _demand_is_stable(self, cluster: int) -> bool:
         """Whether demand has not grown for `reclaim_hold_seconds`."""

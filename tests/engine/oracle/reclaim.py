@@ -219,13 +219,12 @@ class ReclaimPhase:
             held = [s.machines for s in memory.surplus if s.since_seconds + hold <= cycle.now]
             if len(due) < min(most, max(held, default=0) if hold else len(surplus)):
                 due.append(slot)
-        fell = cycle.demand.fell_seconds.get(cluster.number, -math.inf)
         acquired = memory.acquired_seconds
         earlier = memory.peaks[2:]
         if cycle.demand_of(cluster.number) > 1.01 * max(earlier, default=math.inf):
             return [slot for slot in due if slot.machine.disruption_cost == 0]
         if cluster.number in self._acquiring or (
-            acquired is not None and fell < acquired and cycle.now - acquired < hold_seconds
+            acquired is not None and cycle.now - acquired < hold_seconds
         ):
             return [slot for slot in due if slot.machine.disruption_cost == 0]
         return due

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -262,23 +263,25 @@ _SHORT = {
 }
 
 
+def _spreading(name: str, cpu: str, **spec: Any) -> dict[str, Any]:
+    """A pod that spreads evenly over racks."""
+    over = {
+        "topologyKey": _RACK,
+        "maxSkew": 1,
+        "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": {"matchLabels": {"app": "even"}},
+    }
+    body = _large(name, cpu, topologySpreadConstraints=[over], **_KEPT, **spec)
+    body["metadata"]["labels"] = {"app": "even"}
+    return body
+
+
 async def test_a_request_that_is_short_follows_the_skew_of_its_pod(
     kubeconfig: dict[str, Path],
 ) -> None:
     """Only rack r2 is open when it is made, and has no machine; once the other pod is gone, one in
     r1 serves as well.
     """
-
-    def spreading(name: str, cpu: str, **spec: Any) -> dict[str, Any]:
-        over = {
-            "topologyKey": _RACK,
-            "maxSkew": 1,
-            "whenUnsatisfiable": "DoNotSchedule",
-            "labelSelector": {"matchLabels": {"app": "even"}},
-        }
-        body = _large(name, cpu, topologySpreadConstraints=[over], **_KEPT, **spec)
-        body["metadata"]["labels"] = {"app": "even"}
-        return body
 
     async with (
         await admin(kubeconfig) as client,
@@ -287,8 +290,8 @@ async def test_a_request_that_is_short_follows_the_skew_of_its_pod(
         _node_in_rack(client, "n-r2", "1", "True", "r2"),
     ):
         pods = f"/api/v1/namespaces/{where}/pods"
-        await client.create(pods, spreading("runs", "1", nodeName="n-r1"))
-        await client.create(pods, spreading("waits", "50"))
+        await client.create(pods, _spreading("runs", "1", nodeName="n-r1"))
+        await client.create(pods, _spreading("waits", "50"))
         async with _quick_controller(kubeconfig, speed=10):
 
             async def racks() -> list[str]:
@@ -307,6 +310,33 @@ async def test_a_request_that_is_short_follows_the_skew_of_its_pod(
                 return await racks() == ["r1", "r2"]
 
             await eventually(follows, "the request to name both racks")
+        await client.delete(pods, {"gracePeriodSeconds": 0})
+
+
+async def test_pods_that_spread_request_machines_in_all_their_domains(
+    kubeconfig: dict[str, Path],
+) -> None:
+    """As many in each rack as may run there in the end, though they wait for the same racks now."""
+    racks = ("r1", "r2", "r3")
+    async with (
+        await admin(kubeconfig) as client,
+        namespace(client, "even", until_gone=True) as where,
+        AsyncExitStack() as nodes,
+    ):
+        for rack in racks:
+            await nodes.enter_async_context(_node_in_rack(client, f"n-{rack}", "1", "True", rack))
+        pods = f"/api/v1/namespaces/{where}/pods"
+        for number in range(6):
+            await client.create(pods, _spreading(f"waits-{number}", "50"))
+        async with _quick_controller(kubeconfig, speed=10):
+            made = await _until(client, where, 6, "each of them to request a machine")
+            named = Counter(
+                tuple(each["values"])
+                for request in made
+                for each in request["spec"]["requirements"]
+                if each["key"] == _RACK
+            )
+            assert named == {(rack,): 2 for rack in racks}
         await client.delete(pods, {"gracePeriodSeconds": 0})
 
 

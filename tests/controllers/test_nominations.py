@@ -11,7 +11,16 @@ from bigfleet.controllers.pod_controller.nodes import Node
 from bigfleet.controllers.pod_controller.nominations import Candidate, Nominations
 from bigfleet.controllers.pod_controller.occupancy import Occupancy
 from bigfleet.controllers.pod_controller.shapes import Shape
-from tests.controllers.pod_rig import ZONE, affinity_terms, cluster, node, peers, shape
+from bigfleet.model.need import HOSTNAME_LABEL
+from tests.controllers.pod_rig import (
+    ZONE,
+    affinity_terms,
+    anti_affinity_terms,
+    cluster,
+    node,
+    peers,
+    shape,
+)
 
 
 def chosen(there: Occupancy, joins: Node, *waiting: Shape) -> list[str]:
@@ -56,6 +65,13 @@ def test_a_pod_that_takes_most_of_the_node_is_chosen() -> None:
     """Smaller pods would fill it before a large one is tried again, and few others are as large."""
     joins = node("new", cpu="4", zone="a")
     assert chosen(cluster([joins]), joins, shape("1"), shape("3"), shape("3")) == ["1"]
+
+
+def test_of_pods_that_keep_apart_by_node_the_oldest_is_chosen() -> None:
+    """It may not run where others do, and of two that one Node is kept for neither could."""
+    apart = shape("1", **anti_affinity_terms(peers(HOSTNAME_LABEL)))
+    joins = node("new", cpu="4")
+    assert chosen(cluster([joins]), joins, apart, apart, shape("1")) == ["0"]
 
 
 def test_a_node_in_another_domain_helps_nobody() -> None:

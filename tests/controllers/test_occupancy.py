@@ -16,7 +16,7 @@ from bigfleet.controllers.disruption_cost import (
     pod_blocking_annotation,
 )
 from bigfleet.controllers.pod_controller.nodes import RawNode, RawUpcomingNode
-from bigfleet.controllers.pod_controller.occupancy import Occupancy, PodLocation
+from bigfleet.controllers.pod_controller.occupancy import AskingPod, Occupancy, PodLocation
 from bigfleet.controllers.pod_controller.requests import additional_request, excluded_nodes
 from bigfleet.controllers.pod_controller.shapes import Shape, Shapes
 from bigfleet.model.need import HOSTNAME_LABEL, Taint
@@ -214,6 +214,21 @@ def test_who_spreads_is_to_be_where_the_skew_leaves_it() -> None:
     assert _where(there, loose) == [{"key": ZONE, "operator": "In", "values": ["a", "b", "c"]}]
     picky = shape(nodeSelector={HOSTNAME_LABEL: "n1"}, **spread(ZONE))
     assert _where(there, picky) == [{"key": ZONE, "operator": "In", "values": ["a"]}]
+
+
+def test_many_who_spread_are_each_to_be_where_the_next_of_them_may_run() -> None:
+    """Before, all were to be where the first may run, and a machine there takes `maxSkew` of them.
+    One alone may be in any domain that is open, since another could be cheaper.
+    """
+    even = shape(**spread(ZONE))
+    there = cluster(_ABC, (even, "n1", 2), (even, "n2", 1), (even, "n3", 1), (even, "", 5))
+    asking: list[AskingPod] = []
+    for _ in range(5):
+        asking.append(AskingPod(even, there.where(even, asking)))
+    zones = [where["values"] for _, [_, where] in asking]
+    assert zones == [["b"], ["c"], ["a"], ["b"], ["c"]]
+    alone = cluster(_ABC, (even, "n1", 2), (even, "n2", 1), (even, "n3", 1), (even, "", 1))
+    assert _where(alone, even) == [{"key": ZONE, "operator": "In", "values": ["b", "c"]}]
 
 
 def test_who_spreads_over_more_domains_than_there_are_is_to_be_in_another_one() -> None:

@@ -69,6 +69,16 @@ def test_a_pod_that_no_node_has_room_for_requests_after_five_seconds() -> None:
     assert [(at, ask.pod) for at, ask in asks] == [(NO_ROOM_DELAY_SECONDS, "a")]
 
 
+def test_a_pod_that_still_has_room_on_no_node_requests_again_after_half_a_minute() -> None:
+    """Others have filled its machine. While another one is coming that time does not pass."""
+    rules = _rules("a")
+    asks = _watched(rules, 0, 40, has_room=lambda _: False)
+    assert [at for at, _ in asks] == [5, 35]
+    assert _watched(rules, 41, 60, lambda _: Outlook(should_wait=True), lambda _: False) == []
+    later = _watched(rules, 61, 1_000, has_room=lambda _: False)
+    assert [(at, ask.number) for at, ask in later] == [(90, 3)]
+
+
 def test_the_oldest_of_an_unplaced_gang_that_no_node_has_room_for_waits_for_the_others() -> None:
     asks = _watched(
         _rules("a"),

@@ -24,7 +24,7 @@ from bigfleet.controllers.pod_controller.existing_requests import (
 from bigfleet.controllers.pod_controller.free_capacity import has_room_now
 from bigfleet.controllers.pod_controller.nodes import Node
 from bigfleet.controllers.pod_controller.nominations import Candidate, Nominations
-from bigfleet.controllers.pod_controller.occupancy import Occupancy
+from bigfleet.controllers.pod_controller.occupancy import AskingPod, Occupancy
 from bigfleet.controllers.pod_controller.pods import Metadata, Pod
 from bigfleet.controllers.pod_controller.request_writer import ConditionValue, RequestWriter
 from bigfleet.controllers.pod_controller.shapes import Shape
@@ -225,11 +225,20 @@ class AdditionalRequests:
             self._rules.defer(key, self._now())
             self._log(waiting.workload, f"requests no additional machine: {no_help_reason}")
             return
-        where = self._occupancy.where(waiting.shape)
+        where = self._occupancy.where(waiting.shape, self._asking(key))
         spec = self._writer.interned(requests.additional_request(first.body, where))
         *_, additional = list(key.additional())[: due.number]
         self._writer.set_desired(additional, waiting.metadata, spec)
         self._report(key, waiting, due.number, where, pod.unschedulable_message or "")
+
+    def _asking(self, but: RequestKey) -> Iterator[AskingPod]:
+        """The Pods that have requested a machine, `but` this one, with their latest requests."""
+        for key in self._rules.asking():
+            first = self._writer.spec(key)
+            made = [spec for each in key.additional() if (spec := self._writer.spec(each))]
+            if key != but and first is not None and made:
+                where = requests.own_requirements(first.body, made[-1].body)
+                yield AskingPod(self._waiting[key].shape, where)
 
     def _no_help_reason(self, pod: Pod, waiting: _Waiting) -> str:
         """Why no new machine would help the Pod; "" when one may."""

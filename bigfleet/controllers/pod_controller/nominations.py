@@ -4,7 +4,8 @@ kube-scheduler keeps the room of nominated pods from others of no higher priorit
 nominated Node first. Without a nomination a new Node is often full before such a pod is retried:
 the emptiest Node is preferred for every pod, and an unschedulable pod may be retried ten seconds
 later. Most pods may go elsewhere. One that must run beside its gang depends on this Node, a gang
-none of which runs begins on it, and one that takes most of a Node finds room on hardly any other.
+none of which runs begins on it, and one that takes most of a Node, or runs beside none of its kind,
+finds room on hardly any other.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from bigfleet.controllers.pod_controller.existing_requests import RequestKey
 from bigfleet.controllers.pod_controller.nodes import Machine, Node
 from bigfleet.controllers.pod_controller.occupancy import Occupancy
 from bigfleet.controllers.pod_controller.shapes import Shape
-from bigfleet.controllers.pod_controller.upcoming import RemainingCapacity
+from bigfleet.controllers.pod_controller.upcoming import RemainingCapacity, avoids
 from bigfleet.kube.client import (
     CONNECTION_ERRORS,
     JSON_PATCH,
@@ -101,8 +102,8 @@ class Nominations:
             await self._withdraw(self._nominated.pop(key))
 
     def fitting(self, node: Node) -> list[Candidate]:
-        """The candidates that fit on the Node together, of those with required pod affinity and
-        those that take most of it.
+        """The candidates that fit on the Node together, of those with required pod affinity, those
+        that must be the only one of their kind there, and those that take most of it.
         """
         if node.cordoned or node.reclaiming:
             return []
@@ -113,7 +114,11 @@ class Nominations:
             each
             for each in self._candidates()
             if each.key not in just_now
-            and (each.shape.affinity_terms or _takes_most(each.shape, node))
+            and (
+                each.shape.affinity_terms
+                or avoids(each.shape, each.shape)
+                or _takes_most(each.shape, node)
+            )
         ]
         if not candidates:
             return []

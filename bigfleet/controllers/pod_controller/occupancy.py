@@ -6,11 +6,11 @@ Pods of one shape are interchangeable, so they are only counted.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from heapq import nlargest
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from bigfleet.controllers.pod_controller.nodes import Machine, Node
 from bigfleet.controllers.pod_controller.shapes import HardSpread, Peers, Shape
@@ -31,6 +31,13 @@ class PodLocation:
     shape: Shape
     node: str
     terminating: bool = False
+
+
+class AskingPod(NamedTuple):
+    """A waiting pod that has requested a machine, and the requirements that name its domains."""
+
+    shape: Shape
+    where: Sequence[Mapping[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,11 +167,17 @@ class Occupancy:
         """
         return _requirements(self._allowed_values(shape))
 
-    def where(self, shape: Shape) -> Sequence[Mapping[str, Any]]:
+    def where(self, shape: Shape, asking: Iterable[AskingPod] = ()) -> Sequence[Mapping[str, Any]]:
         """The requirements of an additional machine for a pod of `shape`: its allowed domains, and
         none of the newest Nodes, so that the machine of an earlier request does not count for it.
+
+        `asking` are the other pods that have requested a machine. Those that did in one domain
+        count as if they ran there: of many pods that spread, each requests one where the next of
+        them will be allowed, instead of all in the domain that is open first.
         """
-        found = self._allowed_values(shape)
+        asked = [*asking] if shape.spread or shape.anti_affinity_terms else []
+        # Several of them would all get the machine that is cheapest, in one domain.
+        found = self._allowed_values(shape, asked, pins=self.waiting[shape] > 1)
         if newest := self._newest():
             found[HOSTNAME_LABEL, "NotIn"] = newest
         return _requirements(found)
@@ -175,15 +188,21 @@ class Occupancy:
         """As `where`, as of now, for a request that excludes these Nodes already."""
         return sorted([*self.allowed_domains(shape), *excluded], key=_key_and_operator)
 
-    def _allowed_values(self, shape: Shape) -> dict[tuple[str, str], set[str]]:
+    def _allowed_values(
+        self, shape: Shape, asking: Sequence[AskingPod] = (), *, pins: bool = False
+    ) -> dict[tuple[str, str], set[str]]:
+        """By key and operator; `pins`: of a spread's domains only the one with the fewest pods."""
         found: dict[tuple[str, str], set[str]] = {}
         for peers in shape.affinity_terms:
             if domains := self._domains(peers):
                 _narrow(found, peers.topology_key, set(domains))
         for spread in shape.spread:
-            self._narrow_to_skew(found, shape, spread)
+            counts = self._domains(spread.peers) + _asked_in(spread.peers, asking)
+            self._narrow_to_skew(found, shape, spread, counts, pins=pins)
         for peers in shape.anti_affinity_terms:
-            if peers.topology_key != HOSTNAME_LABEL and (taken := self._domains(peers)):
+            if peers.topology_key == HOSTNAME_LABEL:
+                continue
+            if taken := self._domains(peers) + _asked_in(peers, asking):
                 found.setdefault((peers.topology_key, "NotIn"), set()).update(taken)
         return found
 
@@ -212,7 +231,13 @@ class Occupancy:
         return counts
 
     def _narrow_to_skew(
-        self, found: dict[tuple[str, str], set[str]], shape: Shape, spread: HardSpread
+        self,
+        found: dict[tuple[str, str], set[str]],
+        shape: Shape,
+        spread: HardSpread,
+        counts: Counter[str],
+        *,
+        pins: bool,
     ) -> None:
         """Narrow `found` to the domains that the spread currently allows. Not for hostnames, since
         a new Node is a new domain.
@@ -225,16 +250,29 @@ class Occupancy:
             for node in self.nodes.values()
             if key in node.labels and shape.node_filter.admit(node.name, node.labels)
         }
-        counts = self._domains(peers)
         enough = len(there) >= spread.min_domains
         least = min((counts[domain] for domain in there), default=0) if enough else 0
         itself = 1 if peers.include(shape) else 0
         full = {domain for domain in there if counts[domain] + itself - least > spread.max_skew}
         if enough and there:
             # A new domain would hold down the minimum of all others.
-            _narrow(found, key, there - full)
+            allowed = there - full
+            fewest = min(allowed, key=lambda domain: (counts[domain], domain), default="")
+            _narrow(found, key, {fewest} if pins and allowed else allowed)
         elif full:
             found.setdefault((key, "NotIn"), set()).update(full)
+
+
+def _asked_in(peers: Peers, asking: Sequence[AskingPod]) -> Counter[str]:
+    """How many of the `peers` have requested a machine in each domain."""
+    return Counter(
+        requirement["values"][0]
+        for shape, where in asking
+        for requirement in where
+        if (requirement["key"], requirement["operator"]) == (peers.topology_key, "In")
+        and len(requirement["values"]) == 1
+        and peers.include(shape)
+    )
 
 
 def _requirements(found: Mapping[tuple[str, str], set[str]]) -> Sequence[Mapping[str, Any]]:

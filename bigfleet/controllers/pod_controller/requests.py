@@ -37,7 +37,8 @@ _NAME_LIMIT = 253
 _UID_CHARACTERS = 8
 _REPLACE_AT_ONCE = ("ReplicaSet", "ReplicationController", "Job")
 # Fields of a request that are about other pods rather than the machine.
-BETWEEN_PODS = ("coLocation", "topologySpread", "antiAffinity")
+_ANTI_AFFINITY = "antiAffinity"
+BETWEEN_PODS = ("coLocation", "topologySpread", _ANTI_AFFINITY)
 
 
 def needs_request(pod: Pod) -> bool:
@@ -143,9 +144,11 @@ def additional_request(
     """The spec of an additional request for a Pod whose first request is `spec`.
 
     The requirements `where` name the domains that kube-scheduler currently allows; they replace the
-    terms about other pods.
+    terms about other pods. One stays: pods that may not share a Node need a machine each.
     """
     kept = {field: value for field, value in spec.items() if field not in BETWEEN_PODS}
+    if HOSTNAME_LABEL in spec.get(_ANTI_AFFINITY, {}).get("topologyKeys", ()):
+        kept[_ANTI_AFFINITY] = spec[_ANTI_AFFINITY]
     return {**kept, "requirements": [*spec["requirements"], *where], "additional": True}
 
 
@@ -155,8 +158,16 @@ def excluded_nodes(
     """The requirement of an additional request that excludes Nodes, if there is one; `first` is the
     spec of its Pod's first request.
     """
-    where = additional["requirements"][len(first["requirements"]) :]
+    where = own_requirements(first, additional)
     return [each for each in where if (each["key"], each["operator"]) == (HOSTNAME_LABEL, "NotIn")]
+
+
+def own_requirements(
+    first: Mapping[str, Any], additional: Mapping[str, Any]
+) -> Sequence[Mapping[str, Any]]:
+    """The requirements that an additional request has beyond those of its Pod's `first` one."""
+    found: Sequence[Mapping[str, Any]] = additional["requirements"][len(first["requirements"]) :]
+    return found
 
 
 def manifest_for(

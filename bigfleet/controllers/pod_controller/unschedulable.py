@@ -13,7 +13,9 @@ its pods stay unschedulable. These rules close the loop by observation.
 | had none of these for the delay of 15 s, in which       | a machine                          |
 | kube-scheduler has retried; for 5 s if no Node has room |                                    |
 | for it now, so that a retry cannot help                 |                                    |
-| is still waiting 60 s later; and 180 s after that       | a second, and a third              |
+| is still waiting 60 s later; and 180 s after that; each | a second, and a third              |
+| time after 30 s if no Node has room for it now: others  |                                    |
+| have filled the machine that it requested               |                                    |
 | has requested three                                     | no more: something else is missing |
 | belongs to a gang none of which runs yet                | only if it is the oldest of them,  |
 |                                                         | since the others must follow it,   |
@@ -46,6 +48,8 @@ K = TypeVar("K", bound=Hashable)
 UNSCHEDULABLE_DELAY_SECONDS = 15.0
 # By then its request has reached the shard, and a machine acquired for it is upcoming.
 NO_ROOM_DELAY_SECONDS = 5.0
+# In that time others have had the machine that a pod has requested, or it has come too late.
+NO_ROOM_RETRY_SECONDS = 30.0
 # The operator holds an incomplete gang back for this long after its last pod.
 GANG_TIMEOUT_SECONDS = 30.0
 RETRY_INTERVAL_SECONDS = (60.0, 180.0)
@@ -91,9 +95,7 @@ class _Waiting(Generic[K]):
         self.quiet = 0.0 if should_wait else self.quiet + elapsed
         self.waited += 0.0 if should_wait else elapsed
 
-    def may_request(self) -> bool:
-        if self.asked >= MAX_ADDITIONAL_PER_POD:
-            return False
+    def may_retry(self) -> bool:
         return self.asked == 0 or self.waited >= RETRY_INTERVAL_SECONDS[self.asked - 1]
 
 
@@ -189,7 +191,7 @@ class UnschedulablePods(Generic[K]):
         chosen = heapq.nsmallest(MAX_REQUESTS_PER_PASS, due, key=lambda each: each.created)
         for each in chosen:
             each.asked += 1
-            each.waited = 0.0
+            each.quiet = each.waited = 0.0
             group_state = self._groups[each.group]
             if each.pod in group_state.others:
                 group_state.asking[each.pod] = group_state.others.pop(each.pod)
@@ -209,9 +211,10 @@ class UnschedulablePods(Generic[K]):
             should_wait = found.should_wait or (found.gang_unplaced and place > 0)
             each.pass_time(now, should_wait=should_wait)
             quiet = each.quiet - (GANG_TIMEOUT_SECONDS if found.gang_unplaced else 0.0)
-            if each.may_request() and (
-                quiet >= self._delay_seconds
-                or (quiet >= NO_ROOM_DELAY_SECONDS and not has_room(each.pod))
+            no_room_delay = NO_ROOM_RETRY_SECONDS if each.asked else NO_ROOM_DELAY_SECONDS
+            if each.asked < MAX_ADDITIONAL_PER_POD and (
+                (quiet >= self._delay_seconds and each.may_retry())
+                or (quiet >= no_room_delay and not has_room(each.pod))
             ):
                 yield each
 

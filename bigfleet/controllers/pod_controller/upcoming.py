@@ -53,6 +53,7 @@ class RemainingCapacity:
 
     def __init__(self, machine: Machine) -> None:
         self._machine, self._free = machine, dict(machine.allocatable)
+        self._taken: list[Shape] = []
         self.size = self._free.get("cpu", 0)
 
     def take(self, shape: Shape, count: int, domains: Sequence[Mapping[str, Any]]) -> int:
@@ -62,14 +63,22 @@ class RemainingCapacity:
             return 0
         requests = [(name, amount) for name, amount in shape.requests.items() if amount > 0]
         fit = min((self._free.get(name, 0) // amount for name, amount in requests), default=count)
-        if any(
-            p.topology_key == HOSTNAME_LABEL and p.include(shape) for p in shape.anti_affinity_terms
-        ):
+        if any(avoids(shape, other) or avoids(other, shape) for other in self._taken):
+            return 0
+        if avoids(shape, shape):
             fit = min(fit, 1)
         taken = min(fit, count)
+        if taken:
+            self._taken.append(shape)
         for name, amount in requests:
             self._free[name] -= amount * taken
         return taken
+
+
+def avoids(shape: Shape, other: Shape) -> bool:
+    """Whether a pod of `shape` must not run on the Node of one of `other`."""
+    terms = (p for p in shape.anti_affinity_terms if p.topology_key == HOSTNAME_LABEL)
+    return any(peers.include(other) for peers in terms)
 
 
 def _allows(requirement: Mapping[str, Any], machine: Machine) -> bool:

@@ -16,11 +16,12 @@ from bigfleet.controllers.pod_controller.existing_requests import (
     digest_of,
 )
 from bigfleet.controllers.pod_controller.free_capacity import has_room_now
-from bigfleet.controllers.pod_controller.occupancy import Occupancy, PodLocation
+from bigfleet.controllers.pod_controller.occupancy import AskingPod, Occupancy, PodLocation
 from bigfleet.controllers.pod_controller.requests import (
     additional_name,
     additional_request,
     excluded_nodes,
+    own_requirements,
 )
 from bigfleet.controllers.pod_controller.shapes import Shapes
 from bigfleet.controllers.pod_controller.unschedulable import (
@@ -141,8 +142,18 @@ class SimulatedPodController:
         if self.occupancy.pinned_to_full_node(shape):
             self._rules.defer(request.pod, self._now())
             return
-        body = additional_request(pod.workload.request.body, self.occupancy.where(shape))
+        where = self.occupancy.where(shape, self._asking(request.pod))
+        body = additional_request(pod.workload.request.body, where)
         self._write(RequestKey(NAMESPACE, additional_name(pod.name, request.number)), body)
+
+    def _asking(self, but: RequestKey) -> Iterator[AskingPod]:
+        """The pods that have requested a machine, `but` this one, with their latest requests."""
+        for key in self._rules.asking():
+            first = self._waiting[key].workload.request.body
+            made = [spec for each in key.additional() if (spec := self._requests.spec(each))]
+            if key != but and made:
+                where = own_requirements(first, made[-1].body)
+                yield AskingPod(self._places[key.name].shape, where)
 
     def _follow_domains(self) -> None:
         """Let the requests that are short name the domains that are open now."""

@@ -99,6 +99,19 @@ class Reporter:
     offload: Callable[[Callable[[], _Shortfalls]], Awaitable[_Shortfalls]] = asyncio.to_thread
     _observations: DomainObservations = field(default_factory=DomainObservations, init=False)
     _cached_shortfalls: tuple[CycleResult, _Shortfalls] | None = field(default=None, init=False)
+    _began_seconds: float = field(default=0.0, init=False)
+
+    def __post_init__(self) -> None:
+        """Start counting how long ago a former life of this shard can have sent its last order."""
+        self._began_seconds = self.clock.monotonic_seconds()
+
+    @property
+    def former_orders_may_arrive(self) -> bool:
+        """Whether an order that a former life of this shard sent may still reach its provider. No
+        part of this life knows which.
+        """
+        age_seconds = self.clock.monotonic_seconds() - self._began_seconds
+        return self.epoch > 1 and age_seconds < EXECUTE_SECONDS
 
     async def compose(self) -> wire.ShardReport:
         """The present report, without acknowledgements."""
@@ -216,7 +229,11 @@ class Reporter:
         return WithheldMachines(inventory.provider_names, withheld, result.fleet.flavours)
 
     def _quota_uses(self, result: CycleResult) -> Iterator[wire.QuotaUse]:
-        """What is used of each slice; an order whose answer was lost may still arrive."""
+        """What is used of each slice; an order whose answer was lost may still arrive. Nothing is
+        known while orders of a former life may.
+        """
+        if self.former_orders_may_arrive:
+            return
         lost_since = self.clock.monotonic_seconds() - EXECUTE_SECONDS
         quotas = self._quotas(result)
         lost = Counter(

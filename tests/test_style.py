@@ -32,7 +32,6 @@ SMALL_FILES: dict[str, str] = {
     "bigfleet/conformance/rules/readiness.py": "the rules of one promise, as its neighbours are",
     "bigfleet/conformance/rules/retries.py": "the rules of one promise, as its neighbours are",
     "bigfleet/conformance/rules/taints.py": "the rules of one promise, as its neighbours are",
-    "bigfleet/services/coordinator/shard_removal.py": "pure; its importer speaks gRPC",
     "bigfleet/services/provider/spot_market.py": "pure and seeded; its importer runs tasks",
     "kind/images/packages.py": "installs packages; its importer lays out a build context",
     "kind/network.py": "shared by all clusters; its importer is one cluster",

@@ -5,8 +5,8 @@ shard does with an instruction, and the provider's fencing. Around them the mode
 happen: messages that are delayed, lost, repeated and overtaken, stale listings, crashes, domains
 that move, and demand that ends. The provider keeps what it has accepted, so that a crash of it is
 no more than the loss of all messages on their way to it and of its answers. One assumption is
-production's, too: an order without an answer arrives before its shard, or that shard's next life,
-stops to count it as in flight.
+production's, too: an order without an answer arrives, if ever, while its shard counts it as in
+flight; and one of a life that has ended while the next life releases no domain.
 
 Each shard serves a cluster of its own that needs one machine. A machine is speculative, free, or
 bound to a cluster; operations take effect when the provider accepts them.
@@ -147,7 +147,7 @@ class Model:
         for shard in SHARDS:
             if state.shards[shard].epoch:
                 yield from self._of_shard(state, shard)
-            elif not any(isinstance(m, Order) and m.shard == shard for m in state.network):
+            else:
                 yield Step(("restarts", shard), partial(_restarted, state, shard))
         for message in dict.fromkeys(state.network):
             yield from _of_message(state, message)
@@ -201,14 +201,22 @@ class Model:
         return domain not in leaving or (known.state == FREE and known.bought_for == own)
 
     def _is_busy(self, state: State, number: int, domain: str) -> bool:
-        """Orders under way there, or a machine reserved for its need."""
+        """Orders under way there, or of a former life anywhere, or a machine reserved for a need
+        that has none yet.
+        """
         shard, own = state.shards[number], cluster(number)
-        reserved = (
-            m
-            for m, known in enumerate(shard.view)
-            if known == Machine(FREE, own) and state.wants[number]
-        )
-        return any(self.domain_of[m] == domain for m in (*(m for m, _ in shard.ordered), *reserved))
+        if any(
+            isinstance(m, Order) and _is_of_former_life(m, shard, number) for m in state.network
+        ):
+            return True
+        is_short = state.wants[number] and all(known.state != own for known in shard.view)
+        reserved = [m for m, known in enumerate(shard.view) if known == Machine(FREE, own)]
+        there = (*(m for m, _ in shard.ordered), *(reserved if is_short else ()))
+        return any(self.domain_of[m] == domain for m in there)
+
+
+def _is_of_former_life(order: Order, shard: Shard, number: int) -> bool:
+    return order.shard == number and order.epoch != shard.epoch
 
 
 def _of_message(state: State, message: Message) -> Iterator[Step]:
@@ -253,8 +261,9 @@ def _executed(state: State, order: Order) -> State:
         return state
     machines = list(state.machines)
     machines[order.machine] = after
-    bought = list(state.bought)
-    bought[order.shard] += order.action == CREATE
+    bought, epoch = list(state.bought), state.shards[order.shard].epoch
+    # One that arrives once the next life has begun may be bought besides what that life buys.
+    bought[order.shard] += order.action == CREATE and epoch in (0, order.epoch)
     return state._replace(machines=tuple(machines), bought=tuple(bought))
 
 

@@ -76,3 +76,12 @@ def test_a_provider_that_accepts_repeated_orders_is_found(defect: pytest.MonkeyP
     repeated = {"moves": 1, "repeats": 1, "ends 0": 1}
     with pytest.raises(Violation, match="would take effect in a domain of"):
         check_all(replace(ONE, budget=repeated))
+
+
+def test_a_shard_that_forgets_the_orders_of_its_former_life_is_found(
+    defect: pytest.MonkeyPatch,
+) -> None:
+    """One that arrives after the release would take effect in another shard's domain."""
+    defect.setattr(handover_model, "_is_of_former_life", lambda *_: False)
+    with pytest.raises(Violation, match="would take effect in a domain of"):
+        check_all(replace(ONE, budget={"moves": 1, "crash 0": 1}))

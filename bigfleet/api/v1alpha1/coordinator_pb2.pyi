@@ -98,7 +98,9 @@ class ShardReport(_message.Message):
 
     @_builtins.property
     def quotas(self) -> _containers.RepeatedCompositeFieldContainer[Global___QuotaUse]:
-        """One for each quota slice of this shard; none before its first decision."""
+        """One for each quota slice of this shard; none before its first decision, and in the first half
+        minute after a restart, when orders of its former life may still arrive.
+        """
 
     def __init__(
         self,

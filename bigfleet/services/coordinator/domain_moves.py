@@ -68,13 +68,21 @@ class MoveMemory:
     #: by donor: when, and how many machines it was told to drain
     drained_at: dict[str, list[tuple[float, int]]] = field(default_factory=dict)
     quota_given_at: dict[tuple[QuotaName, str], float] = field(default_factory=dict)
+    #: when a need was looked at last, while there are too many to look at all
+    considered_at: dict[ShortNeed, float] = field(default_factory=dict)
 
     def note(
-        self, moves: Iterable[DomainMove], helped: Iterable[ShortNeed], now_seconds: float
+        self,
+        moves: Iterable[DomainMove],
+        helped: Iterable[ShortNeed],
+        now_seconds: float,
+        considered: Iterable[ShortNeed] = (),
     ) -> None:
-        """Record moves that are ordered now, and the needs that they are for; forget what no
-        longer matters.
+        """Record moves that are ordered now, the needs that they are for, and those that had their
+        turn; forget what no longer matters.
         """
+        self.considered_at = _within(self.considered_at, now_seconds - COOLDOWN_SECONDS)
+        self.considered_at |= dict.fromkeys(considered, now_seconds)
         self.moved_at = _within(self.moved_at, now_seconds - COOLDOWN_SECONDS)
         self.helped_at = _within(self.helped_at, now_seconds - SETTLING_SECONDS)
         self.moved_at |= {move.name: now_seconds for move in moves}

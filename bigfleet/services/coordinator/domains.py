@@ -116,11 +116,58 @@ def release(registry: Registry, name: DomainName, instruction_id: NewInstruction
 
 
 def release_all(
-    registry: Registry, shard: str, limit: int, instruction_id: NewInstructionId
+    registry: Registry,
+    shard: str,
+    limit: int,
+    instruction_id: NewInstructionId,
+    candidates: Iterable[str] = (),
 ) -> RowChanges:
-    """Release the next `limit` domains of a leaving shard."""
+    """Release the next `limit` domains of a leaving shard, each to the candidate with the fewest
+    machines of its type.
+    """
+    loads = {candidate: registry.load(candidate).copy() for candidate in candidates}
     held = (d for d in registry.domains_of(shard) if d.state is not DomainState.RELEASING)
-    return put(*(_releasing(domain, "", instruction_id()) for domain in islice(held, limit)))
+    changes: RowChanges = {}
+    for domain in sorted(islice(held, limit), key=_largest_row_first):
+        to = _counted(loads, domain)
+        changes |= put(_releasing(domain, to, instruction_id(), home=to))
+    return changes
+
+
+def passed_on(
+    registry: Registry,
+    orphans: Iterable[Domain],
+    instruction_id: NewInstructionId,
+    candidates: Iterable[str] = (),
+) -> RowChanges:
+    """Domains whose shard is gone: each for its transfer target, else for the candidate with the
+    fewest machines of its type; without any they are free.
+    """
+    loads = {candidate: registry.load(candidate).copy() for candidate in candidates}
+    changes: RowChanges = {}
+    for domain in sorted(orphans, key=_largest_row_first):
+        next_state(domain.name, domain.state, DomainEvent.OWNER_GONE)
+        found = _freed(registry, domain, instruction_id)
+        if found[domain.key] is None and (to := _counted(loads, domain)):
+            known = Observation(*domain.name, domain.machines, domain.instance_type)
+            found = put(_assigned(known, to, instruction_id()))
+        changes |= found
+    return changes
+
+
+def _counted(loads: Mapping[str, Load], domain: Domain) -> str:
+    """The shard with the fewest machines of the domain's type, which are its own from now on; ""
+    without any shard.
+    """
+    if not loads:
+        return ""
+    to = _least_loaded(loads, domain.instance_type)
+    loads[to].count(domain)
+    return to
+
+
+def _largest_row_first(domain: Domain) -> tuple[int, DomainName]:
+    return -domain.machines, domain.name
 
 
 def taken(domain: Domain) -> RowChanges:
@@ -132,7 +179,7 @@ def taken(domain: Domain) -> RowChanges:
 def released(registry: Registry, domain: Domain, instruction_id: NewInstructionId) -> RowChanges:
     """The domain once its shard has released it: assigned to the transfer target, or free."""
     next_state(domain.name, domain.state, DomainEvent.RELEASED)
-    return freed(registry, domain, instruction_id)
+    return _freed(registry, domain, instruction_id)
 
 
 def refused(domain: Domain) -> RowChanges:
@@ -145,7 +192,7 @@ def refused(domain: Domain) -> RowChanges:
     )
 
 
-def freed(registry: Registry, domain: Domain, instruction_id: NewInstructionId) -> RowChanges:
+def _freed(registry: Registry, domain: Domain, instruction_id: NewInstructionId) -> RowChanges:
     """A domain without an owner: assigned to its transfer target, or free."""
     transfer_target = registry.shards.get(domain.to)
     if transfer_target is None or transfer_target.removed or transfer_target.leaving:

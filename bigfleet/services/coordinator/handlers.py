@@ -124,11 +124,22 @@ class LeaderHandlers:
 
     async def _continue_removal(self, leader_term: LeaderTerm, shard_id: str) -> None:
         """Have a leaving shard release its next rows; remove it when none are left."""
+        row = leader_term.registry.shards.get(shard_id)
+        if row is None or not row.leaving:
+            return
         await leader_term.write(
             lambda: shard_removal.next_removal_step(
-                leader_term.registry, shard_id, _MAX_ROWS, leader_term.new_instruction_id
+                leader_term.registry,
+                shard_id,
+                _MAX_ROWS,
+                leader_term.new_instruction_id,
+                self._candidates(leader_term),
             )
         )
+
+    def _candidates(self, leader_term: LeaderTerm) -> list[str]:
+        """The shards that domains may be assigned to now."""
+        return _eligible_shards(leader_term) if self._may_assign(leader_term) else []
 
     def _reply(
         self,
@@ -219,19 +230,21 @@ class LeaderHandlers:
             )
         await leader_term.write(lambda: shards.removed(leader_term.registry, shard_id))
         leader_term.reports.forget(shard_id)
-        await release_orphans(leader_term)
+        await self.release_orphans(leader_term)
 
+    async def release_orphans(self, leader_term: LeaderTerm) -> None:
+        """Give the domains of removed shards to others, and free their clusters."""
 
-async def release_orphans(leader_term: LeaderTerm) -> None:
-    """Free the domains and clusters of removed shards."""
+        def batch() -> RowChanges:
+            return shard_removal.orphaned_rows(
+                leader_term.registry,
+                _MAX_ROWS,
+                leader_term.new_instruction_id,
+                self._candidates(leader_term),
+            )
 
-    def batch() -> RowChanges:
-        return shard_removal.orphaned_rows(
-            leader_term.registry, _MAX_ROWS, leader_term.new_instruction_id
-        )
-
-    while batch():
-        await leader_term.write(batch)
+        while batch():
+            await leader_term.write(batch)
 
 
 def _eligible_shards(leader_term: LeaderTerm) -> list[str]:

@@ -19,6 +19,7 @@ that finds a higher one there refuses, and nothing moves.
 
 from __future__ import annotations
 
+import heapq
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -40,15 +41,23 @@ from bigfleet.services.coordinator.rows import Domain, DomainName
 DONOR_MARGIN = 0.05
 # A shortfall must be older than this many cycles: younger ones often end by themselves.
 AGE_CYCLES: Mapping[Cause, int] = {Cause.IDLE: 5, Cause.SPECULATIVE: 10, Cause.DRAIN: 20}
+_LEAST_AGE_CYCLES = min(AGE_CYCLES.values())
 # Of a donor's machines, at most this share is drained for others within the cooldown; at least one.
 DRAINED_SHARE = 0.25
+# Nothing else is served while these are looked at; leadership moves after half a second.
+MAX_CONSIDERED = 1000
+
+_Short = tuple[str, wire.Shortfall]
 
 
 class Choice(NamedTuple):
-    """The moves that are due, and for which needs."""
+    """The moves that are due, and for which needs; `considered` are those that were looked at if
+    there were too many to look at all.
+    """
 
     moves: Sequence[DomainMove]
     needs: Sequence[ShortNeed]
+    considered: Sequence[ShortNeed] = ()
 
 
 def choose(
@@ -59,10 +68,34 @@ def choose(
 ) -> Choice:
     """The domains to move now, from the `reports` of all live shards that are not leaving."""
     chooser = _Chooser(registry, reports, memory, now_seconds)
-    short = [(report.shard_id, each) for report in reports for each in report.shortfalls]
-    short.sort(key=lambda found: urgency(*found))
-    needs = [need for need in (chooser.serve(*found) for found in short) if need is not None]
-    return Choice(chooser.moves, needs)
+    short = [
+        (report.shard_id, each)
+        for report in reports
+        for each in report.shortfalls
+        if each.helpful_domains and each.age_cycles > _LEAST_AGE_CYCLES
+    ]
+    due = _in_turn(short, memory)
+    due.sort(key=lambda found: urgency(*found))
+    needs = [need for need in (chooser.serve(*found) for found in due) if need is not None]
+    considered = [_need(*found) for found in due] if len(due) < len(short) else []
+    return Choice(chooser.moves, needs, considered)
+
+
+def _in_turn(short: list[_Short], memory: MoveMemory) -> list[_Short]:
+    """All, or as many as can be looked at now: those whose last turn is longest ago, and among
+    these the most urgent ones.
+    """
+    if len(short) <= MAX_CONSIDERED:
+        return short
+
+    def turn(found: _Short) -> tuple[float, tuple[int, int, str, str, str]]:
+        return memory.considered_at.get(_need(*found), 0.0), urgency(*found)
+
+    return heapq.nsmallest(MAX_CONSIDERED, short, key=turn)
+
+
+def _need(shard: str, short: wire.Shortfall) -> ShortNeed:
+    return ShortNeed(shard, short.cluster_id, short.profile_fingerprint)
 
 
 class _Chooser:
@@ -80,10 +113,11 @@ class _Chooser:
         self._may_move = moves_allowed(registry)
         self._taken: set[DomainName] = set()
         self._drained: Counter[str] = Counter()
+        self._drained_for = {row.to for row in registry.unfinished_domains() if row.drained}
 
     def serve(self, shard: str, short: wire.Shortfall) -> ShortNeed | None:
         """Choose domains for a shortfall; returns its need if there are any."""
-        need = ShortNeed(shard, short.cluster_id, short.profile_fingerprint)
+        need = _need(shard, short)
         if self._memory.was_helped(need, self._now_seconds):
             return None
         for cause, age_cycles in AGE_CYCLES.items():
@@ -106,13 +140,13 @@ class _Chooser:
 
     def _drain(self, shard: str, short: wire.Shortfall) -> bool:
         """One domain after the other: what is being drained may be enough."""
-        domains = self._registry.domains
-        under_way = any(row.drained and row.to == shard for row in domains.values())
+        if shard in self._drained_for or self._may_move <= 0:
+            return False
         found = [each for each in short.helpful_domains if self._may_drain(each, shard, short)]
-        if under_way or not found or self._may_move <= 0:
+        if not found:
             return False
         best = min(found, key=lambda each: _drain_preference(each, short.count))
-        donor = domains[_name(best)].shard
+        donor = self._registry.domains[_name(best)].shard
         drain = Drain(tuple(best.drained_machine_ids[: self._drainable(donor)]), short.priority)
         reason = (
             f"cluster {short.cluster_id} of shard {shard} lacked machines for {short.count} pods "
@@ -123,6 +157,7 @@ class _Chooser:
         self._taken.add(_name(best))
         self._may_move -= 1
         self._drained[donor] += len(drain.machine_ids)
+        self._drained_for.add(shard)
         self.moves.append(DomainMove(_name(best), shard, Cause.DRAIN, reason, drain))
         return True
 

@@ -78,6 +78,10 @@ class Registry:
         """How many domains a shard has yet to take or release."""
         return sum(map(len, self._unacknowledged.values()))
 
+    def unfinished_domains(self) -> Iterator[Domain]:
+        """The domains that a shard has yet to take or release."""
+        return (row for rows in self._unacknowledged.values() for row in rows.values())
+
     def unacknowledged(self, shard: str) -> Mapping[str, Domain]:
         """The domains that this shard has yet to take or release, by instruction id."""
         return self._unacknowledged.get(shard, {})

@@ -24,7 +24,7 @@ from bigfleet.observe import health
 from bigfleet.services.coordinator.config import CoordinatorConfig
 from bigfleet.services.coordinator.etcd_supervisor import EtcdSupervisor
 from bigfleet.services.coordinator.failover_causes import FailoverCauses
-from bigfleet.services.coordinator.handlers import LeaderHandlers, release_orphans
+from bigfleet.services.coordinator.handlers import LeaderHandlers
 from bigfleet.services.coordinator.leadership import Leadership, Replica
 from bigfleet.services.coordinator.membership import Membership
 from bigfleet.services.coordinator.servicer import CoordinatorService
@@ -164,7 +164,7 @@ async def _housekeeping(
         if leader_term is not None:
             try:
                 await membership.promote_learners()
-                await release_orphans(leader_term)
+                await handlers.release_orphans(leader_term)
                 await handlers.rebalance(leader_term)
             except Unavailable as error:
                 _LOG.debug("housekeeping deferred: %s", error)

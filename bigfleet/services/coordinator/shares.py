@@ -39,7 +39,7 @@ async def _move_domains(
     moves = help_due.moves or rebalancing.choose(*known)
     donors = {move.name: leader_term.registry.domains[move.name].shard for move in moves}
     await leader_term.write(lambda: _moved(leader_term, moves))
-    leader_term.domain_moves.note(moves, help_due.needs, now_seconds)
+    leader_term.domain_moves.note(moves, help_due.needs, now_seconds, help_due.considered)
     for move in moves:
         if move.drain:
             drained = len(move.drain.machine_ids)

@@ -10,7 +10,7 @@ from bigfleet.adapters.coordination.memory import MemoryCluster, MemoryStore
 from bigfleet.api.v1alpha1 import coordinator_pb2 as wire
 from bigfleet.model.errors import BigFleetError, Unavailable
 from bigfleet.ports.coordination import Changes, LeadershipStatus, OutcomeUnknown
-from bigfleet.services.coordinator.handlers import LeaderHandlers, release_orphans
+from bigfleet.services.coordinator.handlers import LeaderHandlers
 from bigfleet.services.coordinator.leader_term import LeaderTerm, NotLeader
 from bigfleet.services.coordinator.leadership import Leadership, Replica
 from bigfleet.services.coordinator.registry import Registry
@@ -208,7 +208,7 @@ async def _housekeeping(leadership: Leadership, handlers: LeaderHandlers) -> Non
         leader_term = leadership.leader_term
         if leader_term is not None:
             try:
-                await release_orphans(leader_term)
+                await handlers.release_orphans(leader_term)
                 await handlers.rebalance(leader_term)
             except BigFleetError:
                 continue  # retried next time

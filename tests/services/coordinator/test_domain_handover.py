@@ -246,6 +246,34 @@ def test_the_rows_of_a_removed_shard_are_freed_in_batches() -> None:
     assert not registry.domains
 
 
+@pytest.mark.parametrize("is_alive", [True, False])
+def test_others_get_even_parts_of_what_a_removed_shard_had(*, is_alive: bool) -> None:
+    """At once, without waiting for a shard to see the domains again; a live one releases first."""
+    registry, instruction_id = registry_with("s1", "s2", "s3"), InstructionIds()
+    seen = [Observation(RACK, f"{kind}{n}", 3, kind) for kind in ("cpu", "gpu") for n in range(6)]
+    names = ["s1", "s2", "s3"]
+    registry.apply(domains.assign_unowned(registry, names, seen, instruction_id))
+    for name in names:
+        settle(registry, name, instruction_id)
+    others = ["s2", "s3"]
+    if is_alive:
+        registry.apply(shards.leaving(registry, "s1"))
+        step = shard_removal.next_removal_step(registry, "s1", 10, instruction_id, others)
+        registry.apply(step)
+        assert registry.load("s1").domains == 4
+        settle(registry, "s1", instruction_id)
+    else:
+        registry.apply(shards.removed(registry, "s1"))
+        registry.apply(shard_removal.orphaned_rows(registry, 10, instruction_id, others))
+    for name in others:
+        assert registry.load(name).of_type == {"cpu": 9, "gpu": 9}
+        settle(registry, name, instruction_id)
+        assert {state_of(registry, d.topology_value)[1] for d in registry.domains_of(name)} == {
+            "owned"
+        }
+        assert all(domain.home == domain.shard for domain in registry.domains_of(name))
+
+
 def test_a_shard_that_lost_its_domains_gets_them_again() -> None:
     """It restarted with an empty state directory; no other shard owns them."""
     registry, instruction_id = registry_with("s1"), InstructionIds()

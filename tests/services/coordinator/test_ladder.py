@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from itertools import count
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -261,6 +262,31 @@ def test_the_rack_where_the_fewest_machines_are_drained_moves() -> None:
         domains.move(registry, move.name, move.to, lambda: "2-1", move.reason, "", move.drain)
     )
     assert drained(registry, needs, rest) == []
+
+
+def test_of_two_needs_of_a_shard_one_is_drained_for_at_a_time() -> None:
+    """What is drained for the first one may be enough for both."""
+    registry = registry_of(own="s-0", r1="s-1", r2="s-1", **{f"q{n}": "s-1" for n in range(60)})
+    needs = report_of(
+        "s-0",
+        short(drainable("r1", 2), age=22, priority=1, cluster="east"),
+        short(drainable("r2", 2), age=21, priority=1, cluster="west"),
+    )
+    assert drained(registry, needs, report_of("s-1", machines=40)) == [("r1", 2)]
+
+
+def test_of_very_many_shortfalls_each_has_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise those that nothing helps would stall the leader, or keep it from all others."""
+    monkeypatch.setattr(ladder, "MAX_CONSIDERED", 4)
+    registry, memory = registry_of(own="s-0", r1="s-1"), MoveMemory()
+    useless = [short(helpful("own", 1), age=50, cluster=f"c{n}") for n in range(10)]
+    reports = (report_of("s-0", *useless, short(helpful("r1", 2))), report_of("s-1"))
+    for second in range(3):
+        assert registry.domains[RACK, "r1"].shard == "s-1"
+        choice = ladder.choose(registry, reports, memory, 100.0 + second)
+        assert len(choice.considered) == 4
+        memory.note(choice.moves, choice.needs, 100.0 + second, choice.considered)
+        assert [move.name[1] for move in choice.moves] == (["r1"] if second == 2 else [])
 
 
 def test_a_donor_that_refuses_keeps_its_rack_for_a_while() -> None:

@@ -50,8 +50,8 @@ def coordinate(
 
     def is_busy(domain: Domain) -> bool:
         """Whether an order in the domain is under way, or may still reach the provider, or a
-        machine is reserved there; True before the first decision, and while a provider has not
-        been listed, when none of this is known.
+        machine is reserved there; True before the first decision, while a provider has not been
+        listed, and while orders of a former life may arrive, when not all of this is known.
         """
         lost_since = reporter.clock.monotonic_seconds() - EXECUTE_SECONDS
         ordered = {*(order.machine_id for order in orders), *orders.may_arrive(lost_since)}
@@ -59,6 +59,8 @@ def coordinate(
             return True
         there = any(inventory.domain(machine_id) == domain for machine_id in ordered)
         if reporter.cycle.latest is None or reporter.cycle.providers.unlisted:
+            return True
+        if reporter.former_orders_may_arrive:
             return True
         return there or inventory.has_reserved_machine_in(domain)
 

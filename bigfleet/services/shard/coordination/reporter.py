@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import heapq
 import logging
+import zlib
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -33,14 +35,17 @@ from bigfleet.services.shard.fleet.inventory import Inventory
 from bigfleet.services.shard.fleet.ownership import Ownership
 from bigfleet.services.shard.records.views import FreeMachines
 
-MAX_DOMAINS = 1000
+MAX_DOMAINS, MAX_REPEATED_DOMAINS = 1000, 100
 RESEND_INTERVAL_SECONDS = 30.0
 
 
 class DomainObservations:
-    """Observed unowned domains: which to report now, and which the leader has received."""
+    """Observed unowned domains: which to report now, and which the leader has received. Each shard
+    begins with another one, so that of very many domains each is soon repeated by some shard.
+    """
 
-    def __init__(self) -> None:
+    def __init__(self, shard_id: str = "") -> None:
+        self._first = zlib.crc32(shard_id.encode())
         self._acknowledged_at: dict[Domain, float] = {}
         self._term = 0
 
@@ -50,13 +55,19 @@ class DomainObservations:
         owned: Collection[Domain],
         now_seconds: float,
     ) -> list[DiscoveredDomain]:
-        """At most 1,000 domains, unreported ones first. `seen` counts machines by type."""
+        """At most 1,000 domains, unreported ones first, and of others at most 100, those that were
+        reported longest ago. `seen` counts machines by type.
+        """
         foreign = {domain: counts for domain, counts in seen.items() if domain not in owned}
         self._acknowledged_at = {d: at for d, at in self._acknowledged_at.items() if d in foreign}
-        late = now_seconds - RESEND_INTERVAL_SECONDS
-        due = [domain for domain in foreign if self._acknowledged_at.get(domain, late) <= late]
-        due.sort(key=lambda domain: self._acknowledged_at.get(domain, 0.0))
-        return [_observation(domain, foreign[domain]) for domain in due[:MAX_DOMAINS]]
+        received, late = self._acknowledged_at, now_seconds - RESEND_INTERVAL_SECONDS
+        fresh = [domain for domain in foreign if domain not in received]
+        first = self._first % max(1, len(fresh))
+        due = [*fresh[first:], *fresh[:first]][:MAX_DOMAINS]
+        old = [domain for domain, at in received.items() if at <= late]
+        more = min(MAX_REPEATED_DOMAINS, MAX_DOMAINS - len(due))
+        due += heapq.nsmallest(more, old, key=received.__getitem__)
+        return [_observation(domain, foreign[domain]) for domain in due]
 
     def acknowledged(
         self, domains: Iterable[DiscoveredDomain], term: int, now_seconds: float
@@ -97,8 +108,22 @@ class Reporter:
     cycle: Cycle
     address: str = ""
     offload: Callable[[Callable[[], _Shortfalls]], Awaitable[_Shortfalls]] = asyncio.to_thread
-    _observations: DomainObservations = field(default_factory=DomainObservations, init=False)
+    _observations: DomainObservations = field(init=False)
     _cached_shortfalls: tuple[CycleResult, _Shortfalls] | None = field(default=None, init=False)
+    _began_seconds: float = field(default=0.0, init=False)
+
+    def __post_init__(self) -> None:
+        """Start counting how long ago a former life of this shard can have sent its last order."""
+        self._observations = DomainObservations(self.config.shard_id)
+        self._began_seconds = self.clock.monotonic_seconds()
+
+    @property
+    def former_orders_may_arrive(self) -> bool:
+        """Whether an order that a former life of this shard sent may still reach its provider. No
+        part of this life knows which.
+        """
+        age_seconds = self.clock.monotonic_seconds() - self._began_seconds
+        return self.epoch > 1 and age_seconds < EXECUTE_SECONDS
 
     async def compose(self) -> wire.ShardReport:
         """The present report, without acknowledgements."""
@@ -216,7 +241,11 @@ class Reporter:
         return WithheldMachines(inventory.provider_names, withheld, result.fleet.flavours)
 
     def _quota_uses(self, result: CycleResult) -> Iterator[wire.QuotaUse]:
-        """What is used of each slice; an order whose answer was lost may still arrive."""
+        """What is used of each slice; an order whose answer was lost may still arrive. Nothing is
+        known while orders of a former life may.
+        """
+        if self.former_orders_may_arrive:
+            return
         lost_since = self.clock.monotonic_seconds() - EXECUTE_SECONDS
         quotas = self._quotas(result)
         lost = Counter(

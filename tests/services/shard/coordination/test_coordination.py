@@ -12,6 +12,7 @@ from typing import Any
 import grpc
 import pytest
 
+from bigfleet.adapters.clock.manual import ManualClock
 from bigfleet.adapters.provider.memory import MemoryProvider
 from bigfleet.api.v1alpha1 import coordinator_pb2 as wire
 from bigfleet.api.v1alpha1 import shard_pb2
@@ -209,6 +210,50 @@ async def test_a_domain_is_given_up_only_after_its_last_order(tmp_path: Path) ->
         await eventually(lambda: coordinator.accepted(moved))
         assert placed(provider, "east") <= {"a-0", "a-1"}
     assert len(provider.orders) == 1
+
+
+class DelayedOrders(MemoryProvider):
+    """Orders arrive only once `may_arrive` is set, also if their shard has ended by then."""
+
+    def __init__(self, *machines: Machine) -> None:
+        super().__init__(machines, auto_finish=True)
+        self.sent, self.may_arrive = asyncio.Event(), asyncio.Event()
+        self.on_their_way: list[asyncio.Task[Operation]] = []
+
+    async def configure(self, machine_id: str, *rest: Any) -> Operation:
+        task = asyncio.create_task(self._arrive(machine_id, *rest))
+        self.on_their_way.append(task)
+        self.sent.set()
+        return await asyncio.shield(task)
+
+    async def _arrive(self, machine_id: str, *rest: Any) -> Operation:
+        await self.may_arrive.wait()
+        return await super().configure(machine_id, *rest)
+
+
+async def test_a_restarted_shard_gives_up_no_domain_while_its_old_orders_may_arrive(
+    tmp_path: Path,
+) -> None:
+    """Such an order takes effect, since the new life has sent none for that machine; it would in
+    another shard's domain as well.
+    """
+    provider, coordinator, clock = DelayedOrders(in_rack("a", 0)), FakeCoordinator(), ManualClock()
+    async with shards(provider, coordinator, tmp_path, "s-0") as (one,):
+        east = await one.operator("east")
+        await east.roll_up(need(1))
+        await provider.sent.wait()
+    here = shard(provider, tmp_path / "s-0", clock, coordinator, shard_id="s-0")
+    async with here as one:
+        moved = coordinator.take(rack("a"))
+        await eventually(lambda: domains(one) == set())
+        clock.advance(29)
+        await cycles(one, 5)
+        assert moved not in coordinator.answers
+        provider.may_arrive.set()
+        await asyncio.wait(provider.on_their_way)
+        await eventually(lambda: placed(provider, "east") == {"a-0"})
+        clock.advance(2)
+        await eventually(lambda: coordinator.accepted(moved))
 
 
 async def test_instructions_of_a_deposed_coordinator_are_rejected_as_an_incident(

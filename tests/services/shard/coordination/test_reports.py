@@ -19,6 +19,7 @@ from bigfleet.model.need import Operator, Requirement, profile
 from bigfleet.services.shard.coordination import report
 from bigfleet.services.shard.coordination.reporter import (
     MAX_DOMAINS,
+    MAX_REPEATED_DOMAINS,
     RESEND_INTERVAL_SECONDS,
     DomainObservations,
 )
@@ -117,7 +118,9 @@ async def test_a_domain_that_needs_want_whole_and_that_is_split_over_shards_is_t
 
 
 def test_unowned_domains_are_reported_in_batches_and_again_later() -> None:
-    """At most a thousand at once, unreported ones first; an undelivered batch is due again."""
+    """At most a thousand at once, unreported ones first; an undelivered batch is due again. Few
+    are repeated at once, each of them in turn.
+    """
     seen = {Domain("rack", f"{number}"): Counter(m5=3) for number in range(2500)}
     owned, observations = {Domain("rack", "0")}, DomainObservations()
     assert len(observations.due(seen, owned, 100.0)) == MAX_DOMAINS
@@ -128,7 +131,30 @@ def test_unowned_domains_are_reported_in_batches_and_again_later() -> None:
         observations.acknowledged(portion, 1, 100.0)
     assert len(acknowledged) == 2499
     assert observations.due(seen, owned, 100.0 + RESEND_INTERVAL_SECONDS - 1) == []
-    assert len(observations.due(seen, owned, 100.0 + RESEND_INTERVAL_SECONDS)) == MAX_DOMAINS
+    repeated: list[str] = []
+    for number in range(25):
+        now_seconds = 100.0 + RESEND_INTERVAL_SECONDS + number
+        portion = observations.due(seen, owned, now_seconds)
+        assert len(portion) <= MAX_REPEATED_DOMAINS
+        observations.acknowledged(portion, 1, now_seconds)
+        repeated += [each.topology_value for each in portion]
+    assert len(repeated) == 2499
+    assert set(repeated) == acknowledged
+
+
+def test_of_very_many_domains_each_is_soon_repeated_by_some_shard() -> None:
+    """Not the same ones by all shards, of which none has to repeat all of them."""
+    seen = {Domain("rack", f"{number}"): Counter(m5=3) for number in range(4000)}
+    of_shards = [DomainObservations(f"s-{number}") for number in range(20)]
+    repeated: set[str] = set()
+    for each in of_shards:
+        for _ in range(4):
+            each.acknowledged(each.due(seen, set(), 100.0), 1, 100.0)
+        for number in range(10):
+            portion = each.due(seen, set(), 200.0 + number)
+            each.acknowledged(portion, 1, 200.0 + number)
+            repeated |= {domain.topology_value for domain in portion}
+    assert len(repeated) > 3600
 
 
 def test_a_new_leader_gets_every_unowned_domain() -> None:

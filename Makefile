@@ -12,8 +12,9 @@ unexport PYTHONDONTWRITEBYTECODE
 RULES := tests/test_layers.py tests/test_style.py tests/api/test_stubs.py
 # To collect all others again takes longer than some of these tests.
 ALONE = $(shell grep -rl --include='test_*.py' 'mark\.alone' tests)
-# Half of the tests mostly wait for control planes.
-WORKERS := $(shell echo $$((2 * $$(nproc))))
+# Half of the tests mostly wait for control planes, and the longest of them are begun first: two
+# more, so that meanwhile others compute.
+WORKERS := $(shell echo $$((2 * $$(nproc) + 2)))
 PROFILE ?= smoke
 SUBSTRATE ?= local
 STAMP := $(VENV)/.ready-$(shell cksum requirements.lock pyproject.toml 2>/dev/null | cksum | cut -d' ' -f1)
@@ -78,7 +79,7 @@ down: setup ## End what is up or running on this machine, cleanly
 .PHONY: test
 test: check binaries ## All checks, then all tests, also on real control planes
 	@$(BIN)/python -m bigfleet.engine.precompile # not in each worker at once
-	@echo "1 of 2: tests that run side by side, two workers per core"
+	@echo "1 of 2: tests that run side by side, with $(WORKERS) workers"
 	@$(BIN)/pytest -q --numprocesses $(WORKERS) --dist loadfile --durations=10 -m "not alone" \
 	  $(addprefix --ignore=,$(RULES))
 	@echo "2 of 2: tests that measure, one at a time"

@@ -9,6 +9,8 @@ NUMBA_DISABLE_JIT=1 in the environment it stays a Python function, with the same
 from __future__ import annotations
 
 import hashlib
+import importlib
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -19,6 +21,7 @@ from numba.core.caching import UserProvidedCacheLocator
 
 _Function = TypeVar("_Function", bound=Callable[..., object])
 _ENGINE = Path(__file__).parent / "engine"
+_BLAS = "scipy.linalg.cython_blas"
 
 
 class CacheLocator(UserProvidedCacheLocator):
@@ -47,6 +50,22 @@ config.CACHE_DIR = _cache_directory()  # type: ignore[attr-defined]
 # Where that directory is not writable, as numba does it.
 _LOCATORS = (f"{__name__}.{CacheLocator.__name__}", "InTreeCacheLocator", "UserWideCacheLocator")
 config.CACHE_LOCATOR_CLASSES = ",".join(_LOCATORS)  # type: ignore[attr-defined]
+
+
+def _do_without_blas() -> None:
+    """Before its first kernel numba looks whether scipy has linear algebra for it. To load that
+    takes a quarter of the time until the first decision, and no kernel uses it.
+    """
+    if _BLAS in sys.modules:
+        return
+    sys.modules[_BLAS] = None  # type: ignore[assignment]  # importing it fails
+    try:
+        importlib.import_module("numba.np.arraymath")
+    finally:
+        del sys.modules[_BLAS]
+
+
+_do_without_blas()
 
 
 def kernel(function: _Function) -> _Function:

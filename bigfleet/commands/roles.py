@@ -61,13 +61,15 @@ def _build(
 
 
 def _provider() -> tuple[Any, Run]:
-    from bigfleet.services.provider import ProviderConfig, run
+    from bigfleet.services.provider.config import ProviderConfig
+    from bigfleet.services.provider.role import run
 
     return ProviderConfig, run
 
 
 def _shard() -> tuple[Any, Run]:
-    from bigfleet.services.shard import ShardConfig, run
+    from bigfleet.services.shard.config import ShardConfig
+    from bigfleet.services.shard.role import run
 
     return ShardConfig, run
 
@@ -80,13 +82,13 @@ def _coordinator() -> tuple[Any, Run]:
 
 
 def _operator() -> tuple[Any, Run]:
-    from bigfleet.controllers.operator import OperatorConfig, run
+    from bigfleet.controllers.operator.role import OperatorConfig, run
 
     return OperatorConfig, run
 
 
 def _pod_controller() -> tuple[Any, Run]:
-    from bigfleet.controllers.pod_controller import PodControllerConfig, run
+    from bigfleet.controllers.pod_controller.role import PodControllerConfig, run
 
     return PodControllerConfig, run
 

@@ -14,7 +14,9 @@ from pathlib import Path
 from loaddriver.substrates.base import SubstrateError, UnexpectedExit, describe_exit
 from loaddriver.substrates.reaper.cleanup import RUN_VARIABLE
 
-_READY_POLL_SECONDS = 0.05
+_SHORTEST_POLL_SECONDS, _LONGEST_POLL_SECONDS = 0.05, 0.5
+# Probes cost the starting processes CPU time: one that takes long is asked less often.
+_POLL_SHARE = 0.05
 _TAIL_BYTES = 16_384
 _TAIL_LINES = 12
 
@@ -169,11 +171,12 @@ async def until_ready(
 ) -> None:
     """Poll the probe until it succeeds. Raises SubstrateError on exit or timeout."""
     loop = asyncio.get_running_loop()
-    deadline = loop.time() + deadline_seconds
+    began = loop.time()
     while not await probe():
-        if await process.wait_at_most(_READY_POLL_SECONDS):
+        longer = min(_LONGEST_POLL_SECONDS, _POLL_SHARE * (loop.time() - began))
+        if await process.wait_at_most(max(_SHORTEST_POLL_SECONDS, longer)):
             raise start_failure(process, f"{describe_exit(await process.wait())} while starting")
-        if loop.time() > deadline:
+        if loop.time() > began + deadline_seconds:
             raise start_failure(process, f"was not ready within {deadline_seconds:g} s")
 
 

@@ -15,11 +15,12 @@ from bigfleet.api.auth.identity import Principal
 from bigfleet.api.auth.issuing import issue
 from bigfleet.commands import roles
 from bigfleet.commands.config_flags import LazyParser
-from bigfleet.controllers.operator import OperatorConfig
+from bigfleet.controllers.operator.role import OperatorConfig
 from bigfleet.model.ceiling import HIGHEST_PRIORITY
 from bigfleet.services.coordinator.config import CoordinatorConfig
-from bigfleet.services.provider import ProviderConfig, inventory
-from bigfleet.services.shard import ShardConfig
+from bigfleet.services.provider import inventory
+from bigfleet.services.provider.config import ProviderConfig
+from bigfleet.services.shard.config import ShardConfig
 from controlplane.locate import locate
 from controlplane.request import request_from
 from tests.charts.helm_rig import (

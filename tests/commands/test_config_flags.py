@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 
 from bigfleet.commands.config_flags import LazyParser, add_config, config_values
-from bigfleet.controllers.operator import OperatorConfig
-from bigfleet.controllers.pod_controller import PodControllerConfig
+from bigfleet.controllers.operator.role import OperatorConfig
+from bigfleet.controllers.pod_controller.role import PodControllerConfig
 from bigfleet.engine.snapshot import EngineConfig, VictimWeights
 from bigfleet.fedhpa.role import FedHpaConfig
 from bigfleet.model.domain import BY_ZONE
 from bigfleet.model.machine import CapacityType
 from bigfleet.services.coordinator.config import CoordinatorConfig
-from bigfleet.services.provider import Latencies, Latency, ProviderConfig
-from bigfleet.services.shard import ShardConfig
+from bigfleet.services.provider.config import Latencies, Latency, ProviderConfig
+from bigfleet.services.shard.config import ShardConfig
 from bigfleet.services.shard.records.journal import JournalLimits
 
 _SERVER = ["--listen", "127.0.0.1:1", "--observe", "127.0.0.1:2", "--state", "s"]

@@ -13,7 +13,7 @@ from bigfleet.api.install import GROUP_VERSION
 from bigfleet.api.v1alpha1.capacity_pb2 import ClusterCapacityNeeds
 from bigfleet.api.v1alpha1.provider_pb2 import MachineState, Resources
 from bigfleet.api.v1alpha1.shard_pb2 import NodeStateUpdate, ReclaimInstruction, ShardMessage
-from bigfleet.controllers import operator
+from bigfleet.controllers.operator import role as operator
 from bigfleet.kube.client import KubeClient
 from tests.support.clusters import FakeShard, get, pod, role
 from tests.support.waiting import eventually

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from bigfleet.api.need_codec import need_from_wire
-from bigfleet.controllers import operator, pod_controller
+from bigfleet.controllers.operator import role as operator
+from bigfleet.controllers.pod_controller import role as pod_controller
 from bigfleet.model.group import PLAIN, PodGroup
 from bigfleet.model.need import (
     HOSTNAME_LABEL,

@@ -22,9 +22,10 @@ from bigfleet.api.v1alpha1.shard_pb2 import (
     ReclaimInstruction,
     ShardMessage,
 )
-from bigfleet.controllers import operator, pod_controller
 from bigfleet.controllers.operator import disruptions
+from bigfleet.controllers.operator import role as operator
 from bigfleet.controllers.operator.disruptions import FIT_UNKNOWN
+from bigfleet.controllers.pod_controller import role as pod_controller
 from bigfleet.kube.client import KubeClient
 from bigfleet.observe import metrics
 from tests.support.clusters import (

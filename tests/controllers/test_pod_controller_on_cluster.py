@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from bigfleet.api.wellknown import MACHINE_LABEL, RECLAIM_DEADLINE
-from bigfleet.controllers import pod_controller
+from bigfleet.controllers.pod_controller import role as pod_controller
 from bigfleet.kube.client import STRATEGIC_PATCH, KubeClient
 from tests.support.clusters import admin, get, namespace, node, pod, requests_path, role
 from tests.support.waiting import eventually

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from bigfleet.controllers import pod_controller
+from bigfleet.controllers.pod_controller import role as pod_controller
 from bigfleet.controllers.pod_controller.pods import Pod
 from bigfleet.controllers.pod_controller.volumes import Volumes
 from bigfleet.kube.client import KubeClient

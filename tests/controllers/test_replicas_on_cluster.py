@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from bigfleet.adapters.provider.memory import MemoryProvider
-from bigfleet.controllers import operator, pod_controller
+from bigfleet.controllers.operator import role as operator
+from bigfleet.controllers.pod_controller import role as pod_controller
 from loaddriver.substrates.base import Cluster
 from tests.support import shard_rig as shard_rig
 from tests.support.clusters import admin, get, namespace, pod, requests_path, role

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 from kubernetes.aio.client.configuration import Configuration
 
-from bigfleet.controllers import operator, pod_controller
+from bigfleet.controllers.operator import role as operator
 from bigfleet.controllers.operator.role import Operator
+from bigfleet.controllers.pod_controller import role as pod_controller
 from bigfleet.controllers.pod_controller.controller import PodController
 from bigfleet.kube.client import KubeClient
 from bigfleet.model.errors import InvalidInput

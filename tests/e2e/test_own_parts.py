@@ -1,4 +1,4 @@
-"""The guide on parts of one's own does what it says."""
+"""The guide on parts of one's own does what it says; its runs are in test_exchanged_parts.py."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,45 +14,10 @@ from controlplane.request import Binaries
 from loaddriver.errors import ProfileError
 from loaddriver.profile.loading import load_profile
 from loaddriver.run.system import component_at, with_components
-from tests.support.guides import GUIDES, commands
-from tests.support.scaletest import ROOT, TINY, Scaletest, end_all
+from tests.support.guides import GUIDES
+from tests.support.scaletest import ROOT
 
 GUIDE = "own-parts.md"
-
-
-@pytest.fixture(autouse=True)
-def no_run_goes_on() -> Iterator[None]:
-    """A failing test ends its runs as well."""
-    yield
-    end_all()
-
-
-@pytest.mark.timeout(600)
-def test_a_scheduler_and_its_configuration_of_ones_own_bind_the_pods(
-    tmp_path: Path, binaries: Binaries
-) -> None:
-    """Both of the guide's commands in one run: each exchanges its part only."""
-    own = tmp_path / "bin" / "kube-scheduler"
-    own.parent.mkdir()
-    own.write_text(f'#!/bin/sh\nexec {binaries.kube_scheduler} "$@"\n')
-    own.chmod(0o755)
-    config = tmp_path / "scheduler.yaml"
-    [block] = re.findall(r"^```yaml\n(.*?)^```", (GUIDES / GUIDE).read_text(), re.M | re.S)
-    config.write_text(block)
-    component, configured = commands(GUIDE, "loaddriver run")
-    places = {"bin/kube-scheduler": str(own), "scheduler.yaml": str(config)}
-    given = [*component, *configured[1:]]
-    for name, path in places.items():
-        given = [each.replace(name, path) for each in given]
-    (tmp_path / "tmp").mkdir()
-    run = Scaletest(tmp_path / "results", *given, *TINY, tempdir=tmp_path / "tmp")
-    assert run.exit_code() in (0, 3, 5), run.output
-    found = run.summary()
-    assert found["pods"]["bound"] + found["pods"]["withdrawn"] == found["pods"]["created"] >= 40
-    assert found["audit"]["boundBy"].keys() == {"scheduler"}
-    log = (run.folder / "logs" / "c1" / "kube-scheduler.log").read_text()
-    assert str(own) in log.splitlines()[0]
-    assert not run.left_overs()
 
 
 def test_the_guides_workload_is_planned_with_its_constraints(tmp_path: Path) -> None:

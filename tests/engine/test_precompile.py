@@ -95,3 +95,15 @@ def test_where_nothing_can_be_kept_kernels_are_compiled_all_the_same() -> None:
         "      any(each.signatures for each in kernels))\n"
     )
     assert _run(code) == "['Reclaim m']\nTrue {None} True\n"
+
+
+def test_no_linear_algebra_is_loaded_with_the_kernels() -> None:
+    """A process that decides does without scipy's, where that is installed; others may load it."""
+    code = (
+        "import importlib, sys\n"
+        "from bigfleet.engine import precompile\n"
+        "precompile.precompile()\n"
+        "print('scipy.linalg' in sys.modules)\n"
+        "print(importlib.import_module('scipy.linalg.cython_blas').__name__)\n"
+    )
+    assert _run(code) == "False\nscipy.linalg.cython_blas\n"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bigfleet.api import machine_codec
 from bigfleet.api.v1alpha1 import capacity_pb2
 from bigfleet.engine.cycle_memory import CycleMemory
-from bigfleet.services.shard.decide.compute import CycleInputs
+from bigfleet.services.shard.decide.cycle_inputs import CycleInputs
 from bigfleet.services.shard.demand.needs import NeedsTable
 from bigfleet.services.shard.fleet.inventory import Inventory
 from bigfleet.services.shard.records.interning import Interned

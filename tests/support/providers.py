@@ -20,7 +20,7 @@ from bigfleet.conformance.cluster import ExternalCluster
 from bigfleet.conformance.subject import Bounds, Subject
 from bigfleet.model.machine import CapacityType, Machine, MachineState
 from bigfleet.ports.host import Boot, Host, HostFailure
-from bigfleet.services.provider import Latencies, ProviderConfig
+from bigfleet.services.provider.config import Latencies, ProviderConfig
 from bigfleet.services.provider.role import serving
 
 LINE: dict[str, Any] = {
@@ -144,7 +144,8 @@ def subject_of(channel: grpc.aio.Channel) -> Subject:
 
 _RUNNER = """
 import asyncio, pathlib, sys
-from bigfleet.services.provider import Latencies, Latency, ProviderConfig, run
+from bigfleet.services.provider.config import Latencies, Latency, ProviderConfig
+from bigfleet.services.provider.role import run
 folder, port, slow = pathlib.Path(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])
 latency = Latency(slow, slow)
 asyncio.run(run(ProviderConfig(

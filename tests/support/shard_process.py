@@ -14,6 +14,7 @@ import psutil
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.support.ports import free_address
+from tests.support.waiting import eventually
 
 START_SECONDS = 60.0
 _CYCLES = "bigfleet_shard_cycle_duration_seconds_count"
@@ -57,16 +58,16 @@ class ShardProcess:
 
 async def decides(shard: ShardProcess, cycles: int = 1) -> None:
     """Return once so many cycles have ended."""
-    async with asyncio.timeout(120):
-        while True:
-            try:
-                told = await shard.metrics()
-            except OSError:
-                told = {}
-            failed = told.get("bigfleet_shard_cycle_failures_total", 0)
-            if told.get(_CYCLES, 0) - failed >= cycles:
-                return
-            await asyncio.sleep(0.05)
+
+    async def have_ended() -> bool:
+        try:
+            told = await shard.metrics()
+        except OSError:
+            return False
+        failed = told.get("bigfleet_shard_cycle_failures_total", 0)
+        return told.get(_CYCLES, 0) - failed >= cycles
+
+    await eventually(have_ended, f"{cycles} cycles to end", seconds=120)
 
 
 @asynccontextmanager

@@ -13,7 +13,7 @@ from bigfleet.model.domain import domain_of
 from bigfleet.model.errors import InvalidInput, Unavailable, UnknownObject
 from bigfleet.model.machine import MachineState
 from bigfleet.model.need import NeedKey
-from bigfleet.services.shard.decide.compute import CycleInputs
+from bigfleet.services.shard.decide.cycle_inputs import CycleInputs
 from bigfleet.services.shard.replay import checkpoint
 
 _CONCURRENCY = 16

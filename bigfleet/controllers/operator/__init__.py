@@ -2,7 +2,3 @@
 
 It dials out and listens for nothing; it has no right to watch Pods.
 """
-
-from bigfleet.controllers.operator.role import OperatorConfig, run
-
-__all__ = ["OperatorConfig", "run"]

@@ -8,7 +8,7 @@ import pytest
 
 from bigfleet.conformance.check import Check
 from bigfleet.conformance.rules import CHECKS
-from bigfleet.services.provider import Latencies, Latency
+from bigfleet.services.provider.config import Latencies, Latency
 from tests.support.providers import provider, settings, subject_of
 
 # The other rules need a cluster that can withhold readiness, or a process: see tests/conformance.

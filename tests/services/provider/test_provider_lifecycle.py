@@ -18,7 +18,8 @@ from bigfleet.model.machine import (
     violations,
 )
 from bigfleet.ports.provider import Fence
-from bigfleet.services.provider import Latency, fencing, lifecycle
+from bigfleet.services.provider import fencing, lifecycle
+from bigfleet.services.provider.config import Latency
 from bigfleet.services.provider.fencing import FencingToken
 from bigfleet.services.provider.lifecycle import Order, Record, accept, fail, finish
 from tests.support.providers import machine

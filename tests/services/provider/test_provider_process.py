@@ -14,7 +14,7 @@ from bigfleet.api import transport
 from bigfleet.api.v1alpha1 import provider_pb2 as wire
 from bigfleet.conformance.subject import Subject
 from bigfleet.model.errors import InvalidInput, Unavailable
-from bigfleet.services.provider import run
+from bigfleet.services.provider.role import run
 from tests.support.full_disk import full_disk
 from tests.support.ports import free_port
 from tests.support.providers import settings, start_process, subject_of, write_inventory

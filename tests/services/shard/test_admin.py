@@ -16,8 +16,7 @@ from bigfleet.api.v1alpha1.shard_pb2_grpc import ShardStub
 from bigfleet.commands.cluster_removal import remove
 from bigfleet.model.errors import BigFleetError, UnknownObject
 from bigfleet.model.machine import CapacityType, MachineState
-from bigfleet.services.provider import Latencies, ProviderConfig
-from bigfleet.services.provider.config import Latency
+from bigfleet.services.provider.config import Latencies, Latency, ProviderConfig
 from bigfleet.services.provider.role import host_for, serving
 from tests.support.fake_coordinator import FakeCoordinator, rack
 from tests.support.shard_process import ShardProcess, decides, shard_process

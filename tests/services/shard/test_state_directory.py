@@ -17,7 +17,7 @@ from bigfleet.api.v1alpha1 import shard_pb2
 from bigfleet.api.v1alpha1.shard_pb2_grpc import ShardStub
 from bigfleet.model.errors import InvalidInput
 from bigfleet.model.machine import MachineState
-from bigfleet.services.provider import Latencies, ProviderConfig
+from bigfleet.services.provider.config import Latencies, ProviderConfig
 from bigfleet.services.provider.role import host_for, serving
 from bigfleet.services.shard.records.journal import JournalLimits
 from tests.support.full_disk import full_disk

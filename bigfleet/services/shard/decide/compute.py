@@ -14,6 +14,7 @@ from bigfleet.engine.snapshot import Demand, EngineConfig, Fleet
 from bigfleet.model import resources
 from bigfleet.model.need import NeedKey
 from bigfleet.services.shard.decide import unfolding
+from bigfleet.services.shard.decide.cycle_inputs import CycleInputs
 from bigfleet.services.shard.decide.demand_status import (
     StatusByCluster,
     statuses_of,
@@ -21,32 +22,8 @@ from bigfleet.services.shard.decide.demand_status import (
 )
 from bigfleet.services.shard.decide.hints import HintsByNeed, hints_of
 from bigfleet.services.shard.decide.quarantine import Quarantine, decide_without_failing_needs
-from bigfleet.services.shard.fleet.backoff import Failure, Offering
-from bigfleet.services.shard.records.wants import Wants
 
 Decide = Callable[[Fleet, Demand, CycleMemory, EngineConfig, float], Decision]
-
-
-@dataclass(frozen=True)
-class CycleInputs:
-    """The state at one moment, immutable. `asked` is the demand as reported, `cycle_memory` the
-    state carried over from the last decision. `machine_ids` names the rows, `hints_for` are the
-    clusters that get capacity hints, `report_shortfalls` requests demand statuses, `quarantine` has
-    the needs that the last decision left out, `unfolded` the gangs that are not to wait for one
-    machine that holds them, `unavailable` the offerings in backoff.
-    """
-
-    fleet: Fleet
-    machine_ids: Sequence[bytes]
-    wants: Wants
-    asked: Demand
-    now_seconds: float
-    cycle_memory: CycleMemory
-    hints_for: Collection[str] = ()
-    report_shortfalls: bool = False
-    quarantine: Quarantine = field(default_factory=dict)
-    unfolded: frozenset[NeedKey] = frozenset()
-    unavailable: Mapping[Offering, Failure] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,8 @@ from bigfleet.observe import metrics
 from bigfleet.ports.clock import Clock
 from bigfleet.ports.ownership import QuotaKey
 from bigfleet.services.shard.config import ShardConfig
-from bigfleet.services.shard.decide.compute import CycleInputs, CycleResult, Decide, compute
+from bigfleet.services.shard.decide.compute import CycleResult, Decide, compute
+from bigfleet.services.shard.decide.cycle_inputs import CycleInputs
 from bigfleet.services.shard.decide.demand_status import DemandStatuses
 from bigfleet.services.shard.decide.hints import CapacityHints
 from bigfleet.services.shard.decide.incoming import IncomingMachines
@@ -168,8 +169,7 @@ class Cycle:
             work = partial(compute, inputs, self.decide, self.config.engine)
             self.latest = result = await self.offload(work)
             self.count += 1
-        decision = result.decision
-        claims = decision.claimed_by, decision.headroom, result.demand, result.keys
+        claims = result.decision.claimed_by, result.decision.headroom, result.demand, result.keys
         with _phase("claims"):
             for _ in self.inventory.note_claims(*claims, now_seconds):
                 await asyncio.sleep(0)

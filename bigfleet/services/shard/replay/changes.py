@@ -12,7 +12,7 @@ import numpy as np
 from bigfleet.engine.snapshot import NONE, Flags, Fleet
 from bigfleet.model.errors import InvalidInput
 from bigfleet.model.machine import MachineState
-from bigfleet.services.shard.decide.compute import CycleInputs
+from bigfleet.services.shard.decide.cycle_inputs import CycleInputs
 from bigfleet.services.shard.records.machine_class import INSTANCE_TYPE_LABEL, ZONE_LABEL
 from bigfleet.services.shard.records.wants import Wants
 

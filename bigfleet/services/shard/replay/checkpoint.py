@@ -21,7 +21,7 @@ from bigfleet.engine.snapshot import Demand, EngineConfig, Flavour, Fleet
 from bigfleet.model.ceiling import Ceiling
 from bigfleet.model.errors import InvalidInput
 from bigfleet.model.need import Need, NeedKey, NodeOverhead
-from bigfleet.services.shard.decide.compute import CycleInputs
+from bigfleet.services.shard.decide.cycle_inputs import CycleInputs
 from bigfleet.services.shard.records.wants import Wants
 
 FORMAT = 1

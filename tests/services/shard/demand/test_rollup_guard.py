@@ -17,7 +17,7 @@ from bigfleet.api.v1alpha1.shard_pb2_grpc import ShardStub
 from bigfleet.model.group import group_of_text
 from bigfleet.model.machine import MachineState
 from bigfleet.model.need import Need, sizes_of
-from bigfleet.services.provider import Latencies, ProviderConfig
+from bigfleet.services.provider.config import Latencies, ProviderConfig
 from bigfleet.services.provider.role import host_for, serving
 from tests.support.full_disk import full_disk
 from tests.support.shard_process import ShardProcess, decides, shard_process

@@ -15,7 +15,7 @@ from bigfleet.model.errors import InvalidInput
 from bigfleet.model.group import group_of_text
 from bigfleet.model.machine import Machine, MachineState
 from bigfleet.model.need import Need, Operator, Requirement, profile, sizes_of
-from bigfleet.services.shard.decide.compute import CycleInputs
+from bigfleet.services.shard.decide.cycle_inputs import CycleInputs
 from bigfleet.services.shard.demand.needs import NeedsTable
 from bigfleet.services.shard.fleet.inventory import Inventory
 from bigfleet.services.shard.records.interning import Interned

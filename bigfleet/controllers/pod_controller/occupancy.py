@@ -193,6 +193,19 @@ class Occupancy:
             p.topology_key == HOSTNAME_LABEL and self._domains(p) for p in shape.affinity_terms
         )
 
+    def one_a_node(self, shape: Shape) -> bool:
+        """Whether a new Node may have one pod of `shape` at most, so that each needs its own."""
+        if any(
+            p.topology_key == HOSTNAME_LABEL and p.include(shape) for p in shape.anti_affinity_terms
+        ):
+            return True
+        return any(
+            spread.peers.topology_key == HOSTNAME_LABEL
+            and spread.peers.include(shape)
+            and spread.max_skew + self._least(shape, spread) == 1
+            for spread in shape.spread
+        )
+
     def is_unplaced_gang(self, shape: Shape) -> bool:
         """Whether the pod has affinity to pods of its own kind, none of which runs yet."""
         return any(p.include(shape) and not self._domains(p) for p in shape.affinity_terms)
@@ -211,6 +224,22 @@ class Occupancy:
                     counts[node.labels[peers.topology_key]] += count
         return counts
 
+    def _counting(self, shape: Shape, key: str) -> set[str]:
+        """The domains of a topology key that count for the spread of pods of `shape`."""
+        return {
+            node.labels[key]
+            for node in self.nodes.values()
+            if key in node.labels and shape.node_filter.admit(node.name, node.labels)
+        }
+
+    def _least(self, shape: Shape, spread: HardSpread) -> int:
+        """The global minimum of a spread."""
+        there = self._counting(shape, spread.peers.topology_key)
+        if len(there) < spread.min_domains:
+            return 0
+        counts = self._domains(spread.peers)
+        return min((counts[domain] for domain in there), default=0)
+
     def _narrow_to_skew(
         self, found: dict[tuple[str, str], set[str]], shape: Shape, spread: HardSpread
     ) -> None:
@@ -220,14 +249,8 @@ class Occupancy:
         peers, key = spread.peers, spread.peers.topology_key
         if key == HOSTNAME_LABEL:
             return
-        there = {
-            node.labels[key]
-            for node in self.nodes.values()
-            if key in node.labels and shape.node_filter.admit(node.name, node.labels)
-        }
-        counts = self._domains(peers)
-        enough = len(there) >= spread.min_domains
-        least = min((counts[domain] for domain in there), default=0) if enough else 0
+        there, counts = self._counting(shape, key), self._domains(peers)
+        enough, least = len(there) >= spread.min_domains, self._least(shape, spread)
         itself = 1 if peers.include(shape) else 0
         full = {domain for domain in there if counts[domain] + itself - least > spread.max_skew}
         if enough and there:

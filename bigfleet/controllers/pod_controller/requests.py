@@ -138,15 +138,26 @@ def unsupported_fields(pod: Pod) -> Iterator[str]:
 
 
 def additional_request(
-    spec: Mapping[str, Any], where: Sequence[Mapping[str, Any]]
+    spec: Mapping[str, Any], where: Sequence[Mapping[str, Any]], *, alone: bool
 ) -> dict[str, Any]:
     """The spec of an additional request for a Pod whose first request is `spec`.
 
     The requirements `where` name the domains that kube-scheduler currently allows; they replace the
-    terms about other pods.
+    terms about other pods, but that the Pod must be `alone` on a machine.
     """
     kept = {field: value for field, value in spec.items() if field not in BETWEEN_PODS}
-    return {**kept, "requirements": [*spec["requirements"], *where], "additional": True}
+    apart = {"topologyKeys": [HOSTNAME_LABEL], "labelSelector": {}}
+    return {
+        **kept,
+        **({"antiAffinity": apart} if alone else {}),
+        "requirements": [*spec["requirements"], *where],
+        "additional": True,
+    }
+
+
+def is_alone(additional: Mapping[str, Any]) -> bool:
+    """Whether each Pod with such an additional request must have a machine of its own."""
+    return "antiAffinity" in additional
 
 
 def excluded_nodes(

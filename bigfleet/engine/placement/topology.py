@@ -136,8 +136,9 @@ def place_constrained(state: CycleState, index: int, entered: Domains = frozense
     """
     packing = state.packing_of(index)
     if state.lacks(index) and len(packing):
-        _pack(state, index, terms_of(state, index, packing, entered))
-        _place_running(state, index)
+        left = _pack(state, index, terms_of(state, index, packing, entered))
+        if left and index in state.running:
+            _place_running(state, index)
 
 
 def _place_running(state: CycleState, index: int) -> None:
@@ -145,11 +146,8 @@ def _place_running(state: CycleState, index: int) -> None:
     they spread: a domain that is new holds back only pods that have yet to start.
     """
     packing, its, fleet = state.packing_of(index), state.classes.of(index), state.fleet
-    known = state.running.get(index, 0)
-    if not known or not state.lacks(index):
-        return
-    before, known = state.left[its].copy(), known - int(packing.placed_of(its).pods.sum())
-    now = np.diff(np.minimum(before.cumsum(), max(0, known)), prepend=0)
+    before, placed = state.left[its].copy(), int(packing.placed_of(its).pods.sum())
+    now = np.diff(np.minimum(before.cumsum(), max(0, state.running[index] - placed)), prepend=0)
     if not now.any():
         return
     serving = (packing.rows != NONE) & (fleet.cluster[packing.rows] == state.cluster_of(index))
@@ -164,8 +162,10 @@ def _place_running(state: CycleState, index: int) -> None:
     state.left[its] += before - now
 
 
-def _pack(state: CycleState, index: int, terms: TopologyTerms) -> None:
-    """Place the need's unplaced pods on its cluster's machines within its `terms`."""
+def _pack(state: CycleState, index: int, terms: TopologyTerms) -> int:
+    """Place the need's unplaced pods on its cluster's machines within its `terms`; returns how many
+    are left.
+    """
     packing, its = state.packing_of(index), state.classes.of(index)
     order = np.arange(its.start, its.stop, dtype=np.int64)
     machines, classes = packing.machines(), state.classes.columns
@@ -189,6 +189,7 @@ def _pack(state: CycleState, index: int, terms: TopologyTerms) -> None:
         # Small pods may raise a term's minimum, which makes room for large ones.
         packing.write(order, kernel)
         before, left = left, int(state.left[its].sum())
+    return left
 
 
 def acquire_constrained(state: CycleState, free_pools: FreePools, index: int) -> None:

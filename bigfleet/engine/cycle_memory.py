@@ -34,6 +34,18 @@ class ShortfallAge:
     since_seconds: float
 
 
+@dataclass(frozen=True, slots=True)
+class SpreadPods:
+    """So many pods of `need`, which has hard topology spread, can run on the `machines` in service
+    that it accepts: they were counted there, or had been before. At most `most` are on each.
+    """
+
+    need: NeedKey
+    pods: int
+    most: int
+    machines: int
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class SurplusSince:
     """At least this many machines have been surplus since then."""
@@ -157,3 +169,4 @@ class CycleMemory:
     reservations: tuple[Reservation, ...] = ()
     shortfall_ages: tuple[ShortfallAge, ...] = ()
     clusters: tuple[ClusterMemory, ...] = ()
+    spread_pods: tuple[SpreadPods, ...] = ()

@@ -12,7 +12,7 @@ from bigfleet.engine.cycle_memory import CycleMemory
 from bigfleet.engine.decision import Action, ActionType, Decision, Placements
 from bigfleet.engine.kernels.placed import arrange, order_by_row
 from bigfleet.engine.phases.assign import AssignmentPhase
-from bigfleet.engine.phases.carryover import reservations, shortfalls
+from bigfleet.engine.phases.carryover import reservations, shortfalls, spread_pods
 from bigfleet.engine.phases.headroom import Headroom
 from bigfleet.engine.phases.limits import cap_reclaims
 from bigfleet.engine.phases.preempt import preempt
@@ -53,18 +53,22 @@ def decide(
     given_back = Counter(int(fleet.cluster[a.row]) for a in reclaims if reclaimable[a.row])
     memory = tuple(reclaim.memory(given_back))
     short, shortfall_ages = shortfalls(state, cycle_memory)
-    deletes = _deletes(state, claimed_by)
+    deletes, preemptions = _deletes(state, claimed_by), [*_preemptions(state)]
+    drained = _rows([*preemptions, *reclaims])
     return Decision(
-        actions=[*_acquisitions(state), *_preemptions(state), *reclaims, *deletes],
+        actions=[*_acquisitions(state), *preemptions, *reclaims, *deletes],
         shortfalls=short,
         claimed_by=claimed_by,
         placements=placements(state),
         headroom=headroom.rows,
         reclaims_capped=capped,
         disruption_cost_queries=find_disruption_cost_queries(state),
-        cycle_memory=CycleMemory(reservations(state, claimed_by), shortfall_ages, memory),
+        cycle_memory=CycleMemory(
+            reservations(state, claimed_by), shortfall_ages, memory, spread_pods(state, drained)
+        ),
         held=state.budgets.held(),
         at_ceiling=frozenset(filter(state.lacks, state.at_ceiling)),
+        beyond_skew=frozenset(state.beyond_skew),
     )
 
 

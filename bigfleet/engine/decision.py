@@ -122,3 +122,5 @@ class Decision:
     held: Mapping[int, ClusterUsage] = field(default_factory=dict)
     #: needs that are short because their cluster's ceiling withheld a machine
     at_ceiling: frozenset[int] = frozenset()
+    #: needs with pods that are counted beyond a term's maxSkew, since they ran before
+    beyond_skew: frozenset[int] = frozenset()

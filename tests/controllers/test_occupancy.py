@@ -256,6 +256,26 @@ def test_hostname_domains_are_omitted_since_a_new_node_is_a_new_domain() -> None
     assert _where(there, avoids) == []
 
 
+def test_pods_of_which_a_node_may_have_one_are_to_have_a_machine_each() -> None:
+    """Because they avoid each other, or one of them runs on each Node that has no room for more.
+    Where each has one at least, a new Node may have two.
+    """
+    spreads = shape(**spread(HOSTNAME_LABEL))
+    avoids = shape(**anti_affinity_terms(peers(HOSTNAME_LABEL)))
+    assert cluster(_ABC).one_a_node(avoids)
+    assert not cluster(_ABC).one_a_node(shape(**anti_affinity_terms(peers(ZONE))))
+    full = cluster(_ABC, (spreads, "n1", 1), (spreads, "n2", 1))
+    assert full.one_a_node(spreads)
+    assert not full.one_a_node(shape(**spread(HOSTNAME_LABEL, 2)))
+    assert not full.one_a_node(shape(**spread(ZONE)))
+    even = cluster(_ABC, *((spreads, name, 1) for name in ("n1", "n2", "n3")))
+    assert not even.one_a_node(spreads)
+    first = {"requirements": [], "antiAffinity": {"topologyKeys": [ZONE]}}
+    alone = additional_request(first, [], alone=True)
+    assert alone["antiAffinity"]["topologyKeys"] == [HOSTNAME_LABEL]
+    assert "antiAffinity" not in additional_request(first, [], alone=False)
+
+
 def test_the_newest_nodes_are_named_as_no_help() -> None:
     """So that what came for an earlier request does not count for a later one."""
     nodes = [node(f"n{number}", created=f"2026-01-01T00:00:{number:02d}Z") for number in range(9)]
@@ -269,7 +289,8 @@ def test_a_request_follows_the_skew_and_excludes_the_nodes_that_it_excluded_befo
     """Else a Node that joins would change it, and it would give up the machine on its way to it."""
     even, old = shape(**spread(ZONE)), {"key": HOSTNAME_LABEL, "operator": "NotIn", "values": ["o"]}
     first = {"requirements": [{"key": "kind", "operator": "Exists"}]}
-    made = additional_request(first, [old, {"key": ZONE, "operator": "In", "values": ["b"]}])
+    where = [old, {"key": ZONE, "operator": "In", "values": ["b"]}]
+    made = additional_request(first, where, alone=False)
     there = cluster(_ABC, (even, "n1", 3), (even, "n2", 2), (even, "n3", 2))
     domains = {"key": ZONE, "operator": "In", "values": ["b", "c"]}
     assert there.where_else(even, excluded_nodes(first, made)) == [old, domains]

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from bigfleet.controllers.pod_controller.pods import Pod
 from bigfleet.controllers.pod_controller.requests import (
-    additional_request,
     manifest_for,
     needs_request,
     request_for,
@@ -22,7 +21,6 @@ from bigfleet.controllers.podspec.amounts import effective_requests
 from bigfleet.controllers.podspec.unsupported import Unsupported
 from bigfleet.kube.pod_types import PodStatus
 from bigfleet.model import resources
-from bigfleet.model.need import HOSTNAME_LABEL
 
 
 def _pod(spec: dict[str, Any] | None = None, phase: str = "Pending", **metadata: Any) -> Pod:
@@ -241,18 +239,6 @@ def test_names_are_legal_and_differ_between_pods_of_one_name(name: str) -> None:
     assert len(first) <= 253
     assert "..-" not in first
     assert ".-" not in first[-10:]
-
-
-def test_additional_requests_of_pods_that_keep_apart_by_node_keep_apart() -> (
-    None
-):
-    """Each needs a machine of its own; other domains are named in the requirements."""
-    kept = {"topologyKeys": [HOSTNAME_LABEL], "labelSelector": {"matchLabels": {"app": "web"}}}
-    first = {"requirements": [], "topologySpread": [{}], "antiAffinity": kept}
-    made = additional_request(first, [])
-    assert made == {"requirements": [], "antiAffinity": kept, "additional": True}
-    by_zone = {**first, "antiAffinity": {**kept, "topologyKeys": ["zone"]}}
-    assert additional_request(by_zone, []) == {"requirements": [], "additional": True}
 
 
 def test_a_request_belongs_to_its_pod_without_holding_up_its_deletion() -> None:

@@ -15,6 +15,7 @@ from bigfleet.engine.cycle_memory import (
     Reacquired,
     Reservation,
     ShortfallAge,
+    SpreadPods,
     SurplusSince,
 )
 from bigfleet.engine.fit.normalise import normalise
@@ -307,6 +308,11 @@ def random_cycle_memory(seed: int, fleet: Fleet, demand: Demand) -> CycleMemory:
         tuple(Reservation(key, pick(draw, domains), pick(draw, since)) for key in reserved),
         tuple(ShortfallAge(key, int(draw.integers(1, 9)), pick(draw, ages)) for key in short),
         tuple(_random_memory(draw, name, keys) for name in sorted(CLUSTERS) if draw.random() < 0.6),
+        tuple(
+            SpreadPods(key, *(int(draw.integers(1, most)) for most in (30, 6, 10)))
+            for key in keys
+            if draw.random() < 0.5
+        ),
     )
 
 

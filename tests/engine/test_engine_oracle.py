@@ -49,6 +49,7 @@ def decide_like_the_oracle(
     assert decision.cycle_memory == oracle.cycle_memory
     assert decision.at_ceiling == oracle.at_ceiling
     assert decision.held == oracle.held
+    assert decision.beyond_skew == oracle.beyond_skew
     return decision
 
 

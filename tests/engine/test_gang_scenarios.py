@@ -256,6 +256,21 @@ def test_a_complete_gang_yields_to_no_equal() -> None:
     assert broken.cycle() == []
 
 
+def test_what_joins_for_an_incomplete_gang_is_its_own_as_much_as_what_serves_it() -> None:
+    """If other pods were counted there until it has joined, the gang would be counted elsewhere
+    then, and the machine released and acquired again in turn.
+    """
+    whole, broken = plain("east", 1), gang("east", 3)
+    story = Story([*rack("a", 2), *rack("c", 1)], broken)
+    assert story.cycle() == ["Bootstrap a0", "Bootstrap a1"]
+    story.demand = demand_of(story.fleet, [whole, broken])
+    story.fleet = replace(story.fleet, last_claimed_by=np.array([1, 1, NONE], np.int32))
+    assert story.cycle() == ["Bootstrap c0"]
+    story.arrive()
+    assert story.settle() == []
+    assert story.short() == {1: {"cpu": 4}}
+
+
 # Numbers that once went wrong
 
 

@@ -125,9 +125,7 @@ def test_a_machine_with_pods_stays_until_demand_falls() -> None:
     assert story.cycle() == ["Reclaim used"]
 
 
-def test_after_an_acquisition_no_pods_are_moved_for_a_hold_even_if_demand_falls() -> (
-    None
-):
+def test_after_an_acquisition_no_pods_are_moved_for_a_hold_even_if_demand_falls() -> None:
     """Where Jobs end all the time demand has always just fallen. In the ramp of mixed-50 a cluster
     bought eight machines in half a minute, released five small ones, and ten pods moved.
     """

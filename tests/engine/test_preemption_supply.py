@@ -11,7 +11,7 @@ from bigfleet.engine.cycle_memory import CycleMemory, Reservation
 from bigfleet.engine.decision import ActionType
 from bigfleet.engine.snapshot import NONE, EngineConfig
 from bigfleet.model.machine import MachineState
-from bigfleet.model.need import HOSTNAME_LABEL, NeedKey, Operator, Requirement
+from bigfleet.model.need import HOSTNAME_LABEL, NeedKey, Operator, Requirement, Spread
 from tests.engine.engine_pods import pods
 from tests.engine.engine_rig import (
     NOW,
@@ -43,7 +43,10 @@ def test_one_deficit_is_preempted_once_however_long_the_drain() -> None:
     assert story.short() == {1: {"cpu": 4}}
 
 
-def test_pods_of_equal_priority_are_not_counted_first_on_what_drains_for_others() -> None:
+@pytest.mark.parametrize("spread", [(), (Spread(HOSTNAME_LABEL, 4, True),)])
+def test_pods_of_equal_priority_are_not_counted_first_on_what_drains_for_others(
+    spread: tuple[Spread, ...],
+) -> None:
     """The small ones fit on `x` as well; without `leaving`, the large one would evict once more."""
     specs = [
         configured("x", labels={RACK: "a"}),
@@ -53,7 +56,7 @@ def test_pods_of_equal_priority_are_not_counted_first_on_what_drains_for_others(
         configured("b2", "west", labels={ZONE: "z", RACK: "c"}),
     ]  # fmt: skip
     in_a, in_z = Requirement(RACK, Operator.IN, ("a",)), Requirement(ZONE, Operator.IN, ("z",))
-    small = "east", need_of(4, in_a, unit=1, priority=CRITICAL)
+    small = "east", need_of(4, in_a, unit=1, priority=CRITICAL, spread=spread)
     large = "east", need_of(4, in_z, unit=4, priority=CRITICAL)
     assert Story(specs, small, large, ("west", need_of(8, unit=4))).cycle() == []
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from bigfleet.engine.snapshot import NONE, EngineConfig
+from bigfleet.model.machine import MachineState
 from bigfleet.model.need import HOSTNAME_LABEL, Operator, Requirement, Spread, Taint
 from tests.engine.engine_pods import outcome, pods
 from tests.engine.engine_rig import (
@@ -135,6 +137,31 @@ def test_spread_keeps_the_skew() -> None:
     assert decided(zoned("aaabbc"), need_of(14, spread=EVENLY_BY_ZONE)) == [
         f"Bootstrap {name}" for name in ("a0", "b3", "c5", "a1", "b4")
     ]
+
+
+def test_a_machine_created_for_a_zone_is_used_when_it_arrives() -> None:
+    """Its zone had a share of the pods while it was being created. Once it is idle it belongs to no
+    cluster; if the other zones had all pods then, it would be deleted unused.
+    """
+    specs = [speculative(zone, cpu=5, labels={ZONE: zone}) for zone in "abc"]
+    story = Story(specs, ("east", need_of(8, unit=1, spread=EVENLY_BY_ZONE)))
+    assert story.cycle() == ["Provision a", "Provision b", "Provision c"]
+    creating = story.fleet.state.copy()
+    creating[:2] = MachineState.IDLE
+    story.fleet = replace(story.fleet, state=creating)
+    assert story.cycle() == ["Bootstrap a", "Bootstrap b"]
+    story.arrive()
+    assert story.cycle() == ["Bootstrap c"]
+    assert story.short() == {}
+
+
+def test_a_machine_created_for_spread_pods_is_not_used_if_it_would_be_empty() -> None:
+    """Its zone has another one by now that the pods are counted on already."""
+    specs = [
+        *(configured(zone, cpu=5, labels={ZONE: zone}, last_claimed_by=0) for zone in "abc"),
+        speculative("c2", state=MachineState.IDLE, cpu=5, labels={ZONE: "c"}, last_claimed_by=0),
+    ]
+    assert decided(specs, need_of(8, unit=1, spread=EVENLY_BY_ZONE)) == []
 
 
 def test_spread_counts_what_is_bound() -> None:
@@ -290,6 +317,62 @@ def test_a_zone_of_tainted_machines_holds_pods_back_unless_taints_are_honored(
 
 
 # Anti-affinity
+
+
+OVER_HOSTS = (Spread(HOSTNAME_LABEL, 1, True),)
+
+
+def joined(story: Story, name: str) -> None:
+    """Machine `name` is in service in east at once."""
+    row = [spec.name for spec in story.specs].index(name)
+    state, cluster = story.fleet.state.copy(), story.fleet.cluster.copy()
+    state[row], cluster[row] = MachineState.CONFIGURED, story.fleet.clusters.index("east")
+    story.fleet = replace(story.fleet, state=state, cluster=cluster)
+
+
+def spread_over_hosts() -> Story:
+    """Eight pods on two hosts, a tainted and a small machine for others, and free ones."""
+    specs = [
+        *(configured(host, disruption_cost=math.nan) for host in "ab"),
+        idle("tainted", taints=(Taint("team", "x", "NoSchedule"),)),
+        idle("small", cpu=1),
+        *(idle(f"free{n}", labels={"pool": "new"}) for n in range(3)),
+    ]
+    return Story(specs, ("east", need_of(8, unit=1, spread=OVER_HOSTS)))
+
+
+@pytest.mark.parametrize("host", ["tainted", "small"])
+def test_pods_that_run_are_not_held_back_by_a_host_that_has_room_for_fewer(host: str) -> None:
+    """By maxSkew each host may have one or two of them beside it, so a count from scratch would
+    acquire a host for each of the others, though all of them run.
+    """
+    story = spread_over_hosts()
+    assert story.cycle() == []
+    joined(story, host)
+    assert [story.cycle() for _ in range(3)] == [[]] * 3
+    assert story.short() == {}
+
+
+def test_pods_of_a_lost_host_are_held_back_by_a_closed_one() -> None:
+    """They have to start again: one on each host beside the one that stays."""
+    story = spread_over_hosts()
+    story.cycle()
+    joined(story, "tainted")
+    story.cycle()
+    state = story.fleet.state.copy()
+    state[1] = MachineState.FAILED
+    story.fleet = replace(story.fleet, state=state)
+    assert story.cycle() == ["Bootstrap small", *(f"Bootstrap free{n}" for n in range(3))]
+    assert story.short() == {}
+
+
+def test_pods_that_are_added_are_held_back_by_a_closed_host() -> None:
+    """What runs already does not change what kube-scheduler allows."""
+    story = spread_over_hosts()
+    story.cycle()
+    joined(story, "tainted")
+    story.demand = demand_of(story.fleet, [("east", need_of(10, unit=1, spread=OVER_HOSTS))])
+    assert story.cycle() == ["Bootstrap small", "Bootstrap free0"]
 
 
 def test_three_pods_that_repel_each_other_by_host_get_three_machines() -> None:

@@ -3,19 +3,33 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from bigfleet.engine import decide
-from bigfleet.model.machine import CapacityType, MachineState
+from bigfleet.engine.cycle_memory import CycleMemory
+from bigfleet.engine.decision import Action, ActionType
+from bigfleet.engine.snapshot import NONE
+from bigfleet.model.machine import CapacityType, MachineEvent, MachineState
+from bigfleet.model.need import NeedKey, sizes_of
+from bigfleet.ports.provider import Fence
 from bigfleet.services.provider.config import Latencies, Latency
+from bigfleet.services.shard.decide.compute import CycleInputs, CycleResult
 from bigfleet.services.shard.fleet import claims
+from bigfleet.services.shard.fleet.assignment import bought_for
+from bigfleet.services.shard.records.wants import Wants
+from bigfleet.simulation.cluster.cluster import SimulatedCluster
 from bigfleet.simulation.convergence import convergence_problems, is_wasteful
+from bigfleet.simulation.invariants.purchases import Purchases
+from bigfleet.simulation.runtime.faults import Delays, FaultInjector, FaultRates
 from bigfleet.simulation.runtime.loop import run
+from bigfleet.simulation.runtime.permanent_faults import PermanentFaults
 from bigfleet.simulation.spec import WorldSpec
 from bigfleet.simulation.world import World, running_world
+from tests.engine.engine_rig import checked, demand_of, fleet_of, need_of, speculative
 from tests.simulation.simulation_rig import machines, pods, run_scenario, state_counts, world_spec
 
 ELASTIC: dict[str, Any] = {
@@ -79,3 +93,31 @@ def test_an_unneeded_machine_is_detected(monkeypatch: pytest.MonkeyPatch) -> Non
 
     monkeypatch.setattr(decide, "machines_to_delete", lambda *_: np.empty(0, np.intp))
     assert any("no need counts it" in sentence for sentence in run(scenario))
+
+
+@pytest.mark.parametrize(("cpu", "twice"), [(2, False), (4, True)])
+def test_a_second_machine_may_be_bought_for_pods_that_the_first_one_cannot_hold(
+    cpu: int, twice: bool
+) -> None:
+    """A need of pods of one and of four CPUs has one on its way for the small pod."""
+    need = replace(need_of(1), sizes=sizes_of([({"cpu": 1}, 1), ({"cpu": 4}, 1)]))
+    specs = [speculative("m-000", state=MachineState.IDLE, cpu=cpu), speculative("m-001", cpu=8)]
+    fleet = fleet_of(specs)
+    demand = demand_of(fleet, [("east", need)])
+    decided = checked(fleet, demand)
+    unused = np.full(len(specs), NONE, np.int32)
+    decided = replace(
+        decided,
+        actions=[Action(ActionType.PROVISION, 1, 0)],
+        claimed_by=unused,
+        headroom=frozenset(),
+    )
+    names, wants = [spec.name.encode() for spec in specs], Wants(unused, [])
+    inputs = CycleInputs(fleet, names, wants, demand, 100.0, CycleMemory())
+    result = CycleResult(inputs, fleet, demand, [NeedKey("east", *need.key)], decided, (), None)
+    first = replace(machines(1)[0], shard_metadata=bought_for("east", need))
+    injector = FaultInjector(0, FaultRates(), Delays(), PermanentFaults())
+    purchases = Purchases({"east": SimulatedCluster("east", lambda: 0.0)}, injector)
+    purchases.on_submitted(Fence("s", 1, 1), first, MachineEvent.CREATE, 10.0)
+    problems = [*purchases.duplicate_purchases(result, {"m-000": first}, 100.0)]
+    assert problems == ["m-001 is bought for a need of east that m-000 was bought for"] * twice

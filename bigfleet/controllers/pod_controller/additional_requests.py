@@ -171,7 +171,10 @@ class AdditionalRequests:
             where = self._occupancy.where_else(
                 waiting.shape, requests.excluded_nodes(first.body, spec.body)
             )
-            renewed = self._writer.interned(requests.additional_request(first.body, where))
+            alone = requests.is_alone(spec.body)
+            renewed = self._writer.interned(
+                requests.additional_request(first.body, where, alone=alone)
+            )
             if renewed is not spec:
                 yield each, renewed
 
@@ -226,7 +229,8 @@ class AdditionalRequests:
             self._log(waiting.workload, f"requests no additional machine: {no_help_reason}")
             return
         where = self._occupancy.where(waiting.shape, self._asking(key))
-        spec = self._writer.interned(requests.additional_request(first.body, where))
+        alone = self._occupancy.one_a_node(waiting.shape)
+        spec = self._writer.interned(requests.additional_request(first.body, where, alone=alone))
         *_, additional = list(key.additional())[: due.number]
         self._writer.set_desired(additional, waiting.metadata, spec)
         self._report(key, waiting, due.number, where, pod.unschedulable_message or "")

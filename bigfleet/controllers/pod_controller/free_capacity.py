@@ -14,9 +14,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from bigfleet.controllers.pod_controller.label_index import LabelIndex
 from bigfleet.controllers.pod_controller.node_columns import Flags, NodeColumns, Numbers, Tally
 from bigfleet.controllers.pod_controller.nodes import Node
-from bigfleet.controllers.pod_controller.occupancy import ClusterSnapshot, LabelIndex, Occupancy
+from bigfleet.controllers.pod_controller.occupancy import ClusterSnapshot, Occupancy
 from bigfleet.controllers.pod_controller.shapes import HardSpread, Peers, Shape
 from bigfleet.model import resources
 

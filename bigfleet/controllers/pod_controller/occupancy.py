@@ -6,22 +6,21 @@ Pods of one shape are interchangeable, so they are only counted.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from heapq import nlargest
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
+from bigfleet.controllers.pod_controller.label_index import LabelIndex
 from bigfleet.controllers.pod_controller.nodes import Machine, Node
 from bigfleet.controllers.pod_controller.shapes import HardSpread, Peers, Shape
 from bigfleet.controllers.pod_controller.unschedulable import Outlook
-from bigfleet.controllers.pod_controller.upcoming import unplaced_pods
+from bigfleet.controllers.pod_controller.upcoming import avoids, unplaced_pods
 from bigfleet.model.need import HOSTNAME_LABEL
 
 _MAX_VALUES = 1000
 _NEWEST = 5
-
-K = TypeVar("K")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,47 +47,6 @@ class ClusterSnapshot:
     placed: Sequence[tuple[Shape, str, int]]
     terminating: Sequence[tuple[Shape, str, int]]
     waiting: Mapping[Shape, int]
-
-
-class LabelIndex:
-    """Finds the shapes that match a selector without scanning all of them."""
-
-    def __init__(self) -> None:
-        self._by_pair: dict[tuple[str, str, str], set[Shape]] = {}
-        self._by_namespace: dict[str, set[Shape]] = {}
-
-    def add(self, shape: Shape) -> None:
-        """Add `shape`."""
-        self._by_namespace.setdefault(shape.namespace, set()).add(shape)
-        for pair in shape.labels.items():
-            self._by_pair.setdefault((shape.namespace, *pair), set()).add(shape)
-
-    def remove(self, shape: Shape) -> None:
-        """Remove `shape`."""
-        _discard(self._by_namespace, shape.namespace, shape)
-        for pair in shape.labels.items():
-            _discard(self._by_pair, (shape.namespace, *pair), shape)
-
-    def find(self, peers: Peers) -> Iterator[Shape]:
-        """Every shape that is among `peers`."""
-        if peers.selector is None:
-            return
-        pair = next(iter(peers.selector.pairs), None)
-        among = self._by_namespace.keys() if peers.namespaces is None else peers.namespaces
-        for namespace in among:
-            if pair is None:
-                possible = self._by_namespace.get(namespace, ())
-            else:
-                possible = self._by_pair.get((namespace, *pair), ())
-            for shape in possible:
-                if peers.include(shape):
-                    yield shape
-
-
-def _discard(index: dict[K, set[Shape]], key: K, shape: Shape) -> None:
-    index[key].discard(shape)
-    if not index[key]:
-        del index[key]
 
 
 @dataclass
@@ -212,6 +170,15 @@ class Occupancy:
             p.topology_key == HOSTNAME_LABEL and self._domains(p) for p in shape.affinity_terms
         )
 
+    def one_a_node(self, shape: Shape) -> bool:
+        """Whether a new Node may have one pod of `shape` at most, so that each needs its own."""
+        return avoids(shape, shape) or any(
+            spread.peers.topology_key == HOSTNAME_LABEL
+            and spread.peers.include(shape)
+            and spread.max_skew + self._least(shape, spread) == 1
+            for spread in shape.spread
+        )
+
     def is_unplaced_gang(self, shape: Shape) -> bool:
         """Whether the pod has affinity to pods of its own kind, none of which runs yet."""
         return any(p.include(shape) and not self._domains(p) for p in shape.affinity_terms)
@@ -230,6 +197,22 @@ class Occupancy:
                     counts[node.labels[peers.topology_key]] += count
         return counts
 
+    def _counting(self, shape: Shape, key: str) -> set[str]:
+        """The domains of a topology key that count for the spread of pods of `shape`."""
+        return {
+            node.labels[key]
+            for node in self.nodes.values()
+            if key in node.labels and shape.node_filter.admit(node.name, node.labels)
+        }
+
+    def _least(self, shape: Shape, spread: HardSpread) -> int:
+        """The global minimum of a spread."""
+        there = self._counting(shape, spread.peers.topology_key)
+        if len(there) < spread.min_domains:
+            return 0
+        counts = self._domains(spread.peers)
+        return min((counts[domain] for domain in there), default=0)
+
     def _narrow_to_skew(
         self,
         found: dict[tuple[str, str], set[str]],
@@ -245,11 +228,7 @@ class Occupancy:
         peers, key = spread.peers, spread.peers.topology_key
         if key == HOSTNAME_LABEL:
             return
-        there = {
-            node.labels[key]
-            for node in self.nodes.values()
-            if key in node.labels and shape.node_filter.admit(node.name, node.labels)
-        }
+        there = self._counting(shape, key)
         enough = len(there) >= spread.min_domains
         least = min((counts[domain] for domain in there), default=0) if enough else 0
         itself = 1 if peers.include(shape) else 0

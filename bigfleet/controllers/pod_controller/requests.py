@@ -37,8 +37,7 @@ _NAME_LIMIT = 253
 _UID_CHARACTERS = 8
 _REPLACE_AT_ONCE = ("ReplicaSet", "ReplicationController", "Job")
 # Fields of a request that are about other pods rather than the machine.
-_ANTI_AFFINITY = "antiAffinity"
-BETWEEN_PODS = ("coLocation", "topologySpread", _ANTI_AFFINITY)
+BETWEEN_PODS = ("coLocation", "topologySpread", "antiAffinity")
 
 
 def needs_request(pod: Pod) -> bool:
@@ -139,17 +138,26 @@ def unsupported_fields(pod: Pod) -> Iterator[str]:
 
 
 def additional_request(
-    spec: Mapping[str, Any], where: Sequence[Mapping[str, Any]]
+    spec: Mapping[str, Any], where: Sequence[Mapping[str, Any]], *, alone: bool
 ) -> dict[str, Any]:
     """The spec of an additional request for a Pod whose first request is `spec`.
 
     The requirements `where` name the domains that kube-scheduler currently allows; they replace the
-    terms about other pods. One stays: pods that may not share a Node need a machine each.
+    terms about other pods, but that the Pod must be `alone` on a machine.
     """
     kept = {field: value for field, value in spec.items() if field not in BETWEEN_PODS}
-    if HOSTNAME_LABEL in spec.get(_ANTI_AFFINITY, {}).get("topologyKeys", ()):
-        kept[_ANTI_AFFINITY] = spec[_ANTI_AFFINITY]
-    return {**kept, "requirements": [*spec["requirements"], *where], "additional": True}
+    apart = {"topologyKeys": [HOSTNAME_LABEL], "labelSelector": {}}
+    return {
+        **kept,
+        **({"antiAffinity": apart} if alone else {}),
+        "requirements": [*spec["requirements"], *where],
+        "additional": True,
+    }
+
+
+def is_alone(additional: Mapping[str, Any]) -> bool:
+    """Whether each Pod with such an additional request must have a machine of its own."""
+    return "antiAffinity" in additional
 
 
 def excluded_nodes(

@@ -49,7 +49,9 @@ def _misplaced(fleet: Fleet, demand: Demand, decision: Decision, index: int) -> 
         if any(number > 1 for number in _domains(fleet, rows, numbers, key).values()):
             yield f"need {index} has two pods in one domain of {key}"
     may_have_lost_pods = index in {shortfall.need for shortfall in decision.shortfalls}
-    # The pods of an additional need spread together with those of another need.
+    # Pods that ran before a domain was added are not held back by it. The pods of an additional
+    # need spread together with those of another need.
+    may_have_lost_pods |= index in decision.beyond_skew
     if not may_have_lost_pods and not isinstance(demand.needs[index].group, Additional):
         yield from _beyond_skew(fleet, demand, decision, index)
 

@@ -119,10 +119,11 @@ class AssignmentPhase:
             for index in settle_gangs(state, needs[need_types == NeedType.GANG])
             if state.lacks(index) and not begin_gang(state, self.free_pools, index)
         }
+        self._place_on_drained(needs)
         for index in needs[need_types == NeedType.CONSTRAINED].tolist():
+            self._take_arrived(index)
             place_constrained(state, index)
         priority = int(state.priorities[needs[0]])
-        self._place_on_drained(needs)
         for cluster in np.unique(
             state.demand.cluster[needs[need_types == NeedType.PLAIN]]
         ).tolist():
@@ -130,10 +131,21 @@ class AssignmentPhase:
                 state.packings[cluster].place(self._order[cluster, priority], priority)
         return incomplete
 
+    def _take_arrived(self, index: int) -> None:
+        """Acquire what was created for a constrained need and has just arrived, as far as it places
+        pods there.
+        """
+        # It made a domain while it was being created. Without it the others would have all pods.
+        state = self._state
+        if index not in state.arrivals or index in state.not_acquiring or not state.lacks(index):
+            return
+        acquire_constrained(state, FreePools(state, state.arrived_for(index)), index)
+        self._give_back_unused(index)
+
     def _place_on_drained(self, needs: Rows) -> None:
         """Place pods of the plain ones of `needs` on the machines that drain for them."""
-        # Else pods of the same priority that were counted elsewhere might be counted there, and
-        # another machine would be drained for the need.
+        # Else pods of the same priority that were counted elsewhere, or nowhere, might be counted
+        # there, and another machine would be drained for the need.
         state = self._state
         for index in needs[np.isin(needs, [*state.drained_for])].tolist():
             if state.classes.need_type[index] == NeedType.PLAIN:

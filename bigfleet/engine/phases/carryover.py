@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from bigfleet.engine.cycle_memory import CycleMemory, Reservation, ShortfallAge
+from bigfleet.engine.cycle_memory import CycleMemory, Reservation, ShortfallAge, SpreadPods
 from bigfleet.engine.decision import Shortfall
-from bigfleet.engine.snapshot import NONE, Ints, in_states
+from bigfleet.engine.snapshot import NONE, Ints, Rows, in_states
 from bigfleet.engine.state.cycle_state import CycleState
 from bigfleet.model.machine import MachineState
 from bigfleet.model.need import Size
@@ -63,6 +63,35 @@ def reservations(state: CycleState, claimed_by: Ints) -> tuple[Reservation, ...]
         since = before.since_seconds if before and continues else state.now_seconds
         kept.append(Reservation(state.key(index), domain, since))
     return tuple(kept)
+
+
+def spread_pods(state: CycleState, drained: Rows) -> tuple[SpreadPods, ...]:
+    """How many pods of each need with hard topology spread run on machines that stay in service,
+    by the count; the rows `drained` do not.
+    """
+    spread = [index for index in state.constrained if state.flavour_fit(index).terms]
+    if not spread:
+        return ()
+    fleet, needs = state.fleet, len(state.demand.needs)
+    row, pod_class, pods = state.placements()
+    need = state.classes.need[pod_class].astype(np.int64)
+    stays = (fleet.state[row] == MachineState.CONFIGURED) & ~np.isin(row, drained)
+    stays &= fleet.cluster[row] == state.demand.cluster[need]
+    total = np.bincount(need, pods, needs).astype(np.int64)
+    # A need may have pods of several sizes on one machine.
+    together, place = np.unique(need[stays] * len(fleet) + row[stays], return_inverse=True)
+    on_each = np.bincount(place, pods[stays], len(together)).astype(np.int64)
+    here, most = np.zeros(needs, np.int64), np.zeros(needs, np.int64)
+    np.add.at(here, together // len(fleet), on_each)
+    np.maximum.at(most, together // len(fleet), on_each)
+    serving, found = state.in_service(drained), []
+    for index in spread:
+        if here[index]:
+            # Those counted on machines that have not joined yet run where they ran.
+            known = max(int(here[index]), min(state.running.get(index, 0), int(total[index])))
+            machines = state.accepting(index, serving)
+            found.append(SpreadPods(state.key(index), known, int(most[index]), machines))
+    return tuple(found)
 
 
 def _waiting(state: CycleState, claimed_by: Ints) -> list[int]:

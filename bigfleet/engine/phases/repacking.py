@@ -123,6 +123,20 @@ class _Trial:
         self._packing = before.without_pods(stay, self._left)
         self._trial = copy.copy(state)
         self._trial.packings, self._trial.left = {cluster: self._packing}, self._left
+        self._trial.running, self._trial.beyond_skew = self._running(before, stay), set()
+
+    def _running(self, before: ClusterPacking, stay: Flags) -> dict[int, int]:
+        """How many pods run on machines in service that `stay` [M], by need with known ones."""
+        state, found = self._state, dict.fromkeys(self._state.running, 0)
+        if found:
+            machines, pod_classes, numbers = before.entries()
+            serving = state.fleet.state[before.rows[machines]] == MachineState.CONFIGURED
+            its = stay[machines] & serving
+            need = state.classes.need[pod_classes[its]].tolist()
+            for index, pods in zip(need, numbers[its].tolist(), strict=True):
+                if index in found:
+                    found[index] += pods
+        return found
 
     def keeps(self, fixed: list[tuple[int, int, int]]) -> bool:
         """Keep the `fixed` placements; False if pods of a removed machine do not fit into their

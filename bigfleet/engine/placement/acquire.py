@@ -44,10 +44,13 @@ _MAX_REDUNDANCY_CHECK = 256
 
 
 class FreePools:
-    """Pools of the machines that belong to no cluster, cached for one decision."""
+    """Pools of the machines that belong to no cluster, or those `among` them [n], cached for one
+    decision.
+    """
 
-    def __init__(self, state: CycleState) -> None:
+    def __init__(self, state: CycleState, among: Flags | None = None) -> None:
         self._state = state
+        self._among = np.ones(len(state.fleet), np.bool_) if among is None else among
         self._free = {each: self._free_rows(each) for each in ACQUIRABLE}
         self._pools: dict[tuple[MachineState, int, int, tuple[str, ...]], CandidatePool] = {}
 
@@ -68,7 +71,7 @@ class FreePools:
 
     def _free_rows(self, machines: MachineState) -> Rows:
         fleet = self._state.fleet
-        rows = fleet.by_tie_break(np.flatnonzero(fleet.state == machines))
+        rows = fleet.by_tie_break(np.flatnonzero((fleet.state == machines) & self._among))
         # A machine with a high reclamation penalty (a warm cache, say) is used first: the need that
         # it served has most use for it.
         return rows[np.argsort(~fleet.reclamation_bucket[rows], kind="stable")]

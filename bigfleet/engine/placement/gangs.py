@@ -27,16 +27,24 @@ from bigfleet.engine.placement.gang_domains import (
     choose_domain,
     domains_with_room,
 )
-from bigfleet.engine.snapshot import NONE, Flags, Ints, Longs, Rows, flags_of
+from bigfleet.engine.snapshot import (
+    IN_SERVICE,
+    NONE,
+    Flags,
+    Ints,
+    Longs,
+    Rows,
+    flags_of,
+    in_states,
+)
 from bigfleet.engine.state.cycle_state import CycleState
-from bigfleet.model.machine import MachineState
 
 
 def begin_gang(state: CycleState, free_pools: FreePools, index: int) -> bool:
     """Place the gang in the domain that can hold all of it; False if there is none.
 
     Machines that the domain lacks are acquired when it is the gang's turn. A gang that no domain
-    can hold stays on its machines that are in service, because its pods run there.
+    can hold stays on its machines that are in service, because its pods run there, or will.
     """
     choice = _best_domain(state, free_pools, index)
     if choice.whole or choice.domain == NONE:
@@ -97,7 +105,7 @@ def place_gang(state: CycleState, index: int, choice: DomainChoice) -> None:
 
 def place_in_gang_domain(state: CycleState, index: int, *, in_service_only: bool = False) -> None:
     """Place the gang's unplaced pods on its cluster's machines in its domain; `in_service_only`
-    leaves out all but its own CONFIGURED machines.
+    leaves out all but its own machines that have joined its cluster or are about to.
     """
     if index not in state.gang_domains:
         return
@@ -105,7 +113,7 @@ def place_in_gang_domain(state: CycleState, index: int, *, in_service_only: bool
     there = _usable_machines(state, index) & in_gang_domain(state, index, packing.flavour)
     own = state.fleet.last_claimed_by[packing.rows] == index
     if in_service_only:
-        there &= own & (state.fleet.state[packing.rows] == MachineState.CONFIGURED)
+        there &= own & in_states(state.fleet.state[packing.rows], IN_SERVICE)
     machines = [*np.flatnonzero(there & own).tolist(), *np.flatnonzero(there & ~own).tolist()]
     first_fit(state, index, machines)
 

@@ -28,6 +28,7 @@ from bigfleet.engine.placement.growth import NO_PODS, ExpectedPods, expected_pod
 from bigfleet.engine.snapshot import NONE, Flags, Ints
 from bigfleet.engine.state.cluster_packing import ClusterPacking
 from bigfleet.engine.state.cycle_state import CycleState
+from bigfleet.model.machine import MachineState
 from bigfleet.model.need import HOSTNAME_LABEL
 
 # Codes of a topology key's values.
@@ -133,10 +134,39 @@ def place_constrained(state: CycleState, index: int, entered: Domains = frozense
     """Place the need's unplaced pods on its cluster's machines, leaving the `entered` domains their
     share.
     """
-    packing, its = state.packing_of(index), state.classes.of(index)
-    if not state.lacks(index) or not len(packing):
+    packing = state.packing_of(index)
+    if state.lacks(index) and len(packing):
+        left = _pack(state, index, terms_of(state, index, packing, entered))
+        if left and index in state.running:
+            _place_running(state, index)
+
+
+def _place_running(state: CycleState, index: int) -> None:
+    """Place as many of the need's unplaced pods as are known to run on machines in service, however
+    they spread: a domain that is new holds back only pods that have yet to start.
+    """
+    packing, its, fleet = state.packing_of(index), state.classes.of(index), state.fleet
+    before, placed = state.left[its].copy(), int(packing.placed_of(its).pods.sum())
+    now = np.diff(np.minimum(before.cumsum(), max(0, state.running[index] - placed)), prepend=0)
+    if not now.any():
         return
-    terms = terms_of(state, index, packing, entered)
+    serving = (packing.rows != NONE) & (fleet.cluster[packing.rows] == state.cluster_of(index))
+    serving &= fleet.state[packing.rows] == MachineState.CONFIGURED
+    terms = terms_of(state, index, packing)
+    terms.max_skew[:] = NO_LIMIT // 4
+    state.left[its] = now
+    with packing.only(serving):
+        _pack(state, index, terms)
+    if (state.left[its] < now).any():
+        state.beyond_skew.add(index)
+    state.left[its] += before - now
+
+
+def _pack(state: CycleState, index: int, terms: TopologyTerms) -> int:
+    """Place the need's unplaced pods on its cluster's machines within its `terms`; returns how many
+    are left.
+    """
+    packing, its = state.packing_of(index), state.classes.of(index)
     order = np.arange(its.start, its.stop, dtype=np.int64)
     machines, classes = packing.machines(), state.classes.columns
     priority = int(state.priorities[index])
@@ -159,6 +189,7 @@ def place_constrained(state: CycleState, index: int, entered: Domains = frozense
         # Small pods may raise a term's minimum, which makes room for large ones.
         packing.write(order, kernel)
         before, left = left, int(state.left[its].sum())
+    return left
 
 
 def acquire_constrained(state: CycleState, free_pools: FreePools, index: int) -> None:

@@ -7,6 +7,7 @@ uses the capacity that the needs before it left.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 import numpy as np
@@ -164,10 +165,16 @@ class ClusterPacking:
         """Place pods left of the classes `order`, which have this `priority`, on these machines of
         the fleet.
         """
+        with self.only(np.isin(self.rows, rows)):
+            if self._left[order].any():
+                self._pack(order, priority, self.consolidating)
+
+    @contextmanager
+    def only(self, which: Flags) -> Iterator[None]:
+        """Let needs use only the machines `which` [M] meanwhile."""
         everywhere = self.max_priority
-        self.max_priority = np.where(np.isin(self.rows, rows), everywhere, _NOBODY)
-        if self._left[order].any():
-            self._pack(order, priority, self.consolidating)
+        self.max_priority = np.where(which, everywhere, _NOBODY)
+        yield
         self.max_priority = everywhere
 
     def _claimed_below(self, priority: int) -> Flags:

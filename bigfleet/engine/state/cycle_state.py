@@ -90,6 +90,10 @@ class CycleState:
             np.flatnonzero(flags_of(demand.suspended, len(fleet.clusters))[demand.cluster]).tolist()
         )
         self._restore(cycle_memory)
+        #: by need with hard topology spread: how many of its pods run already, by the last count
+        self.running: dict[int, int] = self._running(cycle_memory)
+        #: needs of which such pods are counted where a term would not let them start
+        self.beyond_skew: set[int] = set()
         #: [n] int32, the need that the machine drains for or is reserved for, or NONE
         self.reserved_for = self._reserved_for()
         #: [n] int32, `reserved_for` at the start of the decision
@@ -172,6 +176,17 @@ class CycleState:
             rows = self._idle_reserved
             rows = rows[(self.reserved_for[rows] == index) & ~self.unavailable[rows]]
             self.reserved_for[rows] = NONE
+
+    @cached_property
+    def arrivals(self) -> frozenset[int]:
+        """The needs for which machines were created that have just arrived."""
+        return frozenset(np.unique(self.fleet.last_claimed_by[self._arrived]).tolist())
+
+    def arrived_for(self, index: int) -> Flags:
+        """The machines [n] that were created for the need and have just arrived."""
+        arrived = np.zeros(len(self.fleet), np.bool_)
+        arrived[self._arrived[self.fleet.last_claimed_by[self._arrived] == index]] = True
+        return arrived
 
     def release_arrived(self) -> bool:
         """Let all clusters use the machines that have just arrived; returns whether any is free."""
@@ -404,6 +419,39 @@ class CycleState:
             key[releasable] = _RELEASABLE | np.arange(len(releasable))
         key |= self.supply_clusters[rows].astype(np.int64) << _CLUSTER_SHIFT
         return rows[np.argsort(key, kind="stable")]
+
+    @cached_property
+    def constrained(self) -> list[int]:
+        """The needs with topology constraints, in order."""
+        found: list[int] = np.flatnonzero(self.classes.need_type == NeedType.CONSTRAINED).tolist()
+        return found
+
+    def in_service(self, drained: Sequence[int] | Rows = ()) -> Longs:
+        """By cluster and flavour, how many machines are CONFIGURED, without the rows `drained`."""
+        fleet = self.fleet
+        serving = (fleet.state == MachineState.CONFIGURED) & (fleet.cluster != NONE)
+        serving[np.asarray(drained, np.intp)] = False
+        found = np.zeros((len(fleet.clusters), len(self.columns)), np.int64)
+        np.add.at(found, (fleet.cluster[serving], fleet.flavour[serving]), 1)
+        return found
+
+    def accepting(self, index: int, serving: Longs) -> int:
+        """How many machines of `serving`, by cluster and flavour, serve and suit the need."""
+        return int(serving[self.cluster_of(index)][self.flavour_fit(index).accepted].sum())
+
+    def _running(self, cycle_memory: CycleMemory) -> dict[int, int]:
+        """The pods that ran in the last decision, without as many as lost machines may have had."""
+        if not cycle_memory.spread_pods:
+            return {}
+        place = {self.key(index): index for index in self.constrained}
+        serving, found = self.in_service(), {}
+        for each in cycle_memory.spread_pods:
+            index = place.get(each.need, NONE)
+            if index != NONE:
+                lost = max(0, each.machines - self.accepting(index, serving))
+                if (pods := each.pods - lost * each.most) > 0:
+                    found[index] = pods
+        return found
 
     def _restore(self, cycle_memory: CycleMemory) -> None:
         self._memory = {memory.cluster: memory for memory in cycle_memory.clusters}

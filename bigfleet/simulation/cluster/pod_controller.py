@@ -21,6 +21,7 @@ from bigfleet.controllers.pod_controller.requests import (
     additional_name,
     additional_request,
     excluded_nodes,
+    is_alone,
     own_requirements,
 )
 from bigfleet.controllers.pod_controller.shapes import Shapes
@@ -143,7 +144,8 @@ class SimulatedPodController:
             self._rules.defer(request.pod, self._now())
             return
         where = self.occupancy.where(shape, self._asking(request.pod))
-        body = additional_request(pod.workload.request.body, where)
+        alone = self.occupancy.one_a_node(shape)
+        body = additional_request(pod.workload.request.body, where, alone=alone)
         self._write(RequestKey(NAMESPACE, additional_name(pod.name, request.number)), body)
 
     def _asking(self, but: RequestKey) -> Iterator[AskingPod]:
@@ -164,7 +166,7 @@ class SimulatedPodController:
                 if spec is None or self._requests.existing.short_reason(each, spec) is None:
                     continue
                 where = self.occupancy.where_else(shape, excluded_nodes(first, spec.body))
-                body = additional_request(first, where)
+                body = additional_request(first, where, alone=is_alone(spec.body))
                 if digest_of(body) != spec.digest:
                     self._write(each, body)
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
+from bigfleet.engine.checks.need_invariants import capacity
 from bigfleet.engine.decision import ActionType
 from bigfleet.engine.snapshot import NONE, EngineConfig
 from bigfleet.model.machine import Machine, MachineEvent, MachineState
@@ -58,11 +59,14 @@ class Purchases:
             made = from_metadata(machine.cluster, machine.shard_metadata)
             if machine.state not in _ON_ITS_WAY or made is None or made.need not in buyers:
                 continue
-            need = result.demand.needs[buyers[made.need].need]
+            index = buyers[made.need].need
+            need = result.demand.needs[index]
             cluster = self._clusters[made.need.cluster]
             changed = max(cluster.grew_seconds, cluster.shrank_seconds) >= since
             if need.profile.same_key or changed or now_seconds - since < _KNOWN_SECONDS:
                 continue  # a gang may have moved, and smaller pods may fit elsewhere
+            if name in rows and not _holds_all_sizes(result, rows[name], index):
+                continue  # it was bought for some of the pods, and others need a larger one
             if name not in rows or not _is_used(result, rows[name]):
                 other = result.machine_id(buyers[made.need].row)
                 yield f"{other} is bought for a need of {cluster.name} that {name} was bought for"
@@ -75,6 +79,16 @@ class Purchases:
         wanted = sum(cluster.requests.written for cluster in self._clusters.values())
         lost = sum(cluster.died + cluster.withdrawn for cluster in self._clusters.values())
         return wanted + lost + injected.total() + wrong_rollups
+
+
+def _holds_all_sizes(result: CycleResult, row: int, index: int) -> bool:
+    """Whether the machine in `row` takes a pod of each size of need `index`."""
+    flavour, sizes = (
+        result.fleet.flavours[result.fleet.flavour[row]],
+        result.demand.needs[index].sizes,
+    )
+    room = capacity(result.demand, flavour, int(result.demand.cluster[index]))
+    return all(amount <= room.get(name, 0) for size in sizes for name, amount in size.amounts)
 
 
 def _is_used(result: CycleResult, row: int) -> bool:

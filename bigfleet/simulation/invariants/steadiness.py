@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -11,8 +12,9 @@ from bigfleet.engine.checks.need_invariants import capacity
 from bigfleet.engine.decision import Action, ActionType
 from bigfleet.engine.fit.matching import accepts_machine
 from bigfleet.engine.snapshot import NONE, Flavour
+from bigfleet.model.group import ADDITIONAL
 from bigfleet.model.machine import MachineState
-from bigfleet.model.need import Need
+from bigfleet.model.need import Need, NeedKey
 from bigfleet.services.shard.decide.compute import CycleResult
 from bigfleet.simulation.cluster.cluster import SimulatedCluster
 
@@ -24,17 +26,32 @@ _MAX_REBUYS = 2
 _ACQUIRING = (ActionType.BOOTSTRAP, ActionType.PROVISION)
 
 
+class _Acquired(NamedTuple):
+    """When a machine was acquired, for which need as it was then, and beside how many machines of
+    its shard.
+    """
+
+    since: float
+    key: NeedKey
+    need: Need
+    machines: int
+
+
 class Steadiness:
-    """Checks the decisions of a fault-free world; `grows` if its demand never shrinks."""
+    """Checks the decisions of a fault-free world; `grows` if its demand never shrinks.
+
+    `check` takes the decisions of one shard in their order.
+    """
 
     def __init__(self, clusters: Mapping[str, SimulatedCluster], *, grows: bool) -> None:
         self._clusters, self._grows = clusters, grows
-        # For each machine since when, for which cluster, and beside how many others of its shard.
-        self._acquired: dict[str, tuple[float, str, int]] = {}
+        self._acquired: dict[str, _Acquired] = {}
+        # By cluster, when its pods got which machines beyond those that its needs are counted on.
+        self._beyond: dict[str, list[tuple[float, Flavour]]] = {}
         self._released: dict[str, list[tuple[float, Flavour]]] = {}
         self._lost: dict[str, float] = {}
         self._rebuys: Counter[str] = Counter()
-        self._suspected: dict[str, tuple[float, str, str]] = {}
+        self._suspected: dict[str, tuple[float, str, Sequence[str]]] = {}
         self._backed_off: frozenset[tuple[str, int]] = frozenset()
         self._backed_off_seconds = 0.0
 
@@ -43,22 +60,19 @@ class Steadiness:
         yield from self._unjustified_drains(result.inputs.now_seconds)
         self._note_backoff(result)
         bought: dict[str, list[Need]] = {}
-        buyers = Counter(
-            result.keys[need].cluster
-            for need in {a.need for a in result.decision.actions if a.type in _ACQUIRING}
-        )
+        together = _decided_together(result)
         for action in result.decision.actions:
             if action.type in _ACQUIRING:
-                name = result.machine_id(action.row)
-                cluster = result.keys[action.need].cluster
-                if self._acquired.get(name, (0.0, "", 0))[1] != cluster:
-                    bought.setdefault(cluster, []).append(result.demand.needs[action.need])
-                    # Needs decided together do not know what room the later ones' machines leave.
-                    if buyers[cluster] == 1:
-                        self._acquired[name] = (
-                            result.inputs.now_seconds,
-                            cluster,
-                            len(result.fleet),
+                name, key = result.machine_id(action.row), result.keys[action.need]
+                need, before = result.demand.needs[action.need], self._acquired.get(name)
+                if need.group == ADDITIONAL:
+                    of_machine = result.inputs.now_seconds, _flavour(result, action)
+                    self._beyond.setdefault(key.cluster, []).append(of_machine)
+                if before is None or before.key.cluster != key.cluster:
+                    bought.setdefault(key.cluster, []).append(need)
+                    if key.cluster not in together:
+                        self._acquired[name] = _Acquired(
+                            result.inputs.now_seconds, key, need, len(result.fleet)
                         )
             elif action.need != NONE:
                 self._note_taken(result, action)
@@ -99,19 +113,19 @@ class Steadiness:
 
     def _unjustified_drains(self, now: float) -> Iterator[str]:
         """Suspected drains that were executed: operators reject those that would disrupt pods."""
-        for name, (since, cluster, sentence) in list(self._suspected.items()):
+        for name, (since, cluster, sentences) in list(self._suspected.items()):
             node = self._clusters[cluster].nodes.get(name)
             if node is None or node.leaving:
-                yield sentence
+                yield from sentences
             if node is None or node.leaving or now - since > _ANSWERED_SECONDS:
                 del self._suspected[name]
 
-    def _suspect(self, result: CycleResult, action: Action, cluster: str, sentence: str) -> None:
-        """Report `sentence`, if there is one, once the machine is drained by this action."""
-        name = result.machine_id(action.row)
+    def _suspect(self, result: CycleResult, action: Action, cluster: str, *sentences: str) -> None:
+        """Report the `sentences` that are not empty once the machine is drained by this action."""
+        name, found = result.machine_id(action.row), [each for each in sentences if each]
         self._suspected.pop(name, None)
-        if sentence:
-            self._suspected[name] = result.inputs.now_seconds, cluster, sentence
+        if found:
+            self._suspected[name] = result.inputs.now_seconds, cluster, found
 
     def _note_taken(self, result: CycleResult, action: Action) -> None:
         name, need = result.machine_id(action.row), result.demand.needs[action.need]
@@ -132,22 +146,40 @@ class Steadiness:
 
     def _given_back(self, result: CycleResult, action: Action) -> Iterator[str]:
         name, now = result.machine_id(action.row), result.inputs.now_seconds
-        since, cluster, machines = self._acquired.pop(name, (-SOON_SECONDS, "", 0))
+        acquired = self._acquired.pop(name, None)
         if result.fleet.state[action.row] == MachineState.FAILED:
             return
-        if action.type is ActionType.RECLAIM:
-            owner = result.fleet.clusters[int(result.fleet.cluster[action.row])]
-            flavour = result.fleet.flavours[result.fleet.flavour[action.row]]
-            self._released.setdefault(owner, []).append((now, flavour))
-            # A gang that outgrows its domain moves to another one.
-            running = [p for p in self._clusters[owner].pods_on(name) if not p.workload.same_key]
-            why = f"{name} is reclaimed with {len(running)} pods in {owner}, which only grows"
-            self._suspect(result, action, owner, why if running and self._grows else "")
-        changed = self._changed_seconds(result, cluster) if cluster else now
+        needless = ""
+        if acquired is not None and not self._explained(result, acquired):
+            cluster = acquired.key.cluster
+            needless = f"{name} was acquired for {cluster} and is released without a reason"
+        if action.type is not ActionType.RECLAIM:
+            if needless:
+                yield needless
+            return
+        owner = result.fleet.clusters[int(result.fleet.cluster[action.row])]
+        self._released.setdefault(owner, []).append((now, _flavour(result, action)))
+        # A gang that outgrows its domain moves to another one.
+        running = [p for p in self._clusters[owner].pods_on(name) if not p.workload.same_key]
+        why = f"{name} is reclaimed with {len(running)} pods in {owner}, which only grows"
+        self._suspect(result, action, owner, why if running and self._grows else "", needless)
+
+    def _explained(self, result: CycleResult, acquired: _Acquired) -> bool:
+        """Whether anything has happened since a machine was acquired that explains its release."""
+        since, key, need, machines = acquired
+        if result.inputs.now_seconds - since >= SOON_SECONDS:
+            return True
         # A machine of a rack that has come from another shard may serve better.
-        more_to_choose_from = len(result.fleet) > machines
-        if now - since < SOON_SECONDS and changed <= since and not more_to_choose_from:
-            yield f"{name} was acquired for {cluster} and is released without a reason"
+        if self._changed_seconds(result, key.cluster) > since or len(result.fleet) > machines:
+            return True
+        # What a pod cannot use although it is counted there, it asks for later, and there may be
+        # room for others beside it; or it is bound elsewhere and asks no more.
+        if need.group == ADDITIONAL and _pods_of(result, key) < need.pods:
+            return True
+        return any(
+            at > since and _could_serve(result, key.cluster, flavour, need)
+            for at, flavour in self._beyond.get(key.cluster, ())
+        )
 
     def _changed_seconds(self, result: CycleResult, cluster: str) -> float:
         """When the cluster's demand last changed, or its shard learned that it had, or which
@@ -157,6 +189,30 @@ class Steadiness:
         number = result.fleet.clusters.index(cluster)
         learned = (seen.get(number, 0.0) for seen in (demand.rose_seconds, demand.fell_seconds))
         return max(home.shrank_seconds, home.grew_seconds, self._backed_off_seconds, *learned)
+
+
+def _decided_together(result: CycleResult) -> set[str]:
+    """The clusters for which the decision acquires machines without knowing what room others of its
+    machines leave: those that it acquires for later needs, and those that it takes from others.
+    """
+    found: set[str] = set()
+    actions = [action for action in result.decision.actions if action.need != NONE]
+    buyers = {action.need for action in actions if action.type in _ACQUIRING}
+    for cluster, needs in Counter(result.keys[need].cluster for need in buyers).items():
+        if needs > 1:
+            found.add(cluster)
+    taking = (action.need for action in actions if action.type not in _ACQUIRING)
+    return found | {result.keys[need].cluster for need in taking}
+
+
+def _flavour(result: CycleResult, action: Action) -> Flavour:
+    flavour: Flavour = result.fleet.flavours[result.fleet.flavour[action.row]]
+    return flavour
+
+
+def _pods_of(result: CycleResult, key: NeedKey) -> int:
+    """How many pods the need with this key has now."""
+    return result.demand.needs[result.keys.index(key)].pods if key in result.keys else 0
 
 
 def _could_serve(result: CycleResult, cluster: str, flavour: Flavour, need: Need) -> bool:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 
 import numpy as np
 
 from bigfleet.engine.decision import ActionType
 from bigfleet.engine.snapshot import NONE
 from bigfleet.model.machine import MachineState
-from bigfleet.model.need import NeedKey
+from bigfleet.model.need import HOSTNAME_LABEL, NeedKey
 from bigfleet.services.shard.decide.compute import CycleResult
 
 _TAKING = (ActionType.PREEMPT, ActionType.RECLAIM)
@@ -27,28 +27,39 @@ class Victims:
         them, as sentences.
 
         A need may lose one to a higher priority, or not need it any more, and a gang may gather in
-        another domain; a need that was absent in between starts over, as do all of a cluster when
-        one of its gangs is no longer folded.
+        another domain; pods that spread may for now lack machines in other domains only; a need
+        that was absent in between starts over, as do all of a cluster when one of its gangs is no
+        longer folded.
         """
         changed = {key.cluster for key in result.inputs.unfolded - self._unfolded}
         self._unfolded = result.inputs.unfolded
         kept = {key: names for key, names in self._of.items() if key.cluster not in changed}
         self._of = {key: kept.get(key, set()) for key in result.keys}
-        short = {shortfall.need for shortfall in result.decision.shortfalls}
         orders = [a for a in result.decision.actions if a.type in _TAKING and a.need != NONE]
-        taking = {action.need for action in orders}
-        rows = self._rows(result)
-        for need, key in enumerate(result.keys):
-            for name in sorted(self._of[key]):
-                if _has_left(result, rows.get(name)):
-                    self._of[key].discard(name)
-                elif not _is_kept(result, rows[name], need):
-                    if need in taking and not _gathers_elsewhere(result, rows[name], need):
-                        yield f"{name} is being drained for {key}, which takes more machines"
-                    if need in taking or need not in short:
-                        self._of[key].discard(name)
+        taking: dict[int, list[int]] = {}
+        for action in orders:
+            taking.setdefault(action.need, []).append(action.row)
+        for need in range(len(result.keys)):
+            yield from self._drained_in_vain(result, need, taking.get(need, ()))
         for action in orders:
             self._of[result.keys[action.need]].add(result.machine_id(action.row))
+
+    def _drained_in_vain(
+        self, result: CycleResult, need: int, taken: Collection[int]
+    ) -> Iterator[str]:
+        """The same of one need, which takes the machines in the rows `taken`."""
+        key = result.keys[need]
+        rows = self._rows(result) if self._of[key] else {}
+        is_short = any(shortfall.need == need for shortfall in result.decision.shortfalls)
+        for name in sorted(self._of[key]):
+            if _has_left(result, rows.get(name)):
+                self._of[key].discard(name)
+            elif not _is_kept(result, rows[name], need):
+                elsewhere = _lacks_elsewhere(result, rows[name], need, taken)
+                if taken and not elsewhere and not _gathers_elsewhere(result, rows[name], need):
+                    yield f"{name} is being drained for {key}, which takes more machines"
+                if not is_short or (taken and not elsewhere):
+                    self._of[key].discard(name)
 
     def _rows(self, result: CycleResult) -> dict[str, int]:
         watched = set().union(*self._of.values()) if self._of else set()
@@ -71,6 +82,23 @@ def _gathers_elsewhere(result: CycleResult, row: int, need: int) -> bool:
     held = np.flatnonzero(result.decision.claimed_by == need)
     homes = {fleet.flavours[fleet.flavour[each]].labels.get(same_key) for each in held.tolist()}
     return fleet.flavours[fleet.flavour[row]].labels.get(same_key) not in homes
+
+
+def _lacks_elsewhere(result: CycleResult, row: int, need: int, taken: Collection[int]) -> bool:
+    """Whether the need spreads and takes machines, each in another domain than the one in `row`."""
+    # If a domain loses a machine, the others may have fewer of the pods until it has another one.
+    profile = result.demand.needs[need].profile
+    spread = (term.topology_key for term in profile.spread if term.hard)
+    keys = {*spread, *profile.anti_affinity} - {HOSTNAME_LABEL}
+    here, others = _labels(result, row), [_labels(result, each) for each in taken]
+    return bool(others) and all(
+        any(there.get(key) != here.get(key) for key in keys) for there in others
+    )
+
+
+def _labels(result: CycleResult, row: int) -> Mapping[str, str]:
+    labels: Mapping[str, str] = result.fleet.flavours[result.fleet.flavour[row]].labels
+    return labels
 
 
 def _is_kept(result: CycleResult, row: int, need: int) -> bool:

@@ -87,11 +87,16 @@ def group_machines(
     return [group for _, group in sorted(groups.items(), key=lambda item: item[0])]
 
 
-def free_machines(cycle: Cycle, need: NeedView, keys: Sequence[str] = ()) -> Iterator[Offer]:
+def free_machines(
+    cycle: Cycle,
+    need: NeedView,
+    keys: Sequence[str] = (),
+    among: Sequence[Machine] | None = None,
+) -> Iterator[Offer]:
     """Machines that belong to no cluster, by tier, idle ones before speculative ones."""
     for tier in range(_TIERS):
         for state in ACQUIRABLE_STATES:
-            its = [m for m in cycle.machines if m.state is state]
+            its = [m for m in (cycle.machines if among is None else among) if m.state is state]
             its.sort(key=lambda machine: (-machine.last_reclamation, machine.tie_break))
             yield group_machines(
                 cycle, need, (m for m in its if need.tier(m.flavour) == tier), keys

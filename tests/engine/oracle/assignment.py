@@ -29,14 +29,23 @@ def serve_all(cycle: Cycle) -> None:
         its = [need for need in cycle.needs if need.priority == priority]
         gangs = [need for need in its if need.kind == "gang" and need.lacks]
         last = [need for need in gangs if not _begin(cycle, need)]
-        for need in (need for need in its if need.kind == "constrained"):
-            place_constrained(cycle, need)
         for need in (need for need in its if need.kind == "plain"):
             _place_on_drained(cycle, need)
+        for need in (need for need in its if need.kind == "constrained"):
+            _take_arrived(cycle, need)
+            place_constrained(cycle, need)
         for cluster in cycle.clusters:
             place_plain(cycle, cluster, plain_order(cycle, cluster.number, priority))
         for need in [*(need for need in its if need not in last), *last]:
             serve(cycle, need)
+
+
+def _take_arrived(cycle: Cycle, need: NeedView) -> None:
+    """Let a constrained need use what was created for it and has just arrived."""
+    arrived = [machine for machine in cycle.machines if machine.arrived_for == need.index]
+    if arrived and need.lacks and need.index not in cycle.not_acquiring:
+        acquire_constrained(cycle, need, arrived)
+        _give_back_unused(cycle, need)
 
 
 def _place_on_drained(cycle: Cycle, need: NeedView) -> None:
@@ -64,7 +73,7 @@ def serve(cycle: Cycle, need: NeedView) -> None:
         place_again(cycle, need)
     if need.kind != "gang" and need.lacks and need.index not in cycle.not_acquiring:
         if need.kind == "constrained":
-            acquire_constrained(cycle, need)
+            acquire_constrained(cycle, need, cycle.machines)
         else:
             acquire(cycle, need, plain_order(cycle, need.cluster, need.priority))
     if need.lacks and _use_headroom(cycle, need):
@@ -190,7 +199,7 @@ def place_gang(cycle: Cycle, need: NeedView, choice: DomainChoice) -> None:
 
 def place_in_gang_domain(cycle: Cycle, need: NeedView, *, in_service: bool = False) -> None:
     """Place pods on the gang's own machines, then on its cluster's; `in_service`: only on its own
-    CONFIGURED ones.
+    that have joined or are about to.
     """
     key, domain = str(need.profile.same_key), cycle.gang_domains.get(need.index)
     slots = [
@@ -200,7 +209,8 @@ def place_in_gang_domain(cycle: Cycle, need: NeedView, *, in_service: bool = Fal
     ]
     own = [slot for slot in slots if slot.machine.last_claimed_by == need.index]
     if in_service:
-        first_fit(need, [slot for slot in own if slot.machine.state is S.CONFIGURED])
+        joined = (S.CONFIGURED, S.CONFIGURING)
+        first_fit(need, [slot for slot in own if slot.machine.state in joined])
     else:
         first_fit(need, [*own, *(slot for slot in slots if slot not in own)])
 

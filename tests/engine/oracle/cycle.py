@@ -158,6 +158,9 @@ class Cycle:
         self.at_ceiling: set[int] = set()
         self.gang_domains: dict[int, str] = {}
         self.acquired: dict[int, list[Machine]] = {}
+        #: of needs with hard topology spread: how many pods run already, by the last count
+        self.running = self._running()
+        self.beyond_skew: set[int] = set()
         for machine in self.machines:
             self._place(machine)
         self.clusters = [self._cluster(number) for number in range(len(fleet.clusters))]
@@ -190,6 +193,22 @@ class Cycle:
         has = machine.flavour.allocatable
         shares = (float(has.get(n, 0)) / max(self.largest.get(n, 0), 1) for n in ("cpu", "memory"))
         return round(max(shares) * 1_000_000)
+
+    def accepting(self, need: NeedView, drained: Sequence[int] = ()) -> int:
+        """How many machines in service of its cluster it accepts, without the rows `drained`."""
+        its = (m for m in self.machines if m.state is S.CONFIGURED and m.cluster == need.cluster)
+        return sum(need.accepts(m.flavour) and m.row not in drained for m in its)
+
+    def _running(self) -> dict[int, int]:
+        """What ran in the last decision, less what lost machines may have had."""
+        known = {each.need: each for each in self.cycle_memory.spread_pods}
+        found = {}
+        for need in self.needs:
+            if need.kind == "constrained" and need.key in known:
+                each = known[need.key]
+                lost = max(0, each.machines - self.accepting(need))
+                found[need.index] = each.pods - lost * each.most
+        return {index: pods for index, pods in found.items() if pods > 0}
 
     def short_seconds(self, need: NeedView) -> float:
         """For how long the need has been short."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from bigfleet.engine.cycle_memory import CycleMemory, Reservation, ShortfallAge
+from bigfleet.engine.cycle_memory import CycleMemory, Reservation, ShortfallAge, SpreadPods
 from bigfleet.engine.snapshot import NONE, Demand, EngineConfig, Fleet
 from bigfleet.model.need import Size
 from tests.engine.oracle.assignment import serve_all
@@ -63,7 +63,11 @@ class Oracle:
                 cluster = cycle.machines[row].cluster
                 given_back[cluster] = given_back.get(cluster, 0) + 1
         memories = self._reclaim.memories(given_back)
-        self.cycle_memory = CycleMemory(tuple(self._reservations()), shortfall_ages, memories)
+        drained = [row for _, row, _, _ in (*self._preemptions(), *within)]
+        self.cycle_memory = CycleMemory(
+            tuple(self._reservations()), shortfall_ages, memories, tuple(self._spread_pods(drained))
+        )
+        self.beyond_skew = cycle.beyond_skew
 
     @property
     def placements(self) -> dict[tuple[int, int, int], int]:
@@ -155,6 +159,24 @@ class Oracle:
                 continues = before is not None and before.domain == domain
                 since = before.since_seconds if before and continues else cycle.now
                 yield Reservation(need.key, domain, since)
+
+    def _spread_pods(self, drained: Sequence[int]) -> Iterator[SpreadPods]:
+        """What runs, by the count, of the needs with hard topology spread."""
+        cycle = self._cycle
+        for need in cycle.needs:
+            if need.kind == "constrained" and need.terms:
+                slots = cycle.cluster_of(need).slots
+                its = {s: sum(n for z, n in s.pods.items() if z.need == need.index) for s in slots}
+                here = [
+                    pods
+                    for slot, pods in its.items()
+                    if slot.machine.state is S.CONFIGURED and slot.machine.row not in drained
+                    if slot.machine.cluster == need.cluster
+                ]
+                if sum(here):
+                    known = min(cycle.running.get(need.index, 0), sum(its.values()))
+                    known, machines = max(sum(here), known), cycle.accepting(need, drained)
+                    yield SpreadPods(need.key, known, max(here), machines)
 
     def _is_drained_for(self, machine: Machine, index: int) -> bool:
         drained = machine.state in (S.DRAINING, S.CONFIGURED)

@@ -31,9 +31,9 @@ def label_keys(need: NeedView) -> tuple[str, ...]:
     return tuple(key for key in dict.fromkeys(keys) if key != HOSTNAME_LABEL)
 
 
-def acquire_constrained(cycle: Cycle, need: NeedView) -> None:
-    """Acquire machines one by one in the domains with the fewest pods."""
-    offers = list(free_machines(cycle, need, label_keys(need)))
+def acquire_constrained(cycle: Cycle, need: NeedView, among: Sequence[Machine]) -> None:
+    """Acquire machines `among` these, one by one, in the domains with the fewest pods."""
+    offers = list(free_machines(cycle, need, label_keys(need), among))
     its = cycle.acquired.setdefault(need.index, [])
     its.extend(take_constrained(cycle, need, offers))
 

@@ -11,10 +11,11 @@ from bigfleet.engine.snapshot import NONE
 from bigfleet.model.need import HOSTNAME_LABEL
 from tests.engine.oracle.cycle import Cycle, NeedView
 from tests.engine.oracle.matching import may_stay, meets_affinity
-from tests.engine.oracle.objects import Cluster, PodSize, Slot
+from tests.engine.oracle.objects import Cluster, PodSize, S, Slot
 
 _EMPTY_PENALTY = 0.1
 _MAX_BATCHES = 256
+_UNLIMITED = 2**40
 # Later than any machine without a scarce resource that the need did not ask for.
 _SCARCE_STEPS = 4096
 # A share in steps, so that what is left without a place is summed exactly.
@@ -229,7 +230,41 @@ def place_constrained(
     """Pod by pod into the domains with the fewest of the need's pods, there where it balances;
     from the largest size again, as long as small pods may have made room for large ones.
     """
-    terms, before = terms_of(cycle, need, entered), -1
+    _spread(cycle, need, terms_of(cycle, need, entered))
+    _place_running(cycle, need)
+
+
+def _place_running(cycle: Cycle, need: NeedView) -> None:
+    """Place what runs already and has no place, on machines in service, however it spreads."""
+    slots = cycle.cluster_of(need).slots
+    placed = sum(n for slot in slots for size, n in slot.pods.items() if size.need == need.index)
+    known, held_back = max(0, cycle.running.get(need.index, 0) - placed), []
+    for size in need.sizes:
+        now = min(size.left, known)
+        held_back.append((size, size.left - now))
+        size.left, known = now, known - now
+    if need.lacks:
+        now = sum(size.left for size in need.sizes)
+        terms = [
+            term if term.max_skew is None else term._replace(max_skew=_UNLIMITED)
+            for term in terms_of(cycle, need)
+        ]
+        before = [(slot, slot.max_priority) for slot in slots]
+        for slot in slots:
+            machine = slot.machine
+            if machine.state is not S.CONFIGURED or machine.cluster != need.cluster:
+                slot.max_priority = -_UNLIMITED
+        _spread(cycle, need, terms)
+        for slot, max_priority in before:
+            slot.max_priority = max_priority
+        if sum(size.left for size in need.sizes) < now:
+            cycle.beyond_skew.add(need.index)
+    for size, pods in held_back:
+        size.left += pods
+
+
+def _spread(cycle: Cycle, need: NeedView, terms: Sequence[Term]) -> None:
+    before = -1
     while before != (before := sum(size.left for size in need.sizes)):
         for size in need.sizes:
             while size.left and (slot := _next_slot(cycle, need, size, terms)):

@@ -113,10 +113,12 @@ class ReclaimPhase:
             return False
         sizes = [size for need in cycle.needs for size in need.sizes]
         memory = remember(cluster, sizes)
+        running, beyond_skew = cycle.running, set(cycle.beyond_skew)
         try:
             return self._repacks_without(cluster, going)
         finally:
             restore(memory)
+            cycle.running, cycle.beyond_skew = running, beyond_skew
 
     def _repacks_without(self, cluster: Cluster, going: Sequence[Slot]) -> bool:
         """A new count of all that has a place, and 5 % more of what is plain, as far as these have
@@ -129,10 +131,13 @@ class ReclaimPhase:
         plain = [plain_order(cycle, cluster.number, priority) for priority in _priorities(its)]
         sizes = [size for level in plain for size in level]
         wanted = _with_reserve(sizes, placed, cycle.settings.reclaim_margin)
+        known = cycle.running
+        cycle.running = _running_on(known, before)
         self._clear(cluster, slots)
         self._keep(cluster, before)
         self._place(cluster, its, placed, wanted)
         wanted = {s: max(pods - s.left, placed.get(s, 0)) for s, pods in wanted.items()}
+        cycle.running = _running_on(known, [(s, pods) for s, pods in before if s not in going])
         self._clear(cluster, [slot for slot in slots if slot not in going])
         if not self._keep(cluster, before) or not self._keep_domains(cluster, before):
             return False
@@ -358,3 +363,15 @@ def reclaim_order(machine: Machine) -> tuple[float, ...]:
     known = not math.isnan(machine.disruption_cost)
     cost = machine.disruption_cost if known else 0.0
     return cost, -machine.flavour.price_per_hour, machine.last_reclamation, machine.tie_break
+
+
+def _running_on(
+    known: dict[int, int], slots: Sequence[tuple[Slot, dict[PodSize, int]]]
+) -> dict[int, int]:
+    """How many pods of the `known` needs are on the machines in service among `slots`."""
+    found = dict.fromkeys(known, 0)
+    for slot, pods in slots:
+        for size, number in pods.items():
+            if size.need in found and slot.machine.state is S.CONFIGURED:
+                found[size.need] += number
+    return found

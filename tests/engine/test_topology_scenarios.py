@@ -155,6 +155,16 @@ def test_a_machine_created_for_a_zone_is_used_when_it_arrives() -> None:
     assert story.short() == {}
 
 
+def test_a_machine_on_which_pods_that_spread_over_hosts_were_counted_is_not_used_for_that() -> None:
+    """They were counted there because it came, and fit on the others as well."""
+    over_hosts = (Spread(HOSTNAME_LABEL, 2, True),)
+    specs = [
+        *(configured(zone, cpu=5, labels={ZONE: zone}, last_claimed_by=0) for zone in "ab"),
+        speculative("c", state=MachineState.IDLE, cpu=5, labels={ZONE: "c"}, last_claimed_by=0),
+    ]
+    assert decided(specs, need_of(8, unit=1, spread=over_hosts)) == []
+
+
 def test_a_machine_created_for_spread_pods_is_not_used_if_it_would_be_empty() -> None:
     """Its zone has another one by now that the pods are counted on already."""
     specs = [

@@ -17,7 +17,11 @@ from bigfleet.engine.fit.pod_classes import NeedType
 from bigfleet.engine.placement.acquire import FreePools, acquire
 from bigfleet.engine.placement.gangs import begin_gang, first_fit, place_in_gang_domain, serve_gang
 from bigfleet.engine.placement.settled_gangs import settle_gangs
-from bigfleet.engine.placement.topology import acquire_constrained, place_constrained
+from bigfleet.engine.placement.topology import (
+    acquire_constrained,
+    label_keys,
+    place_constrained,
+)
 from bigfleet.engine.snapshot import NONE, Longs, Rows
 from bigfleet.engine.state.cycle_state import CycleState
 from bigfleet.model.group import FoldedGangs
@@ -132,15 +136,23 @@ class AssignmentPhase:
         return incomplete
 
     def _take_arrived(self, index: int) -> None:
-        """Acquire what was created for a constrained need and has just arrived, as far as it places
-        pods there.
+        """Acquire what was created for a constrained need, has just arrived, and makes a domain of
+        its own, as far as it places pods there.
         """
-        # It made a domain while it was being created. Without it the others would have all pods.
+        # It made that domain while it was being created. Without it the others would have all pods.
         state = self._state
         if index not in state.arrivals or index in state.not_acquiring or not state.lacks(index):
             return
-        acquire_constrained(state, FreePools(state, state.arrived_for(index)), index)
-        self._give_back_unused(index)
+        arrived = state.arrived_for(index)
+        rows, packing = np.flatnonzero(arrived), state.packing_of(index)
+        arrived[rows] = False
+        for key in label_keys(state.flavour_fit(index)):
+            codes = state.columns.label(key).codes
+            known = codes[packing.flavour[packing.rows != NONE]]
+            arrived[rows] |= ~np.isin(codes[state.fleet.flavour[rows]], known)
+        if arrived.any():
+            acquire_constrained(state, FreePools(state, arrived), index)
+            self._give_back_unused(index)
 
     def _place_on_drained(self, needs: Rows) -> None:
         """Place pods of the plain ones of `needs` on the machines that drain for them."""

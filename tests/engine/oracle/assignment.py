@@ -7,7 +7,12 @@ from collections.abc import Iterable, Sequence
 from bigfleet.engine.snapshot import NONE
 from tests.engine.oracle.acquiring import Offer, acquire, choose, free_machines, give_back, order
 from tests.engine.oracle.cycle import Cycle, NeedView
-from tests.engine.oracle.domains import DomainChoice, acquire_constrained, best_domain
+from tests.engine.oracle.domains import (
+    DomainChoice,
+    acquire_constrained,
+    best_domain,
+    label_keys,
+)
 from tests.engine.oracle.objects import ACQUIRABLE_STATES, Machine, S, Slot
 from tests.engine.oracle.packing import (
     BALANCED,
@@ -41,8 +46,15 @@ def serve_all(cycle: Cycle) -> None:
 
 
 def _take_arrived(cycle: Cycle, need: NeedView) -> None:
-    """Let a constrained need use what was created for it and has just arrived."""
-    arrived = [machine for machine in cycle.machines if machine.arrived_for == need.index]
+    """Let a constrained need use what was created for it and has just arrived in a new domain."""
+    slots = cycle.cluster_of(need).slots
+    known = {(k, s.machine.flavour.labels.get(k)) for s in slots for k in label_keys(need)}
+    arrived = [
+        machine
+        for machine in cycle.machines
+        if machine.arrived_for == need.index
+        if any((key, machine.flavour.labels.get(key)) not in known for key in label_keys(need))
+    ]
     if arrived and need.lacks and need.index not in cycle.not_acquiring:
         acquire_constrained(cycle, need, arrived)
         _give_back_unused(cycle, need)

@@ -88,7 +88,7 @@ def stability_section(
     )
     additional = sum(len(log.additional) for log in logs)
     steady = times.steady
-    disrupted = [e for e in ends if e.cause.is_disruption and e.cause is not Cause.PREEMPTED]
+    disrupted = [e for e in ends if _is_disturbed(e, facts.fleet)]
     in_steady = None if steady is None else sum(_within(end.at_micros, steady) for end in disrupted)
     return Stability(
         growing_seconds=_seconds(times.growing),
@@ -255,6 +255,15 @@ def _completed(
     interrupted = {end.pod.uid for end in ends if _interrupted(end, fleet)}
     done = ((r.uid, completed_micros(r, fleet.run_seconds)) for r in rows)
     return {uid: at for uid, at in done if at is not None and uid not in interrupted}
+
+
+def _is_disturbed(end: PodRemoval, fleet: FleetFacts) -> bool:
+    """Whether the pod ran, and its owner did not want it to end. What is left of a Job's pod that
+    has completed is removed with its Node.
+    """
+    if not end.cause.is_disruption or end.cause is Cause.PREEMPTED:
+        return False
+    return completed_micros(end.pod, fleet.run_seconds) is None or _interrupted(end, fleet)
 
 
 def _interrupted(end: PodRemoval, fleet: FleetFacts) -> bool:

@@ -87,9 +87,13 @@ def test_a_job_that_was_interrupted_has_not_made_demand_smaller() -> None:
     assert (section.disrupted_while_growing, section.job_pods_interrupted) == (2, 1)
 
 
-def test_a_jobs_pod_that_is_through_is_not_interrupted() -> None:
+def test_a_jobs_pod_that_is_through_is_neither_interrupted_nor_disturbed() -> None:
+    """The garbage collector removes what is left of it with its Node, which was empty."""
     job = row("j", 0, 2, workload="job", archetype="batch")
-    assert judged([job], [removal("j", 40)]).job_pods_interrupted == 0
+    later = row("u9", 33, 34, workload="web")
+    section = judged([*pods(), job, later], [removal("j", 36, LOST)])
+    assert (section.job_pods_interrupted, section.disrupted) == (0, 0)
+    assert section.disrupted_while_growing == 0
 
 
 def test_the_rate_is_of_those_that_ran_before_demand_fell() -> None:

@@ -17,7 +17,8 @@ from bigfleet.model.machine import CapacityType, MachineEvent, MachineState
 from bigfleet.model.need import NeedKey, sizes_of
 from bigfleet.ports.provider import Fence
 from bigfleet.services.provider.config import Latencies, Latency
-from bigfleet.services.shard.decide.compute import CycleInputs, CycleResult
+from bigfleet.services.shard.decide.compute import CycleResult
+from bigfleet.services.shard.decide.cycle_inputs import CycleInputs
 from bigfleet.services.shard.fleet import claims
 from bigfleet.services.shard.fleet.assignment import bought_for
 from bigfleet.services.shard.records.wants import Wants

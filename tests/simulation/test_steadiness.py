@@ -13,7 +13,8 @@ from bigfleet.engine.decision import Action, ActionType
 from bigfleet.engine.snapshot import NONE
 from bigfleet.model.machine import MachineState
 from bigfleet.model.need import Need, NeedKey
-from bigfleet.services.shard.decide.compute import CycleInputs, CycleResult
+from bigfleet.services.shard.decide.compute import CycleResult
+from bigfleet.services.shard.decide.cycle_inputs import CycleInputs
 from bigfleet.services.shard.records.wants import Wants
 from bigfleet.simulation.cluster.cluster import SimulatedCluster
 from bigfleet.simulation.invariants.steadiness import Steadiness

@@ -100,11 +100,7 @@ class CycleState:
         self.initially_reserved_for = self.reserved_for.copy()
         self._idle_reserved = np.flatnonzero(fleet.acquirable & (self.reserved_for != NONE))
         #: rows of IDLE machines that were on their way to a need in the last decision
-        self._arrived: Rows = np.flatnonzero(
-            (fleet.state == MachineState.IDLE)
-            & (fleet.last_claimed_by != NONE)
-            & (self.reserved_for == NONE)
-        )
+        self._arrived: Rows = self._just_arrived()
         #: [n] bool, ordered in this decision, or backed off
         self.unavailable: Flags = np.zeros(len(fleet), np.bool_)
         if fleet.backed_off is not None:
@@ -126,6 +122,11 @@ class CycleState:
         self.headroom_pool: dict[int, Rows] = {}
         #: by cluster
         self.packings: dict[int, ClusterPacking] = self._build_packings()
+
+    def _just_arrived(self) -> Rows:
+        is_idle = self.fleet.state == MachineState.IDLE
+        was_for_need = self.fleet.last_claimed_by != NONE
+        return np.flatnonzero(is_idle & was_for_need & (self.reserved_for == NONE))
 
     @cached_property
     def _backed_off_for(self) -> Ints:

@@ -8,8 +8,7 @@ purchasing. The backoff doubles with each further failure and ends with a succes
 A boot may fail for the cluster's sake: its credentials or network are broken. So an offering or
 machine whose boots fail in one cluster only is in backoff for that cluster, until one fails in
 another cluster as well. Once none of a cluster's machines has become Ready for several attempts in
-a row, its failures are no evidence against an offering; each further attempt is made with another
-machine.
+a row, its failures are no evidence.
 """
 
 from __future__ import annotations
@@ -154,8 +153,7 @@ class FailureBackOff:
                 self._clusters.failed(cluster, error, now_seconds)
             if not is_on_trial:
                 self._boots.failed(offering, error, now_seconds, cluster)
-            # Its next attempt must not be made with the same machine, which may be broken itself.
-            self._machines.failed(transition.machine_id, error, now_seconds, cluster)
+                self._machines.failed(transition.machine_id, error, now_seconds, cluster)
 
     def refused(self, cluster: str, error: str, now_seconds: float) -> None:
         """Record that the operator could not provide bootstrap data."""
@@ -182,7 +180,7 @@ class FailureBackOff:
             for offering, failure in offerings.items():
                 its = np.array([each == offering for each in found], np.bool_)
                 backed_off.add(not_idle[its[fleet.flavour[not_idle]]], failure)
-        machines = self._machines.backed_off(now_seconds)
+        machines = self._blamed(self._machines, now_seconds)
         for row, failure in zip(places([*machines]), machines.values(), strict=True):
             if row != NONE:
                 backed_off.add(np.array([row]), failure)
@@ -193,7 +191,8 @@ class FailureBackOff:
 
     def offerings(self, now_seconds: float) -> Mapping[Offering, Failure]:
         """Offerings of which no machine is purchased now, at least for the clusters concerned."""
-        return {**self._blamed_boots(now_seconds), **self._offerings.backed_off(now_seconds)}
+        boots = self._blamed(self._boots, now_seconds)
+        return {**boots, **self._offerings.backed_off(now_seconds)}
 
     def clusters(self, now_seconds: float) -> Collection[str]:
         """Clusters for which nothing is acquired now, since their machines do not become Ready."""
@@ -203,15 +202,15 @@ class FailureBackOff:
         """Clusters of which no machine has become Ready for several attempts in a row."""
         return self._clusters.repeated()
 
-    def _blamed_boots(self, now_seconds: float) -> Mapping[Offering, Failure]:
-        """Offerings in backoff for their boots. Clusters where no machine becomes Ready do not
-        count, unless there is no other.
+    def _blamed(self, back_offs: BackOff[_Key], now_seconds: float) -> Mapping[_Key, Failure]:
+        """Keys in backoff. Clusters where no machine becomes Ready do not count, unless there is no
+        other.
         """
         # Also between that cluster's attempts, which its own backoff makes rare.
         excused = set(self.on_trial())
         return {
             key: replace(failure, clusters=(failure.clusters - excused) or failure.clusters)
-            for key, failure in self._boots.backed_off(now_seconds).items()
+            for key, failure in back_offs.backed_off(now_seconds).items()
         }
 
 

@@ -7,19 +7,17 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from bigfleet.adapters.clock.manual import ManualClock
 from bigfleet.adapters.clock.system import SystemClock
 from bigfleet.adapters.provider.memory import MemoryProvider
 from bigfleet.commands import shard_queries
-from bigfleet.engine.snapshot import NONE, Flavour
+from bigfleet.engine.snapshot import Flavour
 from bigfleet.model.machine import CapacityType, Machine, MachineState
 from bigfleet.services.shard.fleet.backoff import FailureBackOff
 from bigfleet.services.shard.records.views import Transition
 from bigfleet.services.shard.sessions import session
-from tests.engine.engine_rig import configured, fleet_of, idle
 from tests.support.shard_rig import cycles, machine, need, shard
 from tests.support.waiting import eventually
 
@@ -284,38 +282,6 @@ def test_a_cluster_without_ready_machines_keeps_no_offering_from_others() -> Non
         _fails_to_boot(back_off, f"m-{number}", "broken", now)
     assert back_off.clusters(now + 1.0) == {"broken"}
     assert back_off.offerings(now + 1.0) == {}
-
-
-def _in_backoff(back_off: FailureBackOff, now: float, *names: str) -> dict[str, list[str]]:
-    """The clusters, of broken and sound, that get none of the idle machines `names` now."""
-    specs = [*map(idle, names), configured("x", "broken"), configured("y", "sound")]
-    rows = {spec.name: row for row, spec in enumerate(specs)}
-    fleet = fleet_of(specs)
-    seen = back_off.apply_to(
-        fleet, lambda ids: np.array([rows.get(each, NONE) for each in ids], np.int32), now
-    )
-    return {
-        name: [
-            cluster
-            for cluster in ("broken", "sound")
-            if seen.backs_off(fleet.clusters.index(cluster), np.array([rows[name]])).any()
-        ]
-        for name in names
-    }
-
-
-def test_a_cluster_without_ready_machines_is_tried_with_another_machine_each_time() -> None:
-    """Else one that never boots, if it is the cheapest, would fail each of its attempts, also once
-    the cluster is in order again.
-    """
-    back_off, now = FailureBackOff(), 0.0
-    for number in range(5):
-        _fails_to_boot(back_off, f"m-{number}", "broken", now := now + 4000.0)
-    _fails_to_boot(back_off, "m-9", "broken", now := now + 4000.0)
-    found = {"m-8": [], "m-9": ["broken"]}
-    assert _in_backoff(back_off, now + 1.0, "m-8", "m-9") == found
-    _fails_to_boot(back_off, "m-9", "sound", now := now + 4000.0)
-    assert _in_backoff(back_off, now + 1.0, "m-9") == {"m-9": ["broken", "sound"]}
 
 
 def test_an_offering_that_boots_in_no_cluster_is_in_backoff() -> None:

@@ -79,6 +79,20 @@ def test_a_pod_that_still_has_room_on_no_node_requests_again_after_half_a_minute
     assert [(at, ask.number) for at, ask in later] == [(90, 3)]
 
 
+def test_a_pod_requests_its_third_machine_anew_once_another_that_requested_one_is_bound() -> None:
+    """Of pods that spread over hosts a machine may take two, however many requested it: the others
+    waited for good once they had requested three.
+    """
+    rules, nowhere = _rules("a", "b", "c"), lambda _: False
+    _watched(rules, 0, 600, has_room=nowhere)
+    assert {rules.asked(pod) for pod in "abc"} == {MAX_ADDITIONAL_PER_POD}
+    rules.forget("a", bound=True)
+    asks = _watched(rules, 601, 1_000, has_room=nowhere)
+    assert [(ask.pod, ask.number) for _, ask in asks] == [("b", 3), ("c", 3)]
+    rules.forget("b")  # deleted: that is no sign
+    assert _watched(rules, 1_001, 2_000, has_room=nowhere) == []
+
+
 def test_the_oldest_of_an_unplaced_gang_that_no_node_has_room_for_waits_for_the_others() -> None:
     asks = _watched(
         _rules("a"),

@@ -17,6 +17,8 @@ its pods stay unschedulable. These rules close the loop by observation.
 | time after 30 s if no Node has room for it now: others  |                                    |
 | have filled the machine that it requested               |                                    |
 | has requested three                                     | no more: something else is missing |
+| has requested three, and one that had requested as well | its third anew: machines do help   |
+| was bound since                                         |                                    |
 | belongs to a gang none of which runs yet                | only if it is the oldest of them,  |
 |                                                         | since the others must follow it,   |
 |                                                         | and 30 s later: so long the        |
@@ -147,7 +149,10 @@ class UnschedulablePods(Generic[K]):
         if waiting is None:
             return 0
         group_state = self._groups[waiting.group]
-        group_state.at_a_time += bound and waiting.asked > 0
+        if bound and waiting.asked:
+            group_state.at_a_time += 1
+            for each in group_state.asking.values():
+                each.asked = min(each.asked, MAX_ADDITIONAL_PER_POD - 1)
         group_state.asking.pop(pod, None)
         group_state.others.pop(pod, None)
         group_state.next = [each for each in group_state.next if each is not waiting]

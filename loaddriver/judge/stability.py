@@ -261,9 +261,9 @@ def _is_disturbed(end: PodRemoval, fleet: FleetFacts) -> bool:
     """Whether the pod ran, and its owner did not want it to end. What is left of a Job's pod that
     has completed is removed with its Node.
     """
-    if not end.cause.is_disruption or end.cause is Cause.PREEMPTED:
-        return False
-    return completed_micros(end.pod, fleet.run_seconds) is None or _interrupted(end, fleet)
+    done = completed_micros(end.pod, fleet.run_seconds)
+    ran = done is None or end.at_micros < done
+    return ran and end.cause.is_disruption and end.cause is not Cause.PREEMPTED
 
 
 def _interrupted(end: PodRemoval, fleet: FleetFacts) -> bool:

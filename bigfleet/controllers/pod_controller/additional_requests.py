@@ -20,6 +20,7 @@ from bigfleet.controllers.pod_controller.existing_requests import (
     InternedSpec,
     RequestKey,
     ShortReason,
+    asking_pods,
 )
 from bigfleet.controllers.pod_controller.free_capacity import has_room_now
 from bigfleet.controllers.pod_controller.nodes import Node
@@ -236,13 +237,9 @@ class AdditionalRequests:
         self._report(key, waiting, due.number, where, pod.unschedulable_message or "")
 
     def _asking(self, but: RequestKey) -> Iterator[AskingPod]:
-        """The Pods that have requested a machine, `but` this one, with their latest requests."""
-        for key in self._rules.asking():
-            first = self._writer.spec(key)
-            made = [spec for each in key.additional() if (spec := self._writer.spec(each))]
-            if key != but and first is not None and made:
-                where = requests.own_requirements(first.body, made[-1].body)
-                yield AskingPod(self._waiting[key].shape, where)
+        """The Pods that have requested a machine, `but` this one."""
+        keys = (key for key in self._rules.asking() if key != but)
+        return asking_pods(keys, self._writer.spec, lambda key: self._waiting[key].shape)
 
     def _no_help_reason(self, pod: Pod, waiting: _Waiting) -> str:
         """Why no new machine would help the Pod; "" when one may."""

@@ -20,6 +20,7 @@ from bigfleet.api.wellknown import (
     TOPOLOGY_UNSATISFIABLE,
 )
 from bigfleet.controllers.pod_controller import requests
+from bigfleet.controllers.pod_controller.occupancy import AskingPod
 from bigfleet.controllers.pod_controller.pods import ExistingRequest
 from bigfleet.controllers.pod_controller.shapes import Shape
 from bigfleet.controllers.pod_controller.unschedulable import MAX_ADDITIONAL_PER_POD
@@ -180,6 +181,19 @@ class ExistingRequests:
         del others[key]
         if not others:
             del self._short_together[known[0]]
+
+
+def asking_pods(
+    keys: Iterable[RequestKey],
+    spec_of: Callable[[RequestKey], InternedSpec | None],
+    shape_of: Callable[[RequestKey], Shape],
+) -> Iterator[AskingPod]:
+    """The Pods with these first requests, with what their latest additional ones require."""
+    for key in keys:
+        first = spec_of(key)
+        made = [spec for each in key.additional() if (spec := spec_of(each))]
+        if first is not None and made:
+            yield AskingPod(shape_of(key), requests.own_requirements(first.body, made[-1].body))
 
 
 def digest_of(spec: Mapping[str, Any]) -> bytes:

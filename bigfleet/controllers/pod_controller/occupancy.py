@@ -133,7 +133,9 @@ class Occupancy:
         count as if they ran there: of many pods that spread, each requests one where the next of
         them will be allowed, instead of all in the domain that is open first.
         """
-        asked = [*asking] if shape.spread or shape.anti_affinity_terms else []
+        terms = (*(spread.peers for spread in shape.spread), *shape.anti_affinity_terms)
+        named = any(peers.topology_key != HOSTNAME_LABEL for peers in terms)
+        asked = [*asking] if named else []
         # Several of them would all get the machine that is cheapest, in one domain.
         found = self._allowed_values(shape, asked, pins=self.waiting[shape] > 1)
         if newest := self._newest():
@@ -155,6 +157,8 @@ class Occupancy:
             if domains := self._domains(peers):
                 _narrow(found, peers.topology_key, set(domains))
         for spread in shape.spread:
+            if spread.peers.topology_key == HOSTNAME_LABEL:
+                continue  # a new Node is a new domain
             counts = self._domains(spread.peers) + _asked_in(spread.peers, asking)
             self._narrow_to_skew(found, shape, spread, counts, pins=pins)
         for peers in shape.anti_affinity_terms:
@@ -175,7 +179,7 @@ class Occupancy:
         return avoids(shape, shape) or any(
             spread.peers.topology_key == HOSTNAME_LABEL
             and spread.peers.include(shape)
-            and spread.max_skew + self._least(shape, spread) == 1
+            and spread.max_skew + self._least(shape, spread, self._domains(spread.peers)) == 1
             for spread in shape.spread
         )
 
@@ -205,12 +209,11 @@ class Occupancy:
             if key in node.labels and shape.node_filter.admit(node.name, node.labels)
         }
 
-    def _least(self, shape: Shape, spread: HardSpread) -> int:
-        """The global minimum of a spread."""
+    def _least(self, shape: Shape, spread: HardSpread, counts: Counter[str]) -> int:
+        """The global minimum of a spread with so many pods in each domain."""
         there = self._counting(shape, spread.peers.topology_key)
         if len(there) < spread.min_domains:
             return 0
-        counts = self._domains(spread.peers)
         return min((counts[domain] for domain in there), default=0)
 
     def _narrow_to_skew(
@@ -222,15 +225,10 @@ class Occupancy:
         *,
         pins: bool,
     ) -> None:
-        """Narrow `found` to the domains that the spread currently allows. Not for hostnames, since
-        a new Node is a new domain.
-        """
+        """Narrow `found` to the domains that the spread allows, with so many pods in each."""
         peers, key = spread.peers, spread.peers.topology_key
-        if key == HOSTNAME_LABEL:
-            return
         there = self._counting(shape, key)
-        enough = len(there) >= spread.min_domains
-        least = min((counts[domain] for domain in there), default=0) if enough else 0
+        enough, least = len(there) >= spread.min_domains, self._least(shape, spread, counts)
         itself = 1 if peers.include(shape) else 0
         full = {domain for domain in there if counts[domain] + itself - least > spread.max_skew}
         if enough and there:

@@ -47,7 +47,7 @@ def assign_unowned(
     require it. Largest domains first; ties go by machines of all types, domains and name, so that
     every leader decides the same. Domains that have an owner or a transfer target are skipped.
     """
-    loads = {shard: registry.load(shard).copy() for shard in candidates}
+    loads = _loads(registry, candidates)
     changes: RowChanges = {}
     for observation in sorted(set(seen), key=_largest_first) if loads else ():
         if observation[:2] in registry.domains:
@@ -125,7 +125,7 @@ def release_all(
     """Release the next `limit` domains of a leaving shard, each to the candidate with the fewest
     machines of its type.
     """
-    loads = {candidate: registry.load(candidate).copy() for candidate in candidates}
+    loads = _loads(registry, candidates)
     held = (d for d in registry.domains_of(shard) if d.state is not DomainState.RELEASING)
     changes: RowChanges = {}
     for domain in sorted(islice(held, limit), key=_largest_row_first):
@@ -143,7 +143,7 @@ def passed_on(
     """Domains whose shard is gone: each for its transfer target, else for the candidate with the
     fewest machines of its type; without any they are free.
     """
-    loads = {candidate: registry.load(candidate).copy() for candidate in candidates}
+    loads = _loads(registry, candidates)
     changes: RowChanges = {}
     for domain in sorted(orphans, key=_largest_row_first):
         next_state(domain.name, domain.state, DomainEvent.OWNER_GONE)
@@ -153,6 +153,11 @@ def passed_on(
             found = put(_assigned(known, to, instruction_id()))
         changes |= found
     return changes
+
+
+def _loads(registry: Registry, candidates: Iterable[str]) -> Mapping[str, Load]:
+    """What each candidate has, to be counted on."""
+    return {shard: registry.load(shard).copy() for shard in candidates}
 
 
 def _counted(loads: Mapping[str, Load], domain: Domain) -> str:

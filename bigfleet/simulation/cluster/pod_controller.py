@@ -13,6 +13,7 @@ from bigfleet.controllers.pod_controller.existing_requests import (
     InternedSpec,
     RequestKey,
     ShortReason,
+    asking_pods,
     digest_of,
 )
 from bigfleet.controllers.pod_controller.free_capacity import has_room_now
@@ -22,7 +23,6 @@ from bigfleet.controllers.pod_controller.requests import (
     additional_request,
     excluded_nodes,
     is_alone,
-    own_requirements,
 )
 from bigfleet.controllers.pod_controller.shapes import Shapes
 from bigfleet.controllers.pod_controller.unschedulable import (
@@ -149,13 +149,9 @@ class SimulatedPodController:
         self._write(RequestKey(NAMESPACE, additional_name(pod.name, request.number)), body)
 
     def _asking(self, but: RequestKey) -> Iterator[AskingPod]:
-        """The pods that have requested a machine, `but` this one, with their latest requests."""
-        for key in self._rules.asking():
-            first = self._waiting[key].workload.request.body
-            made = [spec for each in key.additional() if (spec := self._requests.spec(each))]
-            if key != but and made:
-                where = own_requirements(first, made[-1].body)
-                yield AskingPod(self._places[key.name].shape, where)
+        """The pods that have requested a machine, `but` this one."""
+        keys = (key for key in self._rules.asking() if key != but)
+        return asking_pods(keys, self._requests.spec, lambda key: self._places[key.name].shape)
 
     def _follow_domains(self) -> None:
         """Let the requests that are short name the domains that are open now."""

@@ -39,18 +39,27 @@ class Victims:
         taking: dict[int, list[int]] = {}
         for action in orders:
             taking.setdefault(action.need, []).append(action.row)
+        rows = self._rows(result)
+        short = {shortfall.need for shortfall in result.decision.shortfalls}
         for need in range(len(result.keys)):
-            yield from self._drained_in_vain(result, need, taking.get(need, ()))
+            is_short, taken = need in short, taking.get(need, ())
+            yield from self._drained_in_vain(result, need, rows, taken, is_short=is_short)
         for action in orders:
             self._of[result.keys[action.need]].add(result.machine_id(action.row))
 
     def _drained_in_vain(
-        self, result: CycleResult, need: int, taken: Collection[int]
+        self,
+        result: CycleResult,
+        need: int,
+        rows: Mapping[str, int],
+        taken: Collection[int],
+        *,
+        is_short: bool,
     ) -> Iterator[str]:
-        """The same of one need, which takes the machines in the rows `taken`."""
+        """The same of one need, which takes the machines in the rows `taken`; `rows` are those of
+        the watched machines.
+        """
         key = result.keys[need]
-        rows = self._rows(result) if self._of[key] else {}
-        is_short = any(shortfall.need == need for shortfall in result.decision.shortfalls)
         for name in sorted(self._of[key]):
             if _has_left(result, rows.get(name)):
                 self._of[key].discard(name)

@@ -222,7 +222,7 @@ class Cycle:
         fleet, wants = self.inventory.snapshot(
             [*unattended, *self.orders],
             unaffordable if slices else None,
-            self.disruptions.known(now_seconds),
+            self.disruptions.known(now_seconds, self.inventory.joined_since),
         )
         self.removals.count(fleet, wants)
         fleet = self.needs.limits.apply_to(fleet, self.inventory)

@@ -21,14 +21,16 @@ _INITIAL: dict[str, np.generic] = {
     "interruption_bucket": np.uint8(penalty.ZERO),
     "reclamation_bucket": np.uint8(penalty.ZERO),
     "unused_since_seconds": np.float64(np.nan),
+    "joined_seconds": np.float64(np.nan),
     "incarnation": np.int64(0),
     "headroom": np.bool_(False),
 }
 
 
 class Columns:
-    """Rows as in `engine.snapshot.Fleet`; `need` numbers the need that a machine is for, and
-    `incarnation` distinguishes a machine's bindings.
+    """Rows as in `engine.snapshot.Fleet`; `need` numbers the need that a machine is for,
+    `incarnation` distinguishes a machine's bindings, and `joined_seconds` is when a CONFIGURED
+    machine joined its cluster, NaN if unknown.
 
     A new row is in state 0, which no machine is ever in.
     """
@@ -41,6 +43,7 @@ class Columns:
     interruption_bucket: Bytes
     reclamation_bucket: Bytes
     unused_since_seconds: Floats
+    joined_seconds: Floats
     incarnation: Ints
     headroom: Flags
 
@@ -56,7 +59,7 @@ class Columns:
 
     def copies(self, rows: Ints | slice) -> dict[str, Any]:
         """Copies of the columns that a Fleet has under the same name, for `rows`."""
-        kept = _INITIAL.keys() - {"need", "incarnation"}
+        kept = _INITIAL.keys() - {"need", "incarnation", "joined_seconds"}
         return {name: getattr(self, name)[rows].copy() for name in kept}
 
     def keep(self, rows: Flags) -> None:

@@ -81,6 +81,11 @@ class Inventory:
         row = self._ids.row(machine_id)
         return None if row == NONE else MachineState(self._columns.state[row])
 
+    def joined_since(self, seconds: float) -> set[str]:
+        """The machines that joined their clusters later than this."""
+        rows = np.flatnonzero(self._columns.joined_seconds > seconds)
+        return {self._ids.id(row) for row in rows.tolist()}
+
     def count_by_state(self) -> dict[MachineState, int]:
         """Number of this shard's machines in each state, zeros included."""
         counts = np.bincount(self._columns.state[self.owned()], minlength=max(MachineState) + 1)
@@ -364,6 +369,8 @@ class Inventory:
         # After a restart it is unknown how long a machine has been idle: its hold starts again.
         idle = machine.state is MachineState.IDLE
         columns.unused_since_seconds[row] = now_seconds if idle else np.nan
+        joined = before != 0 and machine.state is MachineState.CONFIGURED
+        columns.joined_seconds[row] = now_seconds if joined else np.nan
         was, owned = MachineState(before) if before else None, was_owned or self._owns_row(row)
         error, cluster = machine.last_error, machine.cluster
         return Transition(machine.id, was, machine.state, former, cluster, error, owned, provider)

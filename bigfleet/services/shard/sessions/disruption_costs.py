@@ -8,7 +8,7 @@ answers lead to no reclaim is asked less and less often, until demand falls.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from bigfleet.api.v1alpha1 import shard_pb2 as wire
@@ -49,7 +49,7 @@ class DisruptionCosts:
         these have had `batch_wait_seconds` to end. Cycles are up to `cycle_seconds` apart: an
         answer must be valid until the next one.
         """
-        third = hold_seconds / 3
+        self._hold_seconds, third = hold_seconds, hold_seconds / 3
         self._period_seconds = min(max(third, _MIN_PERIOD_SECONDS), _MAX_PERIOD_SECONDS)
         self._valid_seconds = _VALID_PERIODS * max(self._period_seconds, cycle_seconds)
         self._batch_wait_seconds = batch_wait_seconds
@@ -131,13 +131,18 @@ class DisruptionCosts:
         """Record that the operator refused to reclaim a machine: keep it while an answer holds."""
         self._reports[machine_id] = _Report(cluster, now_seconds, math.inf)
 
-    def known(self, now_seconds: float) -> dict[str, float]:
-        """All valid costs by machine id."""
+    def known(
+        self, now_seconds: float, joined_since: Callable[[float], Collection[str]]
+    ) -> dict[str, float]:
+        """All valid costs by machine id, except of those that have joined their clusters within the
+        hold: kube-scheduler may be about to use them.
+        """
         oldest = now_seconds - self._valid_seconds
         self._reports = {m: r for m, r in self._reports.items() if r.at_seconds >= oldest}
         if len(self._batch_since) > 100 * MAX_MACHINES:
             self._batch_since = {m: s for m, s in self._batch_since.items() if m in self._reports}
-        return {machine_id: report.cost for machine_id, report in self._reports.items()}
+        joined = joined_since(now_seconds - self._hold_seconds)
+        return {m: report.cost for m, report in self._reports.items() if m not in joined}
 
 
 def _cost(machine: wire.MachineDisruption, *, waited: bool) -> float:

@@ -23,10 +23,12 @@ from tests.controllers.pod_rig import (
 )
 
 
-def chosen(there: Occupancy, joins: Node, *waiting: Shape) -> list[str]:
-    """The numbers of the `waiting` pods, the oldest first, that it is nominated for."""
+def chosen(there: Occupancy, joins: Node, *waiting: Shape, asked: bool = True) -> list[str]:
+    """The numbers of the `waiting` pods, the oldest first, that it is nominated for; `asked`: they
+    have requested a machine.
+    """
     candidates: Sequence[Candidate] = [
-        Candidate(RequestKey("team", str(number)), PodName("team", str(number), ""), each)
+        Candidate(RequestKey("team", str(number)), PodName("team", str(number), ""), each, asked)
         for number, each in enumerate(waiting)
     ]
     nobody = cast("Any", None)  # nothing is asked of the API server
@@ -65,6 +67,16 @@ def test_a_pod_that_takes_most_of_the_node_is_chosen() -> None:
     """Smaller pods would fill it before a large one is tried again, and few others are as large."""
     joins = node("new", cpu="4", zone="a")
     assert chosen(cluster([joins]), joins, shape("1"), shape("3"), shape("3")) == ["1"]
+
+
+def test_before_they_request_a_machine_only_pods_that_take_most_of_the_node_are_chosen() -> None:
+    """One was acquired for them when they came. In mixed-50 others filled it, and a pod of 28 CPUs
+    waited for 46 s without having requested another.
+    """
+    joins = node("new", cpu="4", zone="a")
+    apart = shape("1", **anti_affinity_terms(peers(HOSTNAME_LABEL)))
+    waiting = [apart, confined("1"), shape("3"), shape("3")]
+    assert chosen(zone_with_cache(joins), joins, *waiting, asked=False) == ["2"]
 
 
 def test_of_pods_that_keep_apart_by_node_the_oldest_is_chosen() -> None:

@@ -188,11 +188,12 @@ class AdditionalRequests:
         _LOG.error("unexpected error for pod of %s; this is a bug", key.path, exc_info=error)
 
     def _candidates(self) -> Iterator[Candidate]:
-        """The Pods that have requested a machine and have no Node nominated, the oldest first."""
-        for key in self._rules.asking():
+        """The Pods that have no Node nominated, those that have requested a machine first."""
+        asking = dict.fromkeys(self._rules.asking())
+        for key in [*asking, *(key for key in self._waiting if key not in asking)]:
             waiting = self._waiting[key]
             if not waiting.nominated:
-                yield Candidate(key, waiting.name, waiting.shape)
+                yield Candidate(key, waiting.name, waiting.shape, asked=key in asking)
 
     def _outlook(self) -> Callable[[RequestKey], Outlook]:
         by_shape = self._occupancy.outlooks()

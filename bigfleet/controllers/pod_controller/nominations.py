@@ -1,11 +1,12 @@
-"""Nominates a new Node for pods that have requested a machine and depend on this one.
+"""Nominates a new Node for waiting pods that depend on this one.
 
 kube-scheduler keeps the room of nominated pods from others of no higher priority, and tries their
 nominated Node first. Without a nomination a new Node is often full before such a pod is retried:
 the emptiest Node is preferred for every pod, and an unschedulable pod may be retried ten seconds
-later. Most pods may go elsewhere. One that must run beside its gang depends on this Node, a gang
-none of which runs begins on it, and one that takes most of a Node, or runs beside none of its kind,
-finds room on hardly any other.
+later. Most pods may go elsewhere. One that takes most of a Node finds room on hardly any other, and
+a machine was acquired for it. Of those that have requested an additional machine, one that must run
+beside its gang depends on this Node, a gang none of which runs begins on it, and one that runs
+beside none of its kind finds no other.
 """
 
 from __future__ import annotations
@@ -43,11 +44,12 @@ NOMINATION_SECONDS = 30.0
 
 
 class Candidate(NamedTuple):
-    """A waiting pod that has requested an additional machine, and its request."""
+    """A waiting pod with its first request; `asked`: it has requested an additional machine."""
 
     key: RequestKey
     pod: PodName
     shape: Shape
+    asked: bool
 
 
 class _Nomination(NamedTuple):
@@ -102,8 +104,8 @@ class Nominations:
             await self._withdraw(self._nominated.pop(key))
 
     def fitting(self, node: Node) -> list[Candidate]:
-        """The candidates that fit on the Node together, of those with required pod affinity, those
-        that must be the only one of their kind there, and those that take most of it.
+        """The candidates that fit on the Node together, of those that take most of it, and of those
+        that have requested a machine and must run beside others, or beside none of their kind.
         """
         if node.cordoned or node.reclaiming:
             return []
@@ -115,9 +117,8 @@ class Nominations:
             for each in self._candidates()
             if each.key not in just_now
             and (
-                each.shape.affinity_terms
-                or avoids(each.shape, each.shape)
-                or _takes_most(each.shape, node)
+                _takes_most(each.shape, node)
+                or (each.asked and (each.shape.affinity_terms or avoids(each.shape, each.shape)))
             )
         ]
         if not candidates:

@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, settings
 from xdist.remote import Producer
 
 from bigfleet.api.install import install
+from bigfleet.gc_pauses import no_gc
 from bigfleet.kube.client import KubeClient
 from controlplane.locate import locate
 from controlplane.pins import (
@@ -51,6 +52,13 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ["SSL_CERT_FILE"] = os.devnull
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(Progress(config))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Import the modules of all tests."""
+    with no_gc():
+        return (yield)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -18,6 +18,7 @@ from typing import Any
 from bigfleet.api.auth import handshakes
 from bigfleet.commands import audit, certs, conformance, fedhpa, fleet, replay, roles, why
 from bigfleet.commands.config_flags import LazyParser
+from bigfleet.gc_pauses import no_gc
 from bigfleet.model.errors import BigFleetError, InvalidInput
 from bigfleet.observe import log, native_log
 
@@ -27,7 +28,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # gRPC reads this when it is first imported, which parsing a role's flags does. Only TLS 1.3
     # ciphers remain: the TLS 1.2 cipher named here needs a pre-shared key, which nobody has.
     os.environ.setdefault("GRPC_SSL_CIPHER_SUITES", "ECDHE-PSK-CHACHA20-POLY1305")
-    flags = _parser().parse_args(arguments)
+    with no_gc():
+        flags = _parser().parse_args(arguments)
     if getattr(flags, "identity", None):
         native_log.redirect_stderr_to(handshakes.record_handshake_failure)
     log.to_stderr(flags.role)

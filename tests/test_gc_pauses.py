@@ -1,4 +1,4 @@
-"""Full garbage collections stay short however much a role remembers."""
+"""Full garbage collections stay short however much a role remembers, and none delays imports."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from bigfleet import gc_pauses
-from bigfleet.gc_pauses import bounded_gc_pauses
+from bigfleet.gc_pauses import bounded_gc_pauses, no_gc
 
 
 @pytest.fixture(autouse=True)
@@ -44,3 +44,15 @@ def test_young_collections_set_nothing_aside() -> None:
     """They see only what is new."""
     gc.collect(0)
     assert gc.get_freeze_count() == 0
+
+
+def test_nothing_is_collected_while_modules_are_imported() -> None:
+    """Afterwards it is as it was before."""
+    gc.enable()
+    with no_gc():
+        assert not gc.isenabled()
+    assert gc.isenabled()
+    gc.disable()
+    with no_gc():
+        pass
+    assert not gc.isenabled()

@@ -24,6 +24,7 @@ from loaddriver.run.recorders import ClusterRecorders
 from loaddriver.substrates.local import LocalSubstrate
 from loaddriver.substrates.runscope import RunScope
 from tests.anchors.anchor_cluster import NO_SCHEDULER, PODS, Racks, gang_pod, interfering
+from tests.support.substrates import FEW_OBJECTS
 from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.cluster, pytest.mark.asyncio(loop_scope="module")]
@@ -37,7 +38,9 @@ async def cluster_of_racks(
     logs = Path(tmp_path_factory.mktemp("anchors"))
     scope = RunScope.open(f"anchors-{uuid.uuid4().hex[:8]}", "test", logs, logs / "lock")
     environment = dict(os.environ)
-    substrate = LocalSubstrate(scope.run_id, scope.data_directory, logs, binaries, environment)
+    substrate = LocalSubstrate(
+        scope.run_id, scope.data_directory, logs, binaries, environment, FEW_OBJECTS
+    )
     try:
         [cluster] = await substrate.start_clusters(["a"])
         async with (

@@ -28,6 +28,7 @@ from loaddriver.substrates.base import Cluster
 from loaddriver.substrates.local import LocalSubstrate
 from loaddriver.substrates.runscope import RunScope
 from tests.support.scaletest import ROOT, deployment
+from tests.support.substrates import FEW_OBJECTS
 
 DOWN_SECONDS = float(os.environ.get("STATIC_SECONDS", "25"))
 PATIENCE_SECONDS = 180.0
@@ -114,7 +115,12 @@ async def fleet(scope: RunScope, binaries: Binaries, directory: Path) -> AsyncIt
     settings = inputs.profile.settings
     save_inventory(inputs.machines, inventory_of(directory))
     substrate = LocalSubstrate(
-        scope.run_id, scope.data_directory, directory, binaries, options.child_environment()
+        scope.run_id,
+        scope.data_directory,
+        directory,
+        binaries,
+        options.child_environment(),
+        FEW_OBJECTS,
     )
     try:
         [cluster] = await substrate.start_clusters(["c1"])

@@ -29,6 +29,7 @@ from loaddriver.substrates.components import FAKE_NODE_ANNOTATION
 from loaddriver.substrates.local import LocalSubstrate
 from loaddriver.substrates.runscope import RunScope
 from tests.record.record_rig import labels
+from tests.support.substrates import FEW_OBJECTS
 from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.cluster, pytest.mark.asyncio(loop_scope="module")]
@@ -59,7 +60,9 @@ async def seen(binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) -> 
     directory: Path = tmp_path_factory.mktemp("run")
     run_id = f"test-{uuid.uuid4().hex[:12]}"
     scope = RunScope.open(run_id, "test", directory / "logs", directory / "lock")
-    substrate = LocalSubstrate(run_id, scope.data_directory, directory / "logs", binaries, {})
+    substrate = LocalSubstrate(
+        run_id, scope.data_directory, directory / "logs", binaries, {}, FEW_OBJECTS
+    )
     try:
         (cluster,) = await substrate.start_clusters(["c0"])
         yield await record(cluster)

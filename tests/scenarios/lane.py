@@ -21,7 +21,6 @@ from bigfleet.kube.client import CONNECTION_ERRORS, NOT_FOUND, ApiError, KubeCli
 from bigfleet.tasks import cancel_and_wait
 from controlplane.request import Binaries
 from loaddriver.substrates.base import SubstrateError
-from loaddriver.substrates.components import ControlPlaneConfig
 from loaddriver.substrates.local import LocalSubstrate
 from tests.scenarios import objects
 from tests.scenarios.deletions import Deletions
@@ -39,11 +38,12 @@ from tests.scenarios.timing import (
     RESET_TIMEOUT_SECONDS,
 )
 from tests.scenarios.watching import watched
+from tests.support.substrates import FEW_OBJECTS
 
 _CLUSTER = "c"
 # What plain objects need beside the controllers that every load has.
-CONTROL_PLANE = ControlPlaneConfig(
-    gc_percent=400,
+CONTROL_PLANE = replace(
+    FEW_OBJECTS,
     network_agents=True,
     node_monitor_seconds=1,
     extra_controllers=(

@@ -23,7 +23,7 @@ from loaddriver.substrates.base import Cluster
 from loaddriver.substrates.components import FAKE_NODE_ANNOTATION, HEARTBEAT_STOPPED_LABEL
 from loaddriver.substrates.local import LocalSubstrate
 from loaddriver.substrates.runscope import RunScope
-from tests.support.substrates import PATIENCE_SECONDS
+from tests.support.substrates import FEW_OBJECTS, PATIENCE_SECONDS
 from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.cluster, pytest.mark.asyncio(loop_scope="module")]
@@ -40,7 +40,9 @@ async def clusters(
     directory = tmp_path_factory.mktemp("run")
     run_id = f"test-{uuid.uuid4().hex[:12]}"
     scope = RunScope.open(run_id, "test", directory / "logs", directory / "lock")
-    substrate = LocalSubstrate(run_id, scope.data_directory, directory / "logs", binaries, {})
+    substrate = LocalSubstrate(
+        run_id, scope.data_directory, directory / "logs", binaries, {}, FEW_OBJECTS
+    )
     try:
         yield await substrate.start_clusters(["a", "b"])
     finally:

@@ -15,7 +15,7 @@ from controlplane.request import Binaries
 from loaddriver.substrates.local import LocalSubstrate
 from loaddriver.substrates.runscope import RunScope
 from tests.support.clusters import add_ready_node, pod
-from tests.support.substrates import PATIENCE_SECONDS
+from tests.support.substrates import FEW_OBJECTS, PATIENCE_SECONDS
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.cluster
@@ -28,7 +28,7 @@ NAMES = [f"db-{number}" for number in range(60)]
 @asynccontextmanager
 async def cluster_with_a_node(binaries: Binaries, scope: RunScope) -> AsyncIterator[KubeClient]:
     logs = scope.data_directory / "logs"
-    substrate = LocalSubstrate(scope.run_id, scope.data_directory, logs, binaries, {})
+    substrate = LocalSubstrate(scope.run_id, scope.data_directory, logs, binaries, {}, FEW_OBJECTS)
     try:
         [cluster] = await substrate.start_clusters(["late"])
         async with await KubeClient.from_kubeconfig(cluster.kubeconfigs["admin"]) as client:

@@ -20,6 +20,7 @@ from loaddriver.substrates.local import LocalSubstrate
 from loaddriver.substrates.runlock import Holder, RunLock
 from loaddriver.substrates.runscope import RunScope
 from tests.support.substrates import (
+    FEW_OBJECTS,
     PATIENCE_SECONDS,
     binaries_at,
     marked_processes,
@@ -97,7 +98,9 @@ async def test_a_component_that_is_killed_is_named_with_its_log(
     scope: RunScope, run_id: str, tmp_path: Path, binaries: Binaries
 ) -> None:
     """Here the scheduler; and stopping what is left takes seconds, not minutes."""
-    substrate = LocalSubstrate(run_id, scope.data_directory, tmp_path / "logs", binaries, {})
+    substrate = LocalSubstrate(
+        run_id, scope.data_directory, tmp_path / "logs", binaries, {}, FEW_OBJECTS
+    )
     try:
         await substrate.start_clusters(["a"])
         assert substrate.versions()["kube-scheduler"].startswith("1.")
@@ -124,7 +127,9 @@ async def test_a_component_that_cannot_start_is_named_with_command_and_log(
     """And the clusters that were starting beside it are stopped too."""
     broken = script(tmp_path / "kube-apiserver", "echo unknown flag >&2; exit 1")
     mixed = dataclasses.replace(binaries, kube_apiserver=broken)
-    substrate = LocalSubstrate(run_id, scope.data_directory, tmp_path / "logs", mixed, {})
+    substrate = LocalSubstrate(
+        run_id, scope.data_directory, tmp_path / "logs", mixed, {}, FEW_OBJECTS
+    )
     with pytest.raises(SubstrateError) as failure:
         await substrate.start_clusters(["a", "b"])
     await substrate.stop()

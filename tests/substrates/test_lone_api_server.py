@@ -8,6 +8,7 @@ from bigfleet.kube.client import CONNECTION_ERRORS, KubeClient
 from controlplane.request import Binaries
 from loaddriver.substrates.local import LocalSubstrate
 from loaddriver.substrates.runscope import RunScope
+from tests.support.substrates import FEW_OBJECTS
 
 pytestmark = pytest.mark.cluster
 
@@ -16,7 +17,7 @@ async def test_what_it_has_acknowledged_outlives_a_kill_which_is_no_death(
     binaries: Binaries, scope: RunScope
 ) -> None:
     logs = scope.data_directory / "logs"
-    substrate = LocalSubstrate(scope.run_id, scope.data_directory, logs, binaries, {})
+    substrate = LocalSubstrate(scope.run_id, scope.data_directory, logs, binaries, {}, FEW_OBJECTS)
     try:
         host, server = await substrate.start_api_server("host")
         async with await KubeClient.from_kubeconfig(host.kubeconfigs["admin"]) as admin:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -14,9 +15,10 @@ from bigfleet.kube.client import APPLY_PATCH, KubeClient
 from controlplane.pins import METRICS_SERVER
 from controlplane.request import Binaries
 from loaddriver.substrates.base import Cluster
-from loaddriver.substrates.components import FAKE_NODE_ANNOTATION, ControlPlaneConfig
+from loaddriver.substrates.components import FAKE_NODE_ANNOTATION
 from loaddriver.substrates.local import LocalSubstrate
 from loaddriver.substrates.runscope import RunScope
+from tests.support.substrates import FEW_OBJECTS
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.cluster
@@ -37,7 +39,7 @@ async def measured(binaries: Binaries, scope: RunScope) -> AsyncIterator[Cluster
         pytest.skip(
             f"no {METRICS_SERVER}: run `python -m controlplane get --also {METRICS_SERVER}`"
         )
-    settings = ControlPlaneConfig(resource_metrics=True)
+    settings = replace(FEW_OBJECTS, resource_metrics=True)
     logs = scope.data_directory / "logs"
     substrate = LocalSubstrate(scope.run_id, scope.data_directory, logs, binaries, {}, settings)
     try:

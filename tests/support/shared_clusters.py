@@ -11,6 +11,7 @@ from loaddriver.substrates.base import Cluster
 from loaddriver.substrates.local import LocalSubstrate
 from loaddriver.substrates.runscope import RunScope
 from tests.support.loop_thread import LoopThread
+from tests.support.substrates import FEW_OBJECTS
 
 Clusters = dict[str, Cluster]
 Prepare = Callable[[Clusters], Coroutine[Any, Any, None]]
@@ -62,7 +63,9 @@ class _Running:
         scope = self._scope
 
         async def substrate() -> LocalSubstrate:
-            return LocalSubstrate(scope.run_id, scope.data_directory, logs, binaries, environment)
+            return LocalSubstrate(
+                scope.run_id, scope.data_directory, logs, binaries, environment, FEW_OBJECTS
+            )
 
         self._substrate = self._loop.run(substrate())
 

@@ -11,13 +11,15 @@ from pathlib import Path
 from controlplane.request import Binaries
 from loaddriver.substrates.local import LocalSubstrate
 from loaddriver.substrates.runscope import RunScope
-from tests.support.substrates import binaries_at
+from tests.support.substrates import FEW_OBJECTS, binaries_at
 
 
 async def run(run_id: str, directory: Path, binaries: Binaries) -> None:
     scope = RunScope.open(run_id, "test", directory / "logs", directory / "lock")
     print("data", scope.data_directory, flush=True)
-    substrate = LocalSubstrate(run_id, scope.data_directory, directory / "logs", binaries, {})
+    substrate = LocalSubstrate(
+        run_id, scope.data_directory, directory / "logs", binaries, {}, FEW_OBJECTS
+    )
     try:
         await substrate.start_clusters(["a"])
         print("ready", flush=True)

@@ -202,8 +202,8 @@ class AdditionalRequests:
             waiting = self._waiting[key]
             found = by_shape(waiting.shape)
             should_wait = found.should_wait or waiting.nominated or key not in self._existing
-            is_short = any(each.explains(waiting.shape) for each in self._short_reasons(key))
-            should_wait = should_wait or is_short
+            if not should_wait:
+                should_wait = any(r.explains(waiting.shape) for r in self._short_reasons(key))
             return found._replace(should_wait=should_wait)
 
         return outlook

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
@@ -46,8 +46,15 @@ class RequestKey(NamedTuple):
 
     def additional(self) -> Iterator[RequestKey]:
         """The keys of the additional requests that this request's Pod may have."""
-        for number in range(1, MAX_ADDITIONAL_PER_POD + 1):
-            yield RequestKey(self.namespace, requests.additional_name(self.name, number))
+        return iter(_additional_keys(self))
+
+
+# The pods that ask again and again; all others are asked about once.
+@lru_cache(maxsize=4096)
+def _additional_keys(first: RequestKey) -> Sequence[RequestKey]:
+    numbers = range(1, MAX_ADDITIONAL_PER_POD + 1)
+    names = (requests.additional_name(first.name, number) for number in numbers)
+    return [RequestKey(first.namespace, name) for name in names]
 
 
 @dataclass(eq=False)
@@ -159,6 +166,8 @@ class ExistingRequests:
         self, first: RequestKey, spec_of: Callable[[RequestKey], InternedSpec | None]
     ) -> Iterator[ShortReason]:
         """Why the request `first` of a Pod, and its additional ones, are short of machines."""
+        if not self._short:
+            return
         for key in (first, *first.additional()):
             spec = spec_of(key)
             if spec is not None and (found := self.short_reason(key, spec)) is not None:

@@ -126,8 +126,10 @@ class SimulatedPodController:
         def outlook(key: RequestKey) -> Outlook:
             shape = self._places[key.name].shape
             found = by_shape(shape)
-            waits = any(reason.explains(shape) for reason in self._short_reasons(key))
-            return found._replace(should_wait=found.should_wait or waits)
+            if not found.should_wait:
+                waits = any(reason.explains(shape) for reason in self._short_reasons(key))
+                found = found._replace(should_wait=waits)
+            return found
 
         return outlook
 

@@ -28,9 +28,9 @@ from loaddriver.substrates.components import NO_NETWORK, ControlPlaneConfig
 from loaddriver.substrates.local import LocalSubstrate
 from loaddriver.substrates.runscope import RunScope
 from tests.adapters.host.machines import MACHINE
+from tests.support.substrates import FEW_OBJECTS
 
 TIMEOUT_SECONDS = 90.0
-USUAL = ControlPlaneConfig()
 
 
 @dataclass
@@ -107,7 +107,7 @@ def binaries() -> Binaries:
 
 @asynccontextmanager
 async def started_testbed(
-    folder: Path, settings: ControlPlaneConfig = USUAL
+    folder: Path, settings: ControlPlaneConfig = FEW_OBJECTS
 ) -> AsyncIterator[HostRig]:
     """A control plane with BigFleet's policy installed."""
     run_id = f"host-{uuid.uuid4().hex[:8]}"
@@ -189,7 +189,7 @@ async def test_no_pod_is_bound_to_a_booting_node(tmp_path: Path) -> None:
     pod = {"spec": {"containers": [{"name": "web", "image": "example.com/web"}]}}
     # Without any that works, the node controller takes the whole cluster for cut off.
     works = {"conditions": [{"type": "Ready", "status": "True"}, HAS_NETWORK]}
-    async with started_testbed(tmp_path, ControlPlaneConfig(network_agents=True)) as here:
+    async with started_testbed(tmp_path, replace(FEW_OBJECTS, network_agents=True)) as here:
         await here.admin.create(PODS, {"metadata": {"name": "web"}, **pod})
         await here.admin.create("/api/v1/nodes", {"metadata": {"name": "other"}, "status": works})
         host, blob = KwokHost(tmp_path, "kwok"), await here.boot(machine, operation=1)

@@ -54,17 +54,20 @@ def decide(
     memory = tuple(reclaim.memory(given_back))
     short, shortfall_ages = shortfalls(state, cycle_memory)
     deletes, preemptions = _deletes(state, claimed_by), [*_preemptions(state)]
-    drained = _rows([*preemptions, *reclaims])
+    drained, placed = _rows([*preemptions, *reclaims]), placements(state)
     return Decision(
         actions=[*_acquisitions(state), *preemptions, *reclaims, *deletes],
         shortfalls=short,
         claimed_by=claimed_by,
-        placements=placements(state),
+        placements=placed,
         headroom=headroom.rows,
         reclaims_capped=capped,
         disruption_cost_queries=find_disruption_cost_queries(state),
         cycle_memory=CycleMemory(
-            reservations(state, claimed_by), shortfall_ages, memory, spread_pods(state, drained)
+            reservations(state, claimed_by),
+            shortfall_ages,
+            memory,
+            spread_pods(state, placed, drained),
         ),
         held=state.budgets.held(),
         at_ceiling=frozenset(filter(state.lacks, state.at_ceiling)),

@@ -465,7 +465,7 @@ class CycleState:
         """
         if not cycle_memory.reservations:
             return
-        place = {self.key(index): index for index in range(len(self.demand.needs))}
+        place = self._place_of([reservation.need for reservation in cycle_memory.reservations])
         for reservation in cycle_memory.reservations:
             index = place.get(reservation.need, NONE)
             if index == NONE:
@@ -475,6 +475,16 @@ class CycleState:
                 self.reserved[index] = reservation
             else:
                 self.not_acquiring.add(index)
+
+    def _place_of(self, keys: Iterable[NeedKey]) -> dict[NeedKey, int]:
+        """By key, the index of each of these needs that is still there, among others."""
+        # Few needs are asked for, and to compare the keys of all takes longer than to place them.
+        keys = {*keys}
+        clusters, fingerprints = {key.cluster for key in keys}, {key.fingerprint for key in keys}
+        known = [profile.fingerprint in fingerprints for profile in self.needs.profiles]
+        its = np.array(known, np.bool_)[self.needs.profile]
+        its &= np.array([each in clusters for each in self.fleet.clusters])[self.demand.cluster]
+        return {self.key(index): index for index in np.flatnonzero(its).tolist()}
 
     def _reserved_for(self) -> Ints:
         """For each machine [n] the need that it drains for or is reserved for, or NONE."""

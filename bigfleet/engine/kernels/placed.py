@@ -114,3 +114,20 @@ def _find_least(machines: Machines, among: Flags, found: Rows, shares: Floats) -
             place -= 1
         found[place], shares[place] = at, used
     return count
+
+
+@lean_kernel
+def may_fit_without(machines: Machines, rows: Rows, gone: Flags) -> bool:
+    """Whether the other machines have as much free as is used on those `gone` [M]; `rows` [M] are
+    rows of the fleet, NONE for a removed machine.
+    """
+    for resource in range(machines.free.shape[1]):
+        spare = 0
+        for at in range(gone.shape[0]):
+            if gone[at]:
+                spare -= machines.capacity[at, resource] - machines.free[at, resource]
+            elif rows[at] != NONE:
+                spare += machines.free[at, resource]
+        if spare < 0:
+            return False
+    return True

@@ -18,6 +18,8 @@ from bigfleet.engine.need_columns import NeedColumns
 from bigfleet.engine.snapshot import Bytes, Flags, Floats, Ints, Longs, Rows
 from bigfleet.model.need import Profile, Spread
 
+_SHARE_STEPS = 1 << 20
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FlavourFit:
@@ -119,6 +121,11 @@ class PodClasses:
         return ClassColumns(
             self.need, self.sizes, self.most, self.flavour_fit, self.accepted, self.scarce
         )
+
+    @cached_property
+    def share_steps(self) -> Floats:
+        """[C] float64, `dominant_share` in whole steps: sums of them are exact."""
+        return np.rint(self.dominant_share * _SHARE_STEPS)
 
     def of(self, need: int) -> slice:
         """The classes of a need."""

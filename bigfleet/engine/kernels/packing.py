@@ -222,7 +222,7 @@ def _place_class(
 
 
 @kernel
-def pack(
+def pack_groups(
     machines: Machines,
     classes: ClassColumns,
     left: Longs,
@@ -231,11 +231,8 @@ def pack(
     strategy: ScoringStrategy,
     log: PlacementLog,
     length: int,
-) -> int:
-    """Place the pods `left` [C] of the classes `order`, one class after the other, on machines that
-    pods of `priority` may use.
-
-    Updates the machines, `left` and the log, which must have `log_capacity` to spare; returns the
+) -> tuple[Groups, int]:
+    """As `pack`, but the machines stay as they are: returns the groups to `write_back`, and the
     log's new length.
     """
     claims, least = (
@@ -258,5 +255,28 @@ def pack(
                 groups, machines, classes, left[pod_class], pod_class, strategy, heap, tied
             )
             length = log_class(groups, log, length, pod_class)
+    return groups, length
+
+
+@kernel
+def pack(
+    machines: Machines,
+    classes: ClassColumns,
+    left: Longs,
+    order: Longs,
+    priority: int,
+    strategy: ScoringStrategy,
+    log: PlacementLog,
+    length: int,
+) -> int:
+    """Place the pods `left` [C] of the classes `order`, one class after the other, on machines that
+    pods of `priority` may use.
+
+    Updates the machines, `left` and the log, which must have `log_capacity` to spare; returns the
+    log's new length.
+    """
+    groups, end = pack_groups(
+        machines, classes, left, order, priority, strategy, log, length
+    )  # fmt: skip
     write_back(groups, machines)
-    return length
+    return end

@@ -310,10 +310,12 @@ class ClusterPacking:
 
     def _grow_log(self, entries: int) -> None:
         if self._length + entries > len(self._log.pods):
-            more = self._length + 2 * entries + 64
-            self._log = PlacementLog(
-                *(np.concatenate((column, np.empty(more, column.dtype))) for column in self._log)
-            )
+            size = len(self._log.pods) + self._length + 2 * entries + 64
+            # Most of it is never written to, and takes no time then.
+            log = PlacementLog(*(np.empty(size, column.dtype) for column in self._log))
+            for column, before in zip(log, self._written(), strict=True):
+                np.asarray(column)[: self._length] = before
+            self._log = log
 
     def _pack(self, order: Longs, priority: int, strategy: ScoringStrategy) -> None:
         machines, classes = self.machines(), self._classes.columns

@@ -85,13 +85,11 @@ def spread_pods(state: CycleState, placements: Placements, drained: Rows) -> tup
     here, most = np.zeros(needs, np.int64), np.zeros(needs, np.int64)
     np.add.at(here, need[first], on_each)
     np.maximum.at(most, need[first], on_each)
-    serving, found = state.in_service(drained), []
-    for index in spread:
-        if here[index]:
-            # Those counted on machines that have not joined yet run where they ran.
-            known = max(int(here[index]), min(state.running.get(index, 0), int(total[index])))
-            machines = state.accepting(index, serving)
-            found.append(SpreadPods(state.key(index), known, int(most[index]), machines))
+    spread, found = [index for index in spread if here[index]], []
+    for index, machines in zip(spread, state.accepting(spread, drained).tolist(), strict=True):
+        # Those counted on machines that have not joined yet run where they ran.
+        known = max(int(here[index]), min(state.running.get(index, 0), int(total[index])))
+        found.append(SpreadPods(state.key(index), known, int(most[index]), machines))
     return tuple(found)
 
 

@@ -14,6 +14,7 @@ from bigfleet.engine.fit.capacity import Capacities
 from bigfleet.engine.fit.matching import Matcher
 from bigfleet.engine.fit.pod_classes import FlavourFit, NeedType, PodClasses
 from bigfleet.engine.kernels.selection import FleetAvailability
+from bigfleet.engine.kernels.term_domains import count_accepting
 from bigfleet.engine.need_columns import need_columns_of
 from bigfleet.engine.snapshot import (
     IN_SERVICE,
@@ -427,31 +428,36 @@ class CycleState:
         found: list[int] = np.flatnonzero(self.classes.need_type == NeedType.CONSTRAINED).tolist()
         return found
 
-    def in_service(self, drained: Sequence[int] | Rows = ()) -> Longs:
-        """By cluster and flavour, how many machines are CONFIGURED, without the rows `drained`."""
-        fleet = self.fleet
-        serving = (fleet.state == MachineState.CONFIGURED) & (fleet.cluster != NONE)
+    def accepting(self, needs: Sequence[int], drained: Sequence[int] | Rows = ()) -> Longs:
+        """For each of `needs`, how many CONFIGURED machines of its cluster it accepts, without the
+        rows `drained`.
+        """
+        fleet, its = self.fleet, np.array(needs, np.intp)
+        serving = fleet.state == MachineState.CONFIGURED
         serving[np.asarray(drained, np.intp)] = False
-        found = np.zeros((len(fleet.clusters), len(self.columns)), np.int64)
-        np.add.at(found, (fleet.cluster[serving], fleet.flavour[serving]), 1)
-        return found
-
-    def accepting(self, index: int, serving: Longs) -> int:
-        """How many machines of `serving`, by cluster and flavour, serve and suit the need."""
-        return int(serving[self.cluster_of(index)][self.flavour_fit(index).accepted].sum())
+        fits = np.array([self.flavour_fit(index).number for index in needs], np.int64)
+        order = np.argsort(self.demand.cluster[its], kind="stable")
+        clusters = self.demand.cluster[its[order]]
+        start = np.searchsorted(clusters, np.arange(len(fleet.clusters) + 1))
+        found = np.zeros(len(its), np.int64)
+        count_accepting(
+            serving, fleet.cluster, fleet.flavour, start, fits[order], self.classes.accepted, found
+        )
+        counts = np.empty_like(found)
+        counts[order] = found
+        return counts
 
     def _running(self, cycle_memory: CycleMemory) -> dict[int, int]:
         """The pods that ran in the last decision, without as many as lost machines may have had."""
         if not cycle_memory.spread_pods:
             return {}
         place = {self.key(index): index for index in self.constrained}
-        serving, found = self.in_service(), {}
-        for each in cycle_memory.spread_pods:
-            index = place.get(each.need, NONE)
-            if index != NONE:
-                lost = max(0, each.machines - self.accepting(index, serving))
-                if (pods := each.pods - lost * each.most) > 0:
-                    found[index] = pods
+        known = [each for each in cycle_memory.spread_pods if each.need in place]
+        needs, found = [place[each.need] for each in known], {}
+        for each, index, machines in zip(known, needs, self.accepting(needs).tolist(), strict=True):
+            lost = max(0, each.machines - machines)
+            if (pods := each.pods - lost * each.most) > 0:
+                found[index] = pods
         return found
 
     def _restore(self, cycle_memory: CycleMemory) -> None:

@@ -257,15 +257,20 @@ class CycleState:
         total: Floats = np.bincount(cluster, shares, len(self.fleet.clusters)).astype(np.float64)
         return total
 
+    @cached_property
+    def _capacity_of_flavour(self) -> Longs:
+        """[F] int64, see `capacity_of`."""
+        # All machines, large and small, may have room for as many pods.
+        allocatable = self.columns.allocatable[:, :PODS_COLUMN]
+        shares = (allocatable / self.classes.largest[:PODS_COLUMN]).max(axis=1, initial=0.0)
+        millionths: Longs = np.rint(shares * _MILLION).astype(np.int64)
+        return millionths
+
     def capacity_of(self, rows: Rows) -> Longs:
         """The capacity of each machine in CPU or memory, whichever is more, as a share of the
         fleet's largest in millionths.
         """
-        # All machines, large and small, may have room for as many pods.
-        allocatable = self.columns.allocatable[self.fleet.flavour[rows], :PODS_COLUMN]
-        shares = (allocatable / self.classes.largest[:PODS_COLUMN]).max(axis=1, initial=0.0)
-        millionths: Longs = np.rint(shares * _MILLION).astype(np.int64)
-        return millionths
+        return self._capacity_of_flavour[self.fleet.flavour[rows]]
 
     def capacity_of_cluster(self, cluster: int) -> int:
         """The capacity of its machines, those on their way included, in the same unit."""

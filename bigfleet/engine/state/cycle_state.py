@@ -14,6 +14,7 @@ from bigfleet.engine.fit.capacity import Capacities
 from bigfleet.engine.fit.matching import Matcher
 from bigfleet.engine.fit.pod_classes import FlavourFit, NeedType, PodClasses
 from bigfleet.engine.kernels.selection import FleetAvailability
+from bigfleet.engine.kernels.sorting import order_of
 from bigfleet.engine.kernels.term_domains import count_accepting
 from bigfleet.engine.need_columns import need_columns_of
 from bigfleet.engine.snapshot import (
@@ -425,7 +426,7 @@ class CycleState:
             releasable = releasable[np.lexsort((key[releasable], -cost))]
             key[releasable] = _RELEASABLE | np.arange(len(releasable))
         key |= self.supply_clusters[rows].astype(np.int64) << _CLUSTER_SHIFT
-        return rows[np.argsort(key, kind="stable")]
+        return rows[order_of(key)]
 
     @cached_property
     def constrained(self) -> list[int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from bigfleet.engine.phases.reclaim import ReclaimPhase, machines_to_delete, rec
 from bigfleet.engine.phases.repacking import find_disruption_cost_queries
 from bigfleet.engine.phases.victims import grace_periods
 from bigfleet.engine.snapshot import NONE, Demand, EngineConfig, Flags, Fleet, Ints, Rows
-from bigfleet.engine.state.cycle_state import CycleState
+from bigfleet.engine.state.cycle_state import CycleState, PlacedPods
 from bigfleet.model.machine import MachineState
 
 
@@ -54,12 +54,12 @@ def decide(
     memory = tuple(reclaim.memory(given_back))
     short, shortfall_ages = shortfalls(state, cycle_memory)
     deletes, preemptions = _deletes(state, claimed_by), [*_preemptions(state)]
-    drained, placed = _rows([*preemptions, *reclaims]), placements(state)
+    drained, placed = _rows([*preemptions, *reclaims]), state.placed()
     return Decision(
         actions=[*_acquisitions(state), *preemptions, *reclaims, *deletes],
         shortfalls=short,
         claimed_by=claimed_by,
-        placements=placed,
+        find_placements=placements(state, placed),
         headroom=headroom.rows,
         reclaims_capped=capped,
         disruption_cost_queries=find_disruption_cost_queries(state),
@@ -75,13 +75,18 @@ def decide(
     )
 
 
-def placements(state: CycleState) -> Placements:
-    """The placements of all pods."""
-    row, pod_class, pods = state.placements()
-    # The order of classes within a need is by share, that of its sizes is the demand's.
-    classes, size = state.classes, state.classes.original[pod_class]
-    order = order_by_row(row, size, len(state.fleet))
-    return Placements(*arrange(order, row, pod_class, pods, size, classes.need, classes.start))
+def placements(state: CycleState, placed: PlacedPods) -> Callable[[], Placements]:
+    """Puts the placements in order: that takes long, and few look at them."""
+    classes, machines = state.classes, len(state.fleet)
+    original, need, start = classes.original, classes.need, classes.start
+
+    def find() -> Placements:
+        # The order of classes within a need is by share, that of its sizes is the demand's.
+        size = original[placed.pod_class]
+        order = order_by_row(placed.row, size, machines)
+        return Placements(*arrange(order, *placed, size, need, start))
+
+    return find
 
 
 def _acquisitions(state: CycleState) -> Iterator[Action]:

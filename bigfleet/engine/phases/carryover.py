@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from bigfleet.engine.cycle_memory import CycleMemory, Reservation, ShortfallAge, SpreadPods
-from bigfleet.engine.decision import Placements, Shortfall
+from bigfleet.engine.decision import Shortfall
 from bigfleet.engine.snapshot import NONE, Ints, Rows, flags_of, in_states
-from bigfleet.engine.state.cycle_state import CycleState
+from bigfleet.engine.state.cycle_state import CycleState, PlacedPods
 from bigfleet.model.machine import MachineState
 from bigfleet.model.need import Size
 
@@ -65,26 +65,26 @@ def reservations(state: CycleState, claimed_by: Ints) -> tuple[Reservation, ...]
     return tuple(kept)
 
 
-def spread_pods(state: CycleState, placements: Placements, drained: Rows) -> tuple[SpreadPods, ...]:
+def spread_pods(state: CycleState, placed: PlacedPods, drained: Rows) -> tuple[SpreadPods, ...]:
     """How many pods of each need with hard topology spread run on machines that stay in service,
-    by the count of all `placements`; the rows `drained` do not.
+    by the count `placed`; the rows `drained` do not.
     """
     spread = [index for index in state.constrained if state.flavour_fit(index).terms]
     if not spread:
         return ()
     fleet, needs = state.fleet, len(state.demand.needs)
-    its = flags_of(spread, needs)[placements.need]
-    row, need, pods = placements.row[its], placements.need[its], placements.pods[its]
+    its = np.flatnonzero(flags_of(spread, needs)[state.classes.need][placed.pod_class])
+    row, pods = placed.row[its], placed.pods[its]
+    need = state.classes.need[placed.pod_class[its]].astype(np.int64)
     stays = (fleet.state[row] == MachineState.CONFIGURED) & ~np.isin(row, drained)
     stays &= fleet.cluster[row] == state.demand.cluster[need]
     total = np.bincount(need, pods, needs).astype(np.int64)
-    row, need, pods = row[stays], need[stays], pods[stays]
-    # A need may have pods of several sizes on one machine: these follow each other.
-    first = np.flatnonzero(np.diff(need, prepend=NONE) | np.diff(row, prepend=NONE))
-    on_each = np.add.reduceat(pods, first) if len(first) else pods
+    # A need may have pods of several sizes on one machine.
+    together, place = np.unique(need[stays] * len(fleet) + row[stays], return_inverse=True)
+    on_each = np.bincount(place, pods[stays], len(together)).astype(np.int64)
     here, most = np.zeros(needs, np.int64), np.zeros(needs, np.int64)
-    np.add.at(here, need[first], on_each)
-    np.maximum.at(most, need[first], on_each)
+    np.add.at(here, together // len(fleet), on_each)
+    np.maximum.at(most, together // len(fleet), on_each)
     spread, found = [index for index in spread if here[index]], []
     for index, machines in zip(spread, state.accepting(spread, drained).tolist(), strict=True):
         # Those counted on machines that have not joined yet run where they ran.

@@ -62,6 +62,17 @@ class TakenMachines(NamedTuple):
     gap: Longs
 
 
+class PlacedPods(NamedTuple):
+    """P placements of pods."""
+
+    #: [P] intp, row of the fleet
+    row: Rows
+    #: [P] int64, index of the class
+    pod_class: Longs
+    #: [P] int64, how many pods
+    pods: Longs
+
+
 class CycleState:
     """A decision on n machines, N needs and C classes of pods."""
 
@@ -349,15 +360,14 @@ class CycleState:
             its = its[self.priorities[claimed[rows[its]]] == self.priorities[need[its]]]
             claimed[rows[its]] = need[its]
 
-    def placements(self) -> tuple[Rows, Longs, Longs]:
-        """All placements: rows of the fleet, classes and numbers of pods."""
+    def placed(self) -> PlacedPods:
+        """All placements, cluster by cluster."""
         most = sum(packing.log_length for packing in self.packings.values())
         columns = np.empty(most, np.intp), np.empty(most, np.int64), np.empty(most, np.int64)
         count = 0
         for packing in self.packings.values():
             count = packing.collect(count, *columns)
-        row, pod_class, pods = (column[:count] for column in columns)
-        return row, pod_class, pods
+        return PlacedPods(*(column[:count] for column in columns))
 
     def _build_packings(self) -> dict[int, ClusterPacking]:
         fleet, packings = self.fleet, {}

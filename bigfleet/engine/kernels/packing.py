@@ -154,9 +154,12 @@ def _queue_groups(
     """Push the rank of each group that can take a pod of the class; returns how many there are."""
     sizes, row, queued = classes.sizes, classes.flavour_fit[pod_class], 0
     for group in range(groups.number[0]):
+        # First what most groups lack, and what lies side by side.
+        if not fits(groups.free, group, sizes, pod_class):
+            continue
         at = groups.machine[groups.begin[group]]
         flavour = machines.flavour[at]
-        if classes.accepted[row, flavour] and fits(groups.free, group, sizes, pod_class):
+        if classes.accepted[row, flavour]:
             place = rank_of(
                 utilization(machines.capacity[at, 0], groups.free[group, 0] - sizes[pod_class, 0]),
                 utilization(machines.capacity[at, 1], groups.free[group, 1] - sizes[pod_class, 1]),

@@ -24,6 +24,7 @@ from bigfleet.engine.kernels.scoring import (
     consolidating,
     log_capacity,
 )
+from bigfleet.engine.kernels.sorting import order_of
 from bigfleet.engine.snapshot import NONE, Flags, Ints, Longs, Rows
 
 # The `max_priority` of machines that serve needs of every priority.
@@ -77,6 +78,7 @@ class ClusterPacking:
             np.empty(0, np.int32), np.empty(0, np.int32), np.empty(0, np.int64)
         )
         self._length = 0
+        self._orders: dict[str, Longs] = {}
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -100,6 +102,7 @@ class ClusterPacking:
         """Append machines for needs of at most `priority`; `orderer` is the need that ordered them
         in this decision.
         """
+        self._orders = {}
         capacity = self._capacity_of[flavour]
         self.rows = np.concatenate((self.rows, rows))
         self.flavour = np.concatenate((self.flavour, flavour))
@@ -111,6 +114,14 @@ class ClusterPacking:
         self.orderer = np.concatenate((self.orderer, np.full(len(rows), orderer, np.int32)))
         self.has_pods = np.concatenate((self.has_pods, np.zeros(len(rows), np.bool_)))
         self.last_claimed_by = np.concatenate((self.last_claimed_by, last_claimed_by))
+
+    def in_order(self, name: str, values: Callable[[], Ints]) -> Longs:
+        """The machines by ascending `values` [M], none below NONE, in keep order where they are
+        equal; remembered by `name` until machines are added.
+        """
+        if name not in self._orders:
+            self._orders[name] = order_of(values().astype(np.int64) - NONE)
+        return self._orders[name]
 
     def checkpoint(self) -> _Checkpoint:
         """A copy for `restore`, valid until machines are added."""

@@ -120,7 +120,8 @@ class Headroom:
             for machine in np.flatnonzero(packing.rows == row).tolist():
                 packing.remove_machine(machine)
         self._without_pods.pop(cluster, None)
-        new = rows[~np.isin(rows, headroom_pool)]
+        known = headroom_pool.tolist()
+        new = np.array([row for row in rows.tolist() if row not in known], np.intp)
         self._state.headroom_pool[cluster] = np.concatenate((headroom_pool, new))
 
     def _has_room(self, index: int) -> bool:

@@ -20,7 +20,7 @@ from bigfleet.engine.phases.reclaim import ReclaimPhase, machines_to_delete, rec
 from bigfleet.engine.phases.repacking import find_disruption_cost_queries
 from bigfleet.engine.phases.victims import grace_periods
 from bigfleet.engine.snapshot import NONE, Demand, EngineConfig, Flags, Fleet, Ints, Rows
-from bigfleet.engine.state.cycle_state import CycleState, PlacedPods
+from bigfleet.engine.state.cycle_state import CycleState, placed_on
 from bigfleet.model.machine import MachineState
 
 
@@ -54,12 +54,12 @@ def decide(
     memory = tuple(reclaim.memory(given_back))
     short, shortfall_ages = shortfalls(state, cycle_memory)
     deletes, preemptions = _deletes(state, claimed_by), [*_preemptions(state)]
-    drained, placed = _rows([*preemptions, *reclaims]), state.placed()
+    drained = _rows([*preemptions, *reclaims])
     return Decision(
         actions=[*_acquisitions(state), *preemptions, *reclaims, *deletes],
         shortfalls=short,
         claimed_by=claimed_by,
-        find_placements=placements(state, placed),
+        find_placements=placements(state),
         headroom=headroom.rows,
         reclaims_capped=capped,
         disruption_cost_queries=find_disruption_cost_queries(state),
@@ -67,7 +67,7 @@ def decide(
             reservations(state, claimed_by),
             shortfall_ages,
             memory,
-            spread_pods(state, placed, drained),
+            spread_pods(state, drained),
         ),
         held=state.budgets.held(),
         at_ceiling=frozenset(filter(state.lacks, state.at_ceiling)),
@@ -75,16 +75,16 @@ def decide(
     )
 
 
-def placements(state: CycleState, placed: PlacedPods) -> Callable[[], Placements]:
-    """Puts the placements in order: that takes long, and few look at them."""
-    classes, machines = state.classes, len(state.fleet)
-    original, need, start = classes.original, classes.need, classes.start
+def placements(state: CycleState) -> Callable[[], Placements]:
+    """Finds the placements: that takes long, and few look at them."""
+    classes, machines, packings = state.classes, len(state.fleet), [*state.packings.values()]
 
     def find() -> Placements:
+        placed = placed_on(packings, np.ones(len(classes.need), np.bool_))
         # The order of classes within a need is by share, that of its sizes is the demand's.
-        size = original[placed.pod_class]
+        size = classes.original[placed.pod_class]
         order = order_by_row(placed.row, size, machines)
-        return Placements(*arrange(order, *placed, size, need, start))
+        return Placements(*arrange(order, *placed, size, classes.need, classes.start))
 
     return find
 

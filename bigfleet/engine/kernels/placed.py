@@ -30,13 +30,20 @@ def claim(
 
 @lean_kernel
 def collect(
-    log: PlacementLog, length: int, rows: Rows, count: int, row: Rows, pod_class: Longs, pods: Longs
+    log: PlacementLog,
+    length: int,
+    classes: Flags,
+    rows: Rows,
+    count: int,
+    row: Rows,
+    pod_class: Longs,
+    pods: Longs,
 ) -> int:
-    """Append a cluster's placements to columns of all clusters' that have `count` entries; returns
-    how many there are now.
+    """Append a cluster's placements of these `classes` [C] to columns of all clusters' that have
+    `count` entries; returns how many there are now.
     """
     for at in range(length):
-        if log.pods[at] > 0:
+        if log.pods[at] > 0 and classes[log.pod_class[at]]:
             row[count] = rows[log.machine[at]]
             pod_class[count] = log.pod_class[at]
             pods[count] = log.pods[at]

@@ -9,7 +9,7 @@ import numpy as np
 from bigfleet.engine.cycle_memory import CycleMemory, Reservation, ShortfallAge, SpreadPods
 from bigfleet.engine.decision import Shortfall
 from bigfleet.engine.snapshot import NONE, Ints, Rows, flags_of, in_states
-from bigfleet.engine.state.cycle_state import CycleState, PlacedPods
+from bigfleet.engine.state.cycle_state import CycleState, placed_on
 from bigfleet.model.machine import MachineState
 from bigfleet.model.need import Size
 
@@ -65,17 +65,17 @@ def reservations(state: CycleState, claimed_by: Ints) -> tuple[Reservation, ...]
     return tuple(kept)
 
 
-def spread_pods(state: CycleState, placed: PlacedPods, drained: Rows) -> tuple[SpreadPods, ...]:
+def spread_pods(state: CycleState, drained: Rows) -> tuple[SpreadPods, ...]:
     """How many pods of each need with hard topology spread run on machines that stay in service,
-    by the count `placed`; the rows `drained` do not.
+    by the count; the rows `drained` do not.
     """
     spread = [index for index in state.constrained if state.flavour_fit(index).terms]
     if not spread:
         return ()
     fleet, needs = state.fleet, len(state.demand.needs)
-    its = np.flatnonzero(flags_of(spread, needs)[state.classes.need][placed.pod_class])
-    row, pods = placed.row[its], placed.pods[its]
-    need = state.classes.need[placed.pod_class[its]].astype(np.int64)
+    its = flags_of(spread, needs)[state.classes.need]
+    row, pod_class, pods = placed_on([*state.packings.values()], its)
+    need = state.classes.need[pod_class].astype(np.int64)
     stays = (fleet.state[row] == MachineState.CONFIGURED) & ~np.isin(row, drained)
     stays &= fleet.cluster[row] == state.demand.cluster[need]
     total = np.bincount(need, pods, needs).astype(np.int64)

@@ -295,9 +295,11 @@ class ClusterPacking:
         """How many placements there are at most."""
         return self._length
 
-    def collect(self, count: int, row: Rows, pod_class: Longs, pods: Longs) -> int:
-        """Append all placements to columns with `count` entries; returns how many there are now."""
-        return collect(self._log, self._length, self.rows, count, row, pod_class, pods)
+    def collect(self, classes: Flags, count: int, row: Rows, pod_class: Longs, pods: Longs) -> int:
+        """Append all placements of these `classes` [C] to columns with `count` entries; returns how
+        many there are now.
+        """
+        return collect(self._log, self._length, classes, self.rows, count, row, pod_class, pods)
 
     def _clear(self, at: Rows) -> None:
         machine, pod_class, pods = (column[at] for column in self._log)

@@ -360,15 +360,6 @@ class CycleState:
             its = its[self.priorities[claimed[rows[its]]] == self.priorities[need[its]]]
             claimed[rows[its]] = need[its]
 
-    def placed(self) -> PlacedPods:
-        """All placements, cluster by cluster."""
-        most = sum(packing.log_length for packing in self.packings.values())
-        columns = np.empty(most, np.intp), np.empty(most, np.int64), np.empty(most, np.int64)
-        count = 0
-        for packing in self.packings.values():
-            count = packing.collect(count, *columns)
-        return PlacedPods(*(column[:count] for column in columns))
-
     def _build_packings(self) -> dict[int, ClusterPacking]:
         fleet, packings = self.fleet, {}
         supply_clusters = self.supply_clusters
@@ -518,6 +509,16 @@ class CycleState:
         kept = fleet.state == MachineState.DRAINING
         kept |= fleet.acquirable & has_reservation[fleet.last_claimed_by]
         return np.where(kept, fleet.last_claimed_by, np.int32(NONE))
+
+
+def placed_on(packings: Sequence[ClusterPacking], classes: Flags) -> PlacedPods:
+    """All placements of these `classes` [C], cluster by cluster."""
+    most = sum(packing.log_length for packing in packings)
+    columns = np.empty(most, np.intp), np.empty(most, np.int64), np.empty(most, np.int64)
+    count = 0
+    for packing in packings:
+        count = packing.collect(classes, count, *columns)
+    return PlacedPods(*(column[:count] for column in columns))
 
 
 def present_flavours(fleet: Fleet) -> Rows:

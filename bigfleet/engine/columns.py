@@ -23,6 +23,7 @@ _MAX_PRICE = 1e6
 _MAX_REMEMBERED_BYTES = 1 << 28
 
 _Array = TypeVar("_Array", bound=NDArray[Any])
+_Value = TypeVar("_Value")
 
 
 class LabelColumn(NamedTuple):
@@ -146,14 +147,14 @@ class FlavourColumns(Sequence[Flavour]):
             self._remembered[key] = found
         return found
 
-    def remember_last(self, key: tuple[str, Hashable], compute: Callable[[], _Array]) -> _Array:
-        """As `remember`, for large arrays: only the last one is kept of those with the same name,
-        the first part of `key`.
+    def remember_last(self, key: tuple[str, Hashable], compute: Callable[[], _Value]) -> _Value:
+        """As `remember`, for what is large or often another: only the last one is kept of those
+        with the same name, the first part of `key`.
         """
         name, rest = key
         if name not in self._last or self._last[name][0] != rest:
             self._last[name] = rest, compute()
-        found: _Array = self._last[name][1]
+        found: _Value = self._last[name][1]
         return found
 
     def has_other_scarce(self, asked: Flags) -> Flags:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from bigfleet.engine.phases.reclaim import ReclaimPhase, machines_to_delete, rec
 from bigfleet.engine.phases.repacking import find_disruption_cost_queries
 from bigfleet.engine.phases.victims import grace_periods
 from bigfleet.engine.snapshot import NONE, Demand, EngineConfig, Flags, Fleet, Ints, Rows
-from bigfleet.engine.state.cycle_state import CycleState
+from bigfleet.engine.state.cycle_state import CycleState, placed_on
 from bigfleet.model.machine import MachineState
 
 
@@ -59,12 +59,15 @@ def decide(
         actions=[*_acquisitions(state), *preemptions, *reclaims, *deletes],
         shortfalls=short,
         claimed_by=claimed_by,
-        placements=placements(state),
+        find_placements=placements(state),
         headroom=headroom.rows,
         reclaims_capped=capped,
         disruption_cost_queries=find_disruption_cost_queries(state),
         cycle_memory=CycleMemory(
-            reservations(state, claimed_by), shortfall_ages, memory, spread_pods(state, drained)
+            reservations(state, claimed_by),
+            shortfall_ages,
+            memory,
+            spread_pods(state, drained),
         ),
         held=state.budgets.held(),
         at_ceiling=frozenset(filter(state.lacks, state.at_ceiling)),
@@ -72,13 +75,18 @@ def decide(
     )
 
 
-def placements(state: CycleState) -> Placements:
-    """The placements of all pods."""
-    row, pod_class, pods = state.placements()
-    # The order of classes within a need is by share, that of its sizes is the demand's.
-    classes, size = state.classes, state.classes.original[pod_class]
-    order = order_by_row(row, size, len(state.fleet))
-    return Placements(*arrange(order, row, pod_class, pods, size, classes.need, classes.start))
+def placements(state: CycleState) -> Callable[[], Placements]:
+    """Finds the placements: that takes long, and few look at them."""
+    classes, machines, packings = state.classes, len(state.fleet), [*state.packings.values()]
+
+    def find() -> Placements:
+        placed = placed_on(packings, np.ones(len(classes.need), np.bool_))
+        # The order of classes within a need is by share, that of its sizes is the demand's.
+        size = classes.original[placed.pod_class]
+        order = order_by_row(placed.row, size, machines)
+        return Placements(*arrange(order, *placed, size, classes.need, classes.start))
+
+    return find
 
 
 def _acquisitions(state: CycleState) -> Iterator[Action]:

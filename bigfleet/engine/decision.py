@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import cached_property
 from typing import NamedTuple
 
 from bigfleet.engine.cycle_memory import CycleMemory
@@ -108,7 +109,8 @@ class Decision:
     #: [n] int32, the need that claims the machine, now or once it is drained, or NONE: the one that
     #: ordered it, or else the first with pods on it; becomes `Fleet.last_claimed_by`
     claimed_by: Ints
-    placements: Placements
+    #: computes `placements`
+    find_placements: Callable[[], Placements]
     #: rows kept or acquired as headroom for gangs
     headroom: frozenset[int]
     #: how many reclaims the cap held back
@@ -124,3 +126,8 @@ class Decision:
     at_ceiling: frozenset[int] = frozenset()
     #: needs with pods that are counted beyond a term's maxSkew, since they ran before
     beyond_skew: frozenset[int] = frozenset()
+
+    @cached_property
+    def placements(self) -> Placements:
+        """The simulated placements of all pods."""
+        return self.find_placements()

@@ -68,8 +68,8 @@ def decision_of(
     where = Placements(rows, rows * 0 + need, rows * 0, np.array([*counted.values()], np.int64))
     shortfalls = [Shortfall(0, (Size(ONE.amounts, short),), (), 1, 0.0)] if short else []
     return replace(
-        empty, actions=actions, shortfalls=shortfalls, claimed_by=claimed, placements=where,
-        headroom=frozenset(), reclaims_capped=capped,
+        empty, actions=actions, shortfalls=shortfalls, claimed_by=claimed,
+        find_placements=lambda: where, headroom=frozenset(), reclaims_capped=capped,
     )  # fmt: skip
 
 
@@ -112,7 +112,7 @@ OVERHEAD = replace(PLAIN, overheads={0: (daemons(1),)})
         (UNKNOWN_TOPOLOGY, SOUND, "uses row 0, which does not match its profile"),
         (PLAIN, decision_of({0: 5}, boots(0)), "row 0 is overcommitted: {'cpu': 5}"),
         (OVERHEAD, SOUND, "row 0 is overcommitted: {'cpu': 4}"),
-        (BOTH, replace(SOUND, placements=Placements(*(np.array(column) for column in (
+        (BOTH, replace(SOUND, find_placements=lambda: Placements(*(np.array(column) for column in (
             (0, 0), (0, 1), (0, 0), (3, 1))))), "row 0 has pods of two clusters"),
         (PLAIN, decision_of({0: 3}, boots(0)), "are accounted for"),
         (PLAIN, decision_of({0: 4}, boots(0), short=1), "are accounted for"),

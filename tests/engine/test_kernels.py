@@ -8,6 +8,7 @@ import pytest
 from bigfleet.engine.kernels.folding import lowest_priorities, number_rows
 from bigfleet.engine.kernels.placed import arrange, claim, least_utilized, order_by_row
 from bigfleet.engine.kernels.scoring import Machines, PlacementLog, pop_at, push_at, sift
+from bigfleet.engine.kernels.sorting import order_of
 from bigfleet.engine.snapshot import NONE
 
 SEEDS = range(20)
@@ -21,6 +22,14 @@ def test_placements_are_ordered_by_machine_then_size_and_equal_ones_stay_in_orde
     random = np.random.default_rng(seed)
     row, key = random.integers(0, 9, 40), random.integers(0, 4, 40)
     assert order_by_row(row, key, 12).tolist() == np.lexsort((key, row)).tolist()
+
+
+@pytest.mark.parametrize("most", [0, 1, 9, 2**11, 2**40, 2**62])
+def test_sorting_by_digits_is_a_stable_sort(most: int) -> None:
+    """Whatever the largest key, and without any."""
+    keys = np.random.default_rng(1).integers(0, most, 200, endpoint=True)
+    assert order_of(keys).tolist() == np.argsort(keys, kind="stable").tolist()
+    assert not len(order_of(keys[:0]))
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -13,10 +13,13 @@ from bigfleet.engine.columns import FlavourColumns
 from bigfleet.engine.fit.capacity import Capacities
 from bigfleet.engine.fit.cost import costs_of, tiers
 from bigfleet.engine.fit.matching import hard_spread
+from bigfleet.engine.kernels.folding import fit_some
 from bigfleet.engine.kernels.scoring import NO_LIMIT, ClassColumns
 from bigfleet.engine.need_columns import NeedColumns
 from bigfleet.engine.snapshot import Bytes, Flags, Floats, Ints, Longs, Rows
 from bigfleet.model.need import Profile, Spread
+
+_SHARE_STEPS = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -73,6 +76,7 @@ class PodClasses:
         """`cluster` [N] is each need's; `present` are the flavours that some machine has."""
         self._flavours = columns = capacities.columns
         self._matcher, self._capacities, self._present = capacities.matcher, capacities, present
+        self._present_key = present.tobytes()
         #: [N] int64
         self.priority: Longs = needs.priority
         #: [N + 1] int64, delimits each need's classes
@@ -119,6 +123,19 @@ class PodClasses:
         return ClassColumns(
             self.need, self.sizes, self.most, self.flavour_fit, self.accepted, self.scarce
         )
+
+    @cached_property
+    def choice(self) -> Longs:
+        """[A] int64, how many of the flavours that machines have the need accepts."""
+        return self._flavours.remember_last(
+            ("choice", (self._present_key, self._key)),
+            lambda: self.accepted[:, self._present].sum(axis=1),
+        )
+
+    @cached_property
+    def share_steps(self) -> Floats:
+        """[C] float64, `dominant_share` in whole steps: sums of them are exact."""
+        return np.rint(self.dominant_share * _SHARE_STEPS)
 
     def of(self, need: int) -> slice:
         """The classes of a need."""
@@ -178,21 +195,25 @@ class PodClasses:
         profiles = len(needs.profiles)
         keys = (numbers.astype(np.int64) * profiles + needs.profile)[self.need]
         # Classes with equal capacity matrix and profile are tested together.
-        for classes in _equal(keys):
-            number, profile = divmod(int(keys[classes[0]]), profiles)
-            accepted = self._matcher.accepting(needs.profiles[profile])
-            impossible[classes[~self._held(number, accepted, classes)]] = True
+        groups = [*_equal(keys)]
+        kinds = [divmod(int(keys[its[0]]), profiles) for its in groups]
+        known = (
+            (self._capacities.key(number), needs.profiles[at].fingerprint) for number, at in kinds
+        )
+        shapes = self._flavours.remember_last(
+            ("shapes", (self._present_key, tuple(known))),
+            lambda: [self._shapes(number, needs.profiles[at]) for number, at in kinds],
+        )
+        for its, capacity in zip(groups, shapes, strict=True):
+            impossible[its] |= ~fit_some(self.sizes, its, capacity)
         return impossible
 
-    def _held(self, number: int, accepted: Flags, classes: Rows) -> Flags:
-        """Which of `classes` fit on an empty machine of some `accepted` flavour."""
-        shapes = self._capacities.shapes(number)
-        flavours = self._present[accepted[self._present]]
+    def _shapes(self, number: int, profile: Profile) -> Longs:
+        """The distinct capacities of the flavours that machines have and the profile accepts."""
+        shapes, accepted = self._capacities.shapes(number), self._matcher.accepting(profile)
         used = np.zeros(len(shapes.rows), np.bool_)
-        used[shapes.of_flavour[flavours]] = True
-        fits = np.logical_and.reduce(self.sizes[classes][:, None, :] <= shapes.rows[used], axis=2)
-        held: Flags = np.logical_or.reduce(fits, axis=1)
-        return held
+        used[shapes.of_flavour[self._present[accepted[self._present]]]] = True
+        return shapes.rows[used]
 
 
 def requests_of(

@@ -1,4 +1,4 @@
-"""Kernels of folding: which gangs fit on one machine."""
+"""Kernels of folding: which gangs, or pods, fit on one machine."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bigfleet.engine.kernels.scoring import fits
-from bigfleet.engine.snapshot import NONE, Flags, Ints, Longs
+from bigfleet.engine.snapshot import NONE, Flags, Ints, Longs, Rows
 from bigfleet.jit import kernel, lean_kernel
 
 _HASH_BITS = (1 << 40) - 1
@@ -127,4 +127,16 @@ def fit_on_one(
         # Most gangs that are too large for their candidates are too large for any machine.
         if _fits_some_shape(gangs, at, shapes):
             found[at] = _fits_on(gangs, at, hosts, owner, accepted, capacity)
+    return found
+
+
+@kernel
+def fit_some(sizes: Longs, its: Rows, shapes: Longs) -> Flags:
+    """Which of the rows `its` of `sizes` [C, R] fit into one of `shapes` [S, R]."""
+    found = np.zeros(its.shape[0], np.bool_)
+    for at in range(its.shape[0]):
+        shape = 0
+        while shape < shapes.shape[0] and not fits(shapes, shape, sizes, its[at]):
+            shape += 1
+        found[at] = shape < shapes.shape[0]
     return found

@@ -154,9 +154,12 @@ def _queue_groups(
     """Push the rank of each group that can take a pod of the class; returns how many there are."""
     sizes, row, queued = classes.sizes, classes.flavour_fit[pod_class], 0
     for group in range(groups.number[0]):
+        # First what most groups lack, and what lies side by side.
+        if not fits(groups.free, group, sizes, pod_class):
+            continue
         at = groups.machine[groups.begin[group]]
         flavour = machines.flavour[at]
-        if classes.accepted[row, flavour] and fits(groups.free, group, sizes, pod_class):
+        if classes.accepted[row, flavour]:
             place = rank_of(
                 utilization(machines.capacity[at, 0], groups.free[group, 0] - sizes[pod_class, 0]),
                 utilization(machines.capacity[at, 1], groups.free[group, 1] - sizes[pod_class, 1]),
@@ -222,7 +225,7 @@ def _place_class(
 
 
 @kernel
-def pack(
+def pack_groups(
     machines: Machines,
     classes: ClassColumns,
     left: Longs,
@@ -231,11 +234,8 @@ def pack(
     strategy: ScoringStrategy,
     log: PlacementLog,
     length: int,
-) -> int:
-    """Place the pods `left` [C] of the classes `order`, one class after the other, on machines that
-    pods of `priority` may use.
-
-    Updates the machines, `left` and the log, which must have `log_capacity` to spare; returns the
+) -> tuple[Groups, int]:
+    """As `pack`, but the machines stay as they are: returns the groups to `write_back`, and the
     log's new length.
     """
     claims, least = (
@@ -258,5 +258,28 @@ def pack(
                 groups, machines, classes, left[pod_class], pod_class, strategy, heap, tied
             )
             length = log_class(groups, log, length, pod_class)
+    return groups, length
+
+
+@kernel
+def pack(
+    machines: Machines,
+    classes: ClassColumns,
+    left: Longs,
+    order: Longs,
+    priority: int,
+    strategy: ScoringStrategy,
+    log: PlacementLog,
+    length: int,
+) -> int:
+    """Place the pods `left` [C] of the classes `order`, one class after the other, on machines that
+    pods of `priority` may use.
+
+    Updates the machines, `left` and the log, which must have `log_capacity` to spare; returns the
+    log's new length.
+    """
+    groups, end = pack_groups(
+        machines, classes, left, order, priority, strategy, log, length
+    )  # fmt: skip
     write_back(groups, machines)
-    return length
+    return end

@@ -30,13 +30,20 @@ def claim(
 
 @lean_kernel
 def collect(
-    log: PlacementLog, length: int, rows: Rows, count: int, row: Rows, pod_class: Longs, pods: Longs
+    log: PlacementLog,
+    length: int,
+    classes: Flags,
+    rows: Rows,
+    count: int,
+    row: Rows,
+    pod_class: Longs,
+    pods: Longs,
 ) -> int:
-    """Append a cluster's placements to columns of all clusters' that have `count` entries; returns
-    how many there are now.
+    """Append a cluster's placements of these `classes` [C] to columns of all clusters' that have
+    `count` entries; returns how many there are now.
     """
     for at in range(length):
-        if log.pods[at] > 0:
+        if log.pods[at] > 0 and classes[log.pod_class[at]]:
             row[count] = rows[log.machine[at]]
             pod_class[count] = log.pod_class[at]
             pods[count] = log.pods[at]
@@ -114,3 +121,20 @@ def _find_least(machines: Machines, among: Flags, found: Rows, shares: Floats) -
             place -= 1
         found[place], shares[place] = at, used
     return count
+
+
+@lean_kernel
+def may_fit_without(machines: Machines, rows: Rows, gone: Flags) -> bool:
+    """Whether the other machines have as much free as is used on those `gone` [M]; `rows` [M] are
+    rows of the fleet, NONE for a removed machine.
+    """
+    for resource in range(machines.free.shape[1]):
+        spare = 0
+        for at in range(gone.shape[0]):
+            if gone[at]:
+                spare -= machines.capacity[at, resource] - machines.free[at, resource]
+            elif rows[at] != NONE:
+                spare += machines.free[at, resource]
+        if spare < 0:
+            return False
+    return True

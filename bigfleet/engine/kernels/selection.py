@@ -210,12 +210,18 @@ def is_free(availability: FleetAvailability, row: int, need: int) -> bool:
 
 @kernel
 def count_free(
-    pool: CandidatePool, eligible: Flags, availability: FleetAvailability, need: int
+    pool: CandidatePool,
+    eligible: Flags,
+    inside: Flags,
+    availability: FleetAvailability,
+    need: int,
 ) -> Longs:
-    """For each group [G], how many machines are free for the need; 0 if it is not eligible."""
+    """For each group [G], how many machines are free for the need; 0 if it is not eligible, or not
+    in a domain that is `inside` [D].
+    """
     free = np.zeros(eligible.shape[0], np.int64)
     for group in range(eligible.shape[0]):
-        if eligible[group]:
+        if eligible[group] and inside[pool.domain[group]]:
             free[group] = _free_in_group(pool, group, availability, need)
     return free
 

@@ -69,3 +69,24 @@ def add_rooms(
         accepted = classes.accepted[row, machines.flavour[at]]
         if accepted and machines.max_priority[at] >= priority:
             room[domain[at]] += min(fitting(machines.free, at, classes.sizes, pod_class), most)
+
+
+@lean_kernel
+def count_accepting(
+    serving: Flags,
+    cluster: Ints,
+    flavour: Ints,
+    start: Longs,
+    flavour_fit: Longs,
+    accepted: Flags,
+    found: Longs,
+) -> None:
+    """Add to `found` [K] how many of the machines that are `serving` [n] in its cluster each of K
+    needs accepts. `start` delimits the needs of each cluster, `flavour_fit` [K] are their rows of
+    `accepted`.
+    """
+    for at in range(serving.shape[0]):
+        if serving[at] and cluster[at] != NONE:
+            for need in range(start[cluster[at]], start[cluster[at] + 1]):
+                if accepted[flavour_fit[need], flavour[at]]:
+                    found[need] += 1

@@ -172,8 +172,9 @@ def _fill_cells(
     queued, row = 0, classes.flavour_fit[pod_class]
     cells.length[:] = 0
     for at in range(machines.flavour.shape[0]):
-        accepted = classes.accepted[row, machines.flavour[at]]
-        if accepted and has_room(machines, classes, at, pod_class, priority):
+        # First what most machines lack, and what lies side by side.
+        has_place = has_room(machines, classes, at, pod_class, priority)
+        if has_place and classes.accepted[row, machines.flavour[at]]:
             cell = terms.cell[at]
             key = (rank(machines, classes, at, pod_class, strategy) << cells.bits) | at
             cells.length[cell] = push_at(cells.heap, cells.start[cell], cells.length[cell], key)

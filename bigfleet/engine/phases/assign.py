@@ -246,7 +246,7 @@ def _packing_order(state: CycleState) -> dict[tuple[int, int], Longs]:
     classes = state.classes
     plain = classes.need_type[classes.need] == NeedType.PLAIN
     its = np.flatnonzero(plain & ~classes.impossible)
-    choice = classes.accepted[:, state.present].sum(axis=1)[classes.flavour_fit[its]]
+    choice = classes.choice[classes.flavour_fit[its]]
     need = classes.need[its]
     cluster, priority = state.demand.cluster[need], state.priorities[need]
     order = np.lexsort((its, -classes.dominant_share[its], choice, -priority, cluster))

@@ -8,8 +8,8 @@ import numpy as np
 
 from bigfleet.engine.cycle_memory import CycleMemory, Reservation, ShortfallAge, SpreadPods
 from bigfleet.engine.decision import Shortfall
-from bigfleet.engine.snapshot import NONE, Ints, Rows, in_states
-from bigfleet.engine.state.cycle_state import CycleState
+from bigfleet.engine.snapshot import NONE, Ints, Rows, flags_of, in_states
+from bigfleet.engine.state.cycle_state import CycleState, placed_on
 from bigfleet.model.machine import MachineState
 from bigfleet.model.need import Size
 
@@ -73,7 +73,8 @@ def spread_pods(state: CycleState, drained: Rows) -> tuple[SpreadPods, ...]:
     if not spread:
         return ()
     fleet, needs = state.fleet, len(state.demand.needs)
-    row, pod_class, pods = state.placements()
+    its = flags_of(spread, needs)[state.classes.need]
+    row, pod_class, pods = placed_on([*state.packings.values()], its)
     need = state.classes.need[pod_class].astype(np.int64)
     stays = (fleet.state[row] == MachineState.CONFIGURED) & ~np.isin(row, drained)
     stays &= fleet.cluster[row] == state.demand.cluster[need]
@@ -84,13 +85,11 @@ def spread_pods(state: CycleState, drained: Rows) -> tuple[SpreadPods, ...]:
     here, most = np.zeros(needs, np.int64), np.zeros(needs, np.int64)
     np.add.at(here, together // len(fleet), on_each)
     np.maximum.at(most, together // len(fleet), on_each)
-    serving, found = state.in_service(drained), []
-    for index in spread:
-        if here[index]:
-            # Those counted on machines that have not joined yet run where they ran.
-            known = max(int(here[index]), min(state.running.get(index, 0), int(total[index])))
-            machines = state.accepting(index, serving)
-            found.append(SpreadPods(state.key(index), known, int(most[index]), machines))
+    spread, found = [index for index in spread if here[index]], []
+    for index, machines in zip(spread, state.accepting(spread, drained).tolist(), strict=True):
+        # Those counted on machines that have not joined yet run where they ran.
+        known = max(int(here[index]), min(state.running.get(index, 0), int(total[index])))
+        found.append(SpreadPods(state.key(index), known, int(most[index]), machines))
     return tuple(found)
 
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 import numpy as np
 
 from bigfleet.engine.phases.reclaim import reclaim_order
-from bigfleet.engine.placement.acquire import FreePools, choose_machines, in_tiers
+from bigfleet.engine.placement.acquire import FreePools, choose_machines
 from bigfleet.engine.placement.growth import NO_PODS
 from bigfleet.engine.snapshot import NONE, Flags, Rows
 from bigfleet.engine.state.cycle_state import CycleState
@@ -79,7 +79,7 @@ class Headroom:
         """Acquire an unclaimed machine for one more of the need's largest gangs."""
         state, largest = self._state, self._gangs[index]
         state.left[largest] += 1
-        pools = in_tiers(self._free_pools.pools(index))
+        pools = self._free_pools.pools(index)
         selection = choose_machines(
             state,
             index,
@@ -116,10 +116,12 @@ class Headroom:
     def _remove_from_packing(self, index: int, rows: Rows) -> None:
         cluster = self._state.cluster_of(index)
         packing, headroom_pool = self._state.packings[cluster], self._state.headroom_pool[cluster]
-        for machine in np.flatnonzero(np.isin(packing.rows, rows)).tolist():
-            packing.remove_machine(machine)
+        for row in rows.tolist():
+            for machine in np.flatnonzero(packing.rows == row).tolist():
+                packing.remove_machine(machine)
         self._without_pods.pop(cluster, None)
-        new = rows[~np.isin(rows, headroom_pool)]
+        known = headroom_pool.tolist()
+        new = np.array([row for row in rows.tolist() if row not in known], np.intp)
         self._state.headroom_pool[cluster] = np.concatenate((headroom_pool, new))
 
     def _has_room(self, index: int) -> bool:

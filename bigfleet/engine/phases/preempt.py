@@ -14,7 +14,7 @@ import numpy as np
 from bigfleet.engine.fit.pod_classes import NeedType
 from bigfleet.engine.phases.assign import AssignmentPhase
 from bigfleet.engine.phases.preemption_candidates import Candidates, PreemptionCandidates, in_ranks
-from bigfleet.engine.placement.acquire import choose_machines, in_tiers, order
+from bigfleet.engine.placement.acquire import choose_machines, order
 from bigfleet.engine.placement.gang_domains import (
     SOURCE_PREEMPTIBLE,
     SOURCE_SURPLUS,
@@ -171,7 +171,7 @@ class _Preemption:
         keys = (same_key(state, index),)
         place_gang(state, index, choice)
         state.at_ceiling.discard(index)
-        acquire_in_domain(state, index, [*in_tiers(free_pools.pools(index, keys))])
+        acquire_in_domain(state, index, free_pools.pools(index, keys))
         if state.lacks(index):
             pools = list(in_ranks(state, index, candidates, keys))
             rows = preempt_in_domain(state, index, pools)

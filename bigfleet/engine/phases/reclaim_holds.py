@@ -87,7 +87,9 @@ class ReclaimHolds:
             before, gone = state.memory_of(cluster), reclaimed.get(cluster, 0)
             memory = before.with_surplus(surplus.get(cluster, 0) - gone, gone, now)
             its, demand = acquired.get(cluster, Counter()), float(self._demand[cluster])
-            memory = replace(memory, reacquired=tuple(self._reacquired(before, its, demand)))
+            reacquired = tuple(self._reacquired(before, its, demand))
+            if reacquired != memory.reacquired:
+                memory = replace(memory, reacquired=reacquired)
             if hold_seconds := state.settings.reclaim_hold_seconds:
                 memory = memory.with_demand(demand, hold_seconds / 3, now)
             if its:

@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from bigfleet.engine.kernels.placed import least_utilized
+from bigfleet.engine.kernels.placed import least_utilized, may_fit_without
 from bigfleet.engine.phases.assign import AssignmentPhase
 from bigfleet.engine.placement.gangs import first_fit, in_gang_domain
 from bigfleet.engine.placement.topology import label_keys, place_constrained
@@ -36,10 +36,14 @@ class Repacking:
         """Whether all placed pods, and a margin, fit without these machines."""
         gone = np.isin(self._packing.rows, rows)
         # Cheap necessary conditions first.
-        if not may_fit_without(self._packing, gone) or not self._domains_stay(gone):
+        if not self._may_fit_without(gone) or not self._domains_stay(gone):
             return False
         trial = _Trial(self._state, self._packing, self._cluster, gone)
         return trial.keeps(self._fixed) and trial.places(self._levels, self._wanted)
+
+    def _may_fit_without(self, gone: Flags) -> bool:
+        packing = self._packing
+        return may_fit_without(packing.machines(), packing.rows, gone)
 
     @cached_property
     def _levels(self) -> list[_Level]:
@@ -183,13 +187,6 @@ class _Trial:
         return not self._left[pod_class]
 
 
-def may_fit_without(packing: ClusterPacking, gone: Flags) -> bool:
-    """Whether the other machines have as much free as is used on those `gone` [M]."""
-    stay = ~gone & (packing.rows != NONE)
-    used = (packing.capacity[gone] - packing.free[gone]).sum(axis=0)
-    return bool((packing.free[stay].sum(axis=0) >= used).all())
-
-
 def find_disruption_cost_queries(state: CycleState) -> dict[int, Rows]:
     """The clusters that may have surplus machines, and their least utilized ones, whose disruption
     cost to query.
@@ -200,11 +197,11 @@ def find_disruption_cost_queries(state: CycleState) -> dict[int, Rows]:
         packing = state.packings.get(cluster)
         if packing is None:
             continue
-        rows = packing.rows
+        rows, machines = packing.rows, packing.machines()
         among = (rows != NONE) & releasable[rows]
-        least = least_utilized(packing.machines(), among, _MAX_QUERIED)
+        least = least_utilized(machines, among, _MAX_QUERIED)
         alone = np.zeros(len(packing), np.bool_)
         alone[least[:1]] = True
-        if len(least) and may_fit_without(packing, alone):
+        if len(least) and may_fit_without(machines, rows, alone):
             asked[cluster] = rows[least]
     return asked

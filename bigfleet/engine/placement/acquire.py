@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -43,6 +43,10 @@ _MACHINES_PER_BATCH = 1024
 _MAX_REDUNDANCY_CHECK = 256
 
 
+# A pool, and which of its groups [G] are candidates.
+EligiblePool = tuple[CandidatePool, Flags]
+
+
 class FreePools:
     """Pools of the machines that belong to no cluster, or those `among` them [n], cached for one
     decision.
@@ -52,22 +56,20 @@ class FreePools:
         self._state = state
         self._among = np.ones(len(state.fleet), np.bool_) if among is None else among
         self._free = {each: self._free_rows(each) for each in ACQUIRABLE}
-        self._pools: dict[tuple[MachineState, int, int, tuple[str, ...]], CandidatePool] = {}
+        self._pools: dict[tuple[int, int, tuple[str, ...]], Sequence[EligiblePool]] = {}
 
-    def pools(self, index: int, keys: tuple[str, ...] = ()) -> list[CandidatePool]:
-        """The idle and the speculative machines that need `index` accepts, with domains by the
-        labels `keys`.
+    def pools(self, index: int, keys: tuple[str, ...] = ()) -> Sequence[EligiblePool]:
+        """The machines that need `index` accepts, by tier, in each the idle ones first, with
+        domains by the labels `keys`.
         """
-        state = self._state
-        flavour_fit = state.flavour_fit(index)
+        state, flavour_fit = self._state, self._state.flavour_fit(index)
         number = state.capacities.number(state.cluster_of(index))
-        found = []
-        for machines in ACQUIRABLE:
-            key = machines, flavour_fit.number, number, keys
-            if key not in self._pools:
-                self._pools[key] = pool_of(state, self._free[machines], flavour_fit, number, keys)
-            found.append(self._pools[key])
-        return found
+        key = flavour_fit.number, number, keys
+        if key not in self._pools:
+            rows = [self._free[machines] for machines in ACQUIRABLE]
+            pools = [pool_of(state, each, flavour_fit, number, keys) for each in rows]
+            self._pools[key] = [*_in_tiers(pools)]
+        return self._pools[key]
 
     def _free_rows(self, machines: MachineState) -> Rows:
         fleet = self._state.fleet
@@ -75,6 +77,15 @@ class FreePools:
         # A machine with a high reclamation penalty (a warm cache, say) is used first: the need that
         # it served has most use for it.
         return rows[np.argsort(~fleet.reclamation_bucket[rows], kind="stable")]
+
+
+def _in_tiers(pools: Sequence[CandidatePool]) -> Iterator[EligiblePool]:
+    """The pools by tier, and within a tier in the order given."""
+    for tier in range(TIERS):
+        for pool in pools:
+            eligible = pool.tier == tier
+            if eligible.any():
+                yield pool, eligible
 
 
 def pool_of(
@@ -144,10 +155,6 @@ def _numbered(rows: NDArray[Any]) -> Ints:
     return numbers.reshape(-1).astype(np.int32)
 
 
-# A pool, and which of its groups [G] are candidates.
-EligiblePool = tuple[CandidatePool, Flags]
-
-
 @dataclass(frozen=True)
 class Selection:
     """B machines selected for a need."""
@@ -170,7 +177,7 @@ def acquire(state: CycleState, free_pools: FreePools, index: int, others: Longs)
     Remaining capacity is offered to the pending pods of `others`, classes of the same cluster.
     """
     keys = preferred_keys(state, index)
-    pools = in_tiers(free_pools.pools(index, keys))
+    pools = free_pools.pools(index, keys)
     expected = None
     if state.needs.additional[index]:
         # It is for one pod, or a few, whose cluster is full: more are about to come. But pods that
@@ -186,16 +193,6 @@ def preferred_keys(state: CycleState, index: int) -> tuple[str, ...]:
     """The topology key of the need's first soft spread term, if any."""
     preferred = (term.topology_key for term in state.flavour_fit(index).preferred)
     return tuple(key for key in preferred if key != HOSTNAME_LABEL)[:1]
-
-
-def in_tiers(pools: Iterable[CandidatePool]) -> Iterator[EligiblePool]:
-    """The pools by tier, and within a tier in the order given."""
-    pools = list(pools)
-    for tier in range(TIERS):
-        for pool in pools:
-            eligible = pool.tier == tier
-            if eligible.any():
-                yield pool, eligible
 
 
 def choose_machines(

@@ -14,7 +14,6 @@ from bigfleet.engine.placement.acquire import (
     EligiblePool,
     FreePools,
     choose_machines,
-    in_tiers,
     order,
 )
 from bigfleet.engine.placement.gang_domains import (
@@ -71,8 +70,7 @@ def serve_gang(state: CycleState, free_pools: FreePools, index: int) -> None:
     place_gang(state, index, choice if choice.whole or kept == NONE else DomainChoice(kept, False))
     if state.lacks(index) and index not in state.not_acquiring:
         key = same_key(state, index)
-        pools = in_tiers(free_pools.pools(index, (key,)))
-        acquire_in_domain(state, index, [*pools])
+        acquire_in_domain(state, index, free_pools.pools(index, (key,)))
         # A part of a gang is of no use: start over without acquiring.
         if state.lacks(index) and index in state.at_ceiling:
             state.not_acquiring.add(index)
@@ -217,12 +215,12 @@ def gang_candidates(
         parts = [_only(parts[0], inside[parts[0].domain])]
     pools = list(further)
     if index not in state.not_acquiring:
-        found = in_tiers(free_pools.pools(index, (same_key(state, index),)))
+        found = free_pools.pools(index, (same_key(state, index),))
         pools = [*((each, SOURCE_ACQUIRABLE) for each in found), *pools]
     pods, availability = int(state.left[state.classes.of(index)].sum()), state.availability(index)
     for (pool, eligible), source in pools:
-        its = eligible if inside is None else eligible & inside[pool.codes[pool.domain, 0]]
-        free = count_free(pool, its, availability, index)
+        there = np.ones(len(pool.codes), np.bool_) if inside is None else inside[pool.codes[:, 0]]
+        free = count_free(pool, eligible, there, availability, index)
         parts.append(_as_equivalence_classes(pool, source, free, pods))
     return GangCandidates(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
 

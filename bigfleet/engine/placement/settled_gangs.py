@@ -9,7 +9,7 @@ import numpy as np
 
 from bigfleet.engine.kernels.gangs import Gangs, settle
 from bigfleet.engine.kernels.scoring import PlacementLog
-from bigfleet.engine.snapshot import NONE, Rows
+from bigfleet.engine.snapshot import NONE, Longs, Rows
 from bigfleet.engine.state.cycle_state import CycleState
 
 
@@ -50,7 +50,7 @@ class _Queue:
         distinct = sorted(set(self._keys))
         labels = [state.columns.label(key) for key in distinct]
         claimed = self._packing.last_claimed_by
-        order = np.argsort(claimed, kind="stable")
+        order = self._packing.in_order("", lambda: claimed)
         begin, end = (np.searchsorted(claimed[order], needs, side) for side in ("left", "right"))
         sizes = np.where(np.isin(needs, [*state.reserved]), 0, end - begin)
         start = np.append(0, sizes.cumsum())
@@ -59,9 +59,7 @@ class _Queue:
             need=needs.astype(np.int64),
             key=np.array([distinct.index(key) for key in self._keys], np.int64),
             codes=np.stack([label.codes for label in labels]),
-            by_domain=np.stack(
-                [np.argsort(label.codes[self._packing.flavour], kind="stable") for label in labels]
-            ),
+            by_domain=np.stack([self._by_domain(key) for key in distinct]),
             start=start,
             machine=order[np.repeat(begin, sizes) + within].astype(np.int64),
         )
@@ -73,6 +71,11 @@ class _Queue:
         self._classes = np.arange(self._offset[-1]) + np.repeat(
             state.classes.start[needs] - self._offset[:-1], numbers
         )
+
+    def _by_domain(self, key: str) -> Longs:
+        """The cluster's machines by their domain."""
+        codes = self._state.columns.label(key).codes
+        return self._packing.in_order(key, lambda: codes[self._packing.flavour])
 
     def advance(self) -> int:
         """Place gangs up to one that has to choose its domain; returns that one, or NONE."""

@@ -21,7 +21,6 @@ from bigfleet.engine.placement.acquire import (
     EligiblePool,
     FreePools,
     choose_machines,
-    in_tiers,
     order,
 )
 from bigfleet.engine.placement.growth import NO_PODS, ExpectedPods, expected_pods
@@ -195,7 +194,7 @@ def _pack(state: CycleState, index: int, terms: TopologyTerms) -> int:
 def acquire_constrained(state: CycleState, free_pools: FreePools, index: int) -> None:
     """Acquire machines one by one, where the need has fewest pods."""
     pools = free_pools.pools(index, label_keys(state.flavour_fit(index)))
-    take_constrained(state, index, list(in_tiers(pools)), record_acquired=True)
+    take_constrained(state, index, pools, record_acquired=True)
 
 
 def take_constrained(
@@ -363,7 +362,8 @@ def _rooms(
     add_rooms(machines, state.classes.columns, largest, priority, most, terms.domain[0], room_of)
     rooms = {int(code): int(room_of[code]) for code in np.unique(terms.domain[0, usable])}
     for pool, eligible in pools:
-        free = count_free(pool, eligible, state.availability(index), index)
+        everywhere = np.ones(len(pool.codes), np.bool_)
+        free = count_free(pool, eligible, everywhere, state.availability(index), index)
         for group in np.flatnonzero(eligible).tolist():
             code = int(pool.codes[pool.domain[group], 0])
             room = min(fitting(pool.capacity, group, sizes, largest), most)

@@ -15,6 +15,7 @@ import numpy as np
 from bigfleet.engine.fit.pod_classes import PodClasses
 from bigfleet.engine.kernels.packing import pack
 from bigfleet.engine.kernels.placed import claim, collect
+from bigfleet.engine.kernels.placing import place
 from bigfleet.engine.kernels.scoring import (
     BALANCED,
     Machines,
@@ -23,11 +24,11 @@ from bigfleet.engine.kernels.scoring import (
     consolidating,
     log_capacity,
 )
+from bigfleet.engine.kernels.sorting import order_of
 from bigfleet.engine.snapshot import NONE, Flags, Ints, Longs, Rows
 
 # The `max_priority` of machines that serve needs of every priority.
 ALWAYS = int(np.iinfo(np.int64).max)
-_STEPS = 1 << 20
 # Below every priority: a machine that no need may use.
 _NOBODY = int(np.iinfo(np.int64).min)
 
@@ -77,6 +78,7 @@ class ClusterPacking:
             np.empty(0, np.int32), np.empty(0, np.int32), np.empty(0, np.int64)
         )
         self._length = 0
+        self._orders: dict[str, Longs] = {}
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -100,6 +102,7 @@ class ClusterPacking:
         """Append machines for needs of at most `priority`; `orderer` is the need that ordered them
         in this decision.
         """
+        self._orders = {}
         capacity = self._capacity_of[flavour]
         self.rows = np.concatenate((self.rows, rows))
         self.flavour = np.concatenate((self.flavour, flavour))
@@ -111,6 +114,14 @@ class ClusterPacking:
         self.orderer = np.concatenate((self.orderer, np.full(len(rows), orderer, np.int32)))
         self.has_pods = np.concatenate((self.has_pods, np.zeros(len(rows), np.bool_)))
         self.last_claimed_by = np.concatenate((self.last_claimed_by, last_claimed_by))
+
+    def in_order(self, name: str, values: Callable[[], Ints]) -> Longs:
+        """The machines by ascending `values` [M], none below NONE, in keep order where they are
+        equal; remembered by `name` until machines are added.
+        """
+        if name not in self._orders:
+            self._orders[name] = order_of(values().astype(np.int64) - NONE)
+        return self._orders[name]
 
     def checkpoint(self) -> _Checkpoint:
         """A copy for `restore`, valid until machines are added."""
@@ -150,16 +161,23 @@ class ClusterPacking:
         """
         if not self._left[order].any() or not len(self):
             return
-        if (lower := self._claimed_below(priority)).any():
-            everywhere, before, left = self.max_priority, self.checkpoint(), self._left[order]
-            self.max_priority = np.where(lower, priority - 1, everywhere)
-            self._place_best(order, priority)
-            if not self._left[order].any():
-                self.max_priority = everywhere
-                return
-            self.restore(before)
-            self._left[order] = left
-        self._place_best(order, priority)
+        machines, classes = self.machines(), self._classes
+
+        def kernel(log: PlacementLog, length: int) -> int:
+            return place(
+                machines,
+                classes.columns,
+                classes.priority,
+                classes.share_steps,
+                self._left,
+                order,
+                priority,
+                self.consolidating,
+                log,
+                length,
+            )
+
+        self.write(order, kernel)
 
     def place_on(self, rows: Rows, order: Longs, priority: int) -> None:
         """Place pods left of the classes `order`, which have this `priority`, on these machines of
@@ -176,36 +194,6 @@ class ClusterPacking:
         self.max_priority = np.where(which, everywhere, _NOBODY)
         yield
         self.max_priority = everywhere
-
-    def _claimed_below(self, priority: int) -> Flags:
-        """Which machines [M] a need of a lower priority claimed in the last decision."""
-        # Pods that fit elsewhere as well would make that need short: it would acquire a machine,
-        # which would be surplus once they are counted elsewhere again.
-        claimant = np.append(self._classes.priority, ALWAYS)[self.last_claimed_by]
-        lower: Flags = (claimant < priority) & (self.max_priority >= priority)
-        return lower
-
-    def _place_best(self, order: Longs, priority: int) -> None:
-        """Consolidate; if pods stay unplaced, pack again for balanced utilization and keep the
-        better result.
-        """
-        free, has_pods, length = self.free.copy(), self.has_pods.copy(), self._length
-        before = self._left[order].copy()
-        self._pack(order, priority, self.consolidating)
-        consolidated = self._left[order].copy()
-        if not consolidated.any():
-            return
-        kept, packed = (self.free, self.has_pods), self._entries_since(length)
-        self.free, self.has_pods, self._length = free, has_pods, length
-        self._left[order] = before
-        self._pack(order, priority, BALANCED)
-        # In integral steps: sums are exact, and a tie keeps the consolidated packing.
-        dominant_share = np.rint(self._classes.dominant_share[order] * _STEPS)
-        if (self._left[order] * dominant_share).sum() >= (consolidated * dominant_share).sum():
-            self.free, self.has_pods = kept
-            self._left[order] = consolidated
-            self._length = length
-            self._append(packed)
 
     def place_more(self, order: Longs, priority: int) -> None:
         """Place the pods left after machines were added or pods removed, without consolidating."""
@@ -307,9 +295,11 @@ class ClusterPacking:
         """How many placements there are at most."""
         return self._length
 
-    def collect(self, count: int, row: Rows, pod_class: Longs, pods: Longs) -> int:
-        """Append all placements to columns with `count` entries; returns how many there are now."""
-        return collect(self._log, self._length, self.rows, count, row, pod_class, pods)
+    def collect(self, classes: Flags, count: int, row: Rows, pod_class: Longs, pods: Longs) -> int:
+        """Append all placements of these `classes` [C] to columns with `count` entries; returns how
+        many there are now.
+        """
+        return collect(self._log, self._length, classes, self.rows, count, row, pod_class, pods)
 
     def _clear(self, at: Rows) -> None:
         machine, pod_class, pods = (column[at] for column in self._log)
@@ -324,12 +314,6 @@ class ClusterPacking:
         log, part = self._log, slice(0, self._length)
         return PlacementLog(log.machine[part], log.pod_class[part], log.pods[part])
 
-    def _entries_since(self, length: int) -> PlacementLog:
-        log, part = self._log, slice(length, self._length)
-        return PlacementLog(
-            log.machine[part].copy(), log.pod_class[part].copy(), log.pods[part].copy()
-        )
-
     def _append(self, entries: PlacementLog) -> None:
         number = len(entries.pods)
         self._grow_log(number)
@@ -339,10 +323,12 @@ class ClusterPacking:
 
     def _grow_log(self, entries: int) -> None:
         if self._length + entries > len(self._log.pods):
-            more = self._length + 2 * entries + 64
-            self._log = PlacementLog(
-                *(np.concatenate((column, np.empty(more, column.dtype))) for column in self._log)
-            )
+            size = len(self._log.pods) + self._length + 2 * entries + 64
+            # Most of it is never written to, and takes no time then.
+            log = PlacementLog(*(np.empty(size, column.dtype) for column in self._log))
+            for column, before in zip(log, self._written(), strict=True):
+                np.asarray(column)[: self._length] = before
+            self._log = log
 
     def _pack(self, order: Longs, priority: int, strategy: ScoringStrategy) -> None:
         machines, classes = self.machines(), self._classes.columns

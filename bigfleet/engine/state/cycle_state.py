@@ -14,6 +14,8 @@ from bigfleet.engine.fit.capacity import Capacities
 from bigfleet.engine.fit.matching import Matcher
 from bigfleet.engine.fit.pod_classes import FlavourFit, NeedType, PodClasses
 from bigfleet.engine.kernels.selection import FleetAvailability
+from bigfleet.engine.kernels.sorting import order_of
+from bigfleet.engine.kernels.term_domains import count_accepting
 from bigfleet.engine.need_columns import need_columns_of
 from bigfleet.engine.snapshot import (
     IN_SERVICE,
@@ -58,6 +60,17 @@ class TakenMachines(NamedTuple):
     non_disruptive: Flags
     #: [P] int64, how much lower the priority is that the machine serves
     gap: Longs
+
+
+class PlacedPods(NamedTuple):
+    """P placements of pods."""
+
+    #: [P] intp, row of the fleet
+    row: Rows
+    #: [P] int64, index of the class
+    pod_class: Longs
+    #: [P] int64, how many pods
+    pods: Longs
 
 
 class CycleState:
@@ -256,15 +269,20 @@ class CycleState:
         total: Floats = np.bincount(cluster, shares, len(self.fleet.clusters)).astype(np.float64)
         return total
 
+    @cached_property
+    def _capacity_of_flavour(self) -> Longs:
+        """[F] int64, see `capacity_of`."""
+        # All machines, large and small, may have room for as many pods.
+        allocatable = self.columns.allocatable[:, :PODS_COLUMN]
+        shares = (allocatable / self.classes.largest[:PODS_COLUMN]).max(axis=1, initial=0.0)
+        millionths: Longs = np.rint(shares * _MILLION).astype(np.int64)
+        return millionths
+
     def capacity_of(self, rows: Rows) -> Longs:
         """The capacity of each machine in CPU or memory, whichever is more, as a share of the
         fleet's largest in millionths.
         """
-        # All machines, large and small, may have room for as many pods.
-        allocatable = self.columns.allocatable[self.fleet.flavour[rows], :PODS_COLUMN]
-        shares = (allocatable / self.classes.largest[:PODS_COLUMN]).max(axis=1, initial=0.0)
-        millionths: Longs = np.rint(shares * _MILLION).astype(np.int64)
-        return millionths
+        return self._capacity_of_flavour[self.fleet.flavour[rows]]
 
     def capacity_of_cluster(self, cluster: int) -> int:
         """The capacity of its machines, those on their way included, in the same unit."""
@@ -342,16 +360,6 @@ class CycleState:
             its = its[self.priorities[claimed[rows[its]]] == self.priorities[need[its]]]
             claimed[rows[its]] = need[its]
 
-    def placements(self) -> tuple[Rows, Longs, Longs]:
-        """All placements: rows of the fleet, classes and numbers of pods."""
-        most = sum(packing.log_length for packing in self.packings.values())
-        columns = np.empty(most, np.intp), np.empty(most, np.int64), np.empty(most, np.int64)
-        count = 0
-        for packing in self.packings.values():
-            count = packing.collect(count, *columns)
-        row, pod_class, pods = (column[:count] for column in columns)
-        return row, pod_class, pods
-
     def _build_packings(self) -> dict[int, ClusterPacking]:
         fleet, packings = self.fleet, {}
         supply_clusters = self.supply_clusters
@@ -419,7 +427,7 @@ class CycleState:
             releasable = releasable[np.lexsort((key[releasable], -cost))]
             key[releasable] = _RELEASABLE | np.arange(len(releasable))
         key |= self.supply_clusters[rows].astype(np.int64) << _CLUSTER_SHIFT
-        return rows[np.argsort(key, kind="stable")]
+        return rows[order_of(key)]
 
     @cached_property
     def constrained(self) -> list[int]:
@@ -427,31 +435,36 @@ class CycleState:
         found: list[int] = np.flatnonzero(self.classes.need_type == NeedType.CONSTRAINED).tolist()
         return found
 
-    def in_service(self, drained: Sequence[int] | Rows = ()) -> Longs:
-        """By cluster and flavour, how many machines are CONFIGURED, without the rows `drained`."""
-        fleet = self.fleet
-        serving = (fleet.state == MachineState.CONFIGURED) & (fleet.cluster != NONE)
+    def accepting(self, needs: Sequence[int], drained: Sequence[int] | Rows = ()) -> Longs:
+        """For each of `needs`, how many CONFIGURED machines of its cluster it accepts, without the
+        rows `drained`.
+        """
+        fleet, its = self.fleet, np.array(needs, np.intp)
+        serving = fleet.state == MachineState.CONFIGURED
         serving[np.asarray(drained, np.intp)] = False
-        found = np.zeros((len(fleet.clusters), len(self.columns)), np.int64)
-        np.add.at(found, (fleet.cluster[serving], fleet.flavour[serving]), 1)
-        return found
-
-    def accepting(self, index: int, serving: Longs) -> int:
-        """How many machines of `serving`, by cluster and flavour, serve and suit the need."""
-        return int(serving[self.cluster_of(index)][self.flavour_fit(index).accepted].sum())
+        fits = np.array([self.flavour_fit(index).number for index in needs], np.int64)
+        order = np.argsort(self.demand.cluster[its], kind="stable")
+        clusters = self.demand.cluster[its[order]]
+        start = np.searchsorted(clusters, np.arange(len(fleet.clusters) + 1))
+        found = np.zeros(len(its), np.int64)
+        count_accepting(
+            serving, fleet.cluster, fleet.flavour, start, fits[order], self.classes.accepted, found
+        )
+        counts = np.empty_like(found)
+        counts[order] = found
+        return counts
 
     def _running(self, cycle_memory: CycleMemory) -> dict[int, int]:
         """The pods that ran in the last decision, without as many as lost machines may have had."""
         if not cycle_memory.spread_pods:
             return {}
         place = {self.key(index): index for index in self.constrained}
-        serving, found = self.in_service(), {}
-        for each in cycle_memory.spread_pods:
-            index = place.get(each.need, NONE)
-            if index != NONE:
-                lost = max(0, each.machines - self.accepting(index, serving))
-                if (pods := each.pods - lost * each.most) > 0:
-                    found[index] = pods
+        known = [each for each in cycle_memory.spread_pods if each.need in place]
+        needs, found = [place[each.need] for each in known], {}
+        for each, index, machines in zip(known, needs, self.accepting(needs).tolist(), strict=True):
+            lost = max(0, each.machines - machines)
+            if (pods := each.pods - lost * each.most) > 0:
+                found[index] = pods
         return found
 
     def _restore(self, cycle_memory: CycleMemory) -> None:
@@ -465,7 +478,7 @@ class CycleState:
         """
         if not cycle_memory.reservations:
             return
-        place = {self.key(index): index for index in range(len(self.demand.needs))}
+        place = self._place_of([reservation.need for reservation in cycle_memory.reservations])
         for reservation in cycle_memory.reservations:
             index = place.get(reservation.need, NONE)
             if index == NONE:
@@ -475,6 +488,16 @@ class CycleState:
                 self.reserved[index] = reservation
             else:
                 self.not_acquiring.add(index)
+
+    def _place_of(self, keys: Iterable[NeedKey]) -> dict[NeedKey, int]:
+        """By key, the index of each of these needs that is still there, among others."""
+        # Few needs are asked for, and to compare the keys of all takes longer than to place them.
+        keys = {*keys}
+        clusters, fingerprints = {key.cluster for key in keys}, {key.fingerprint for key in keys}
+        known = [profile.fingerprint in fingerprints for profile in self.needs.profiles]
+        its = np.array(known, np.bool_)[self.needs.profile]
+        its &= np.array([each in clusters for each in self.fleet.clusters])[self.demand.cluster]
+        return {self.key(index): index for index in np.flatnonzero(its).tolist()}
 
     def _reserved_for(self) -> Ints:
         """For each machine [n] the need that it drains for or is reserved for, or NONE."""
@@ -486,6 +509,16 @@ class CycleState:
         kept = fleet.state == MachineState.DRAINING
         kept |= fleet.acquirable & has_reservation[fleet.last_claimed_by]
         return np.where(kept, fleet.last_claimed_by, np.int32(NONE))
+
+
+def placed_on(packings: Sequence[ClusterPacking], classes: Flags) -> PlacedPods:
+    """All placements of these `classes` [C], cluster by cluster."""
+    most = sum(packing.log_length for packing in packings)
+    columns = np.empty(most, np.intp), np.empty(most, np.int64), np.empty(most, np.int64)
+    count = 0
+    for packing in packings:
+        count = packing.collect(classes, count, *columns)
+    return PlacedPods(*(column[:count] for column in columns))
 
 
 def present_flavours(fleet: Fleet) -> Rows:

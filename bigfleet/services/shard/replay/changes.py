@@ -85,6 +85,7 @@ _UNUSED: Mapping[str, float] = {
     "cluster": NONE,
     "destination": NONE,
     "last_claimed_by": NONE,
+    "backed_off_for": NONE,
     "unused_since_seconds": np.nan,
     "disruption_cost": np.nan,
 }

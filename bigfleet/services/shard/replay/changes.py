@@ -86,6 +86,7 @@ _UNUSED: Mapping[str, float] = {
     "destination": NONE,
     "last_claimed_by": NONE,
     "backed_off_for": NONE,
+    "backed_off_for_too": NONE,
     "unused_since_seconds": np.nan,
     "disruption_cost": np.nan,
 }

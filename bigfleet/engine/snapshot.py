@@ -113,6 +113,8 @@ class Fleet:
     #: [n] int32, the cluster in which an equal machine has just failed to boot, and which must not
     #: acquire or preempt this one now; NONE for none
     backed_off_for: Ints | None = None
+    #: [n] int32, a second cluster of this kind; NONE for none
+    backed_off_for_too: Ints | None = None
 
     def __len__(self) -> int:
         return len(self.flavour)
@@ -127,8 +129,9 @@ class Fleet:
         flags = np.zeros(len(rows), np.bool_)
         if self.backed_off is not None:
             flags |= self.backed_off[rows]
-        if self.backed_off_for is not None:
-            flags |= self.backed_off_for[rows] == cluster
+        for column in (self.backed_off_for, self.backed_off_for_too):
+            if column is not None:
+                flags |= column[rows] == cluster
         return flags
 
     def by_tie_break(self, rows: Rows) -> Rows:

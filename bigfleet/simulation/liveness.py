@@ -88,12 +88,14 @@ class Attempts:
         """The attempt that the entry records, if it cannot succeed."""
         machine, cluster = entry.fields.get("machine"), entry.fields.get("cluster")
         broken = self._world.spec.broken
+        # What fails there says nothing of the machine, so each has a backoff of its own.
+        whom = f" for {cluster}" if cluster and cluster == broken.unready_cluster else ""
         if entry.event == "create-sent" and machine in self._sold_out:
             yield f"{machine}, which is sold out, was ordered"
         elif entry.event == "create-sent" and machine == broken.machine:
-            yield f"{machine}, which never boots, was bought"
+            yield f"{machine}, which never boots, was bought{whom}"
         elif entry.event == "configure-sent" and machine == broken.machine:
-            yield f"{machine}, which never boots, was booted"
+            yield f"{machine}, which never boots, was booted{whom}"
         elif entry.event == "configure-sent" and cluster == broken.unready_cluster:
             yield f"{machine} was booted into {cluster}, where none becomes Ready,"
         elif entry.event == "bootstrap-requested" and cluster == broken.silent_operator:

@@ -204,7 +204,8 @@ def random_fleet(draw: np.random.Generator, machines: int) -> Fleet:
         disruption_cost=costs,
         backed_off=_backed_off(draw, state),
         tie_break=draw.permutation(machines).astype(np.int64),
-        backed_off_for=_backed_off_for(state),
+        backed_off_for=_for_a_cluster(state, state),
+        backed_off_for_too=_for_a_cluster(state, state[::-1]),
     )
 
 
@@ -216,9 +217,10 @@ def _backed_off(draw: np.random.Generator, state: Longs) -> Flags | None:
     return flags if draw.random() < 0.3 else None
 
 
-def _backed_off_for(state: Longs) -> Ints | None:
+def _for_a_cluster(state: Longs, seed: Longs) -> Ints | None:
+    """Some free machines, each for a random cluster."""
     # Not of the other draws, so that a seed goes on to mean what it did.
-    draw = np.random.default_rng(state)
+    draw = np.random.default_rng(seed)
     if draw.random() < 0.7:
         return None
     free = np.isin(state, (int(MachineState.IDLE), int(MachineState.SPECULATIVE)))

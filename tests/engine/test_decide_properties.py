@@ -57,14 +57,15 @@ def test_the_order_of_rows_and_flavours_does_not_matter(seed: int) -> None:
     fleet, demand, cycle_memory = case_with_memory(seed)
     draw = np.random.default_rng(seed)
     order, kinds = draw.permutation(len(fleet)), draw.permutation(len(fleet.flavours))
+    optional = ("backed_off", "backed_off_for", "backed_off_for_too")
     columns = {
         name: getattr(fleet, name)[order]
         for name in Fleet.__dataclass_fields__
-        if name not in ("flavours", "clusters", "flavour", "backed_off", "backed_off_for")
+        if name not in ("flavours", "clusters", "flavour", *optional)
     }
     flavours = [fleet.flavours[kind] for kind in kinds.tolist()]
     flavour = np.argsort(kinds)[fleet.flavour[order]].astype(np.int32)
-    for name in ("backed_off", "backed_off_for"):
+    for name in optional:
         if (column := getattr(fleet, name)) is not None:
             columns[name] = column[order]
     shuffled = Fleet(flavours, fleet.clusters, flavour, **columns)

@@ -84,6 +84,7 @@ MUTANTS = [
     ("kernels/selection",
      "availability.priorities[reserving_need] < availability.priorities[need]", "False"),
     ("kernels/selection", "    left[WITHHELD] = 1", "    left[WITHHELD] = 0"),
+    ("kernels/selection", "    if availability.backed_off_for_too[row] ==", "    if NONE =="),
     ("kernels/selection", "        availability.budget[MACHINES] -= 1", "        pass"),
     ("kernels/selection", "        availability.budget[MICROS] -= availability",
      "        availability.prices[0] + availability"),

@@ -42,6 +42,7 @@ from tests.engine.engine_rig import (
 )
 
 FLEET = fleet_of([idle("a"), configured("b")])
+OPTIONAL = ("backed_off", "backed_off_for", "backed_off_for_too")
 DEMAND = demand_of(FLEET, [("east", need_of(4)), ("east", need_of(4, group="g"))])
 
 
@@ -143,7 +144,7 @@ def test_a_sum_beyond_64_bits_is_refused() -> None:
     columns = {
         name: np.resize(getattr(huge, name), rows)
         for name in Fleet.__dataclass_fields__
-        if name not in ("flavours", "clusters", "tie_break", "backed_off", "backed_off_for")
+        if name not in ("flavours", "clusters", "tie_break", *OPTIONAL)
     }
     fleet = Fleet(huge.flavours, huge.clusters, tie_break=np.arange(rows), **columns)
     with pytest.raises(InvalidInput, match="overflows when summed over 1048576 machines"):
@@ -158,7 +159,7 @@ def test_the_largest_machines_and_needs_there_can_be_are_summed_exactly() -> Non
     columns = {
         name: np.resize(getattr(one, name), rows)
         for name in Fleet.__dataclass_fields__
-        if name not in ("flavours", "clusters", "tie_break", "backed_off", "backed_off_for")
+        if name not in ("flavours", "clusters", "tie_break", *OPTIONAL)
     }
     fleet = Fleet(one.flavours, one.clusters, tie_break=np.arange(rows), **columns)
     gang = pods((rows - 1, 0, MAX_MACHINE_UNITS), (1, 1, 1), requirements=(same(),))

@@ -12,7 +12,7 @@ import numpy as np
 from bigfleet.engine.decision import Decision
 from bigfleet.engine.explain.explain import Explainer
 from bigfleet.engine.explain.explanation import Reason
-from bigfleet.engine.snapshot import Demand, Fleet
+from bigfleet.engine.snapshot import NONE, Demand, Fleet
 from bigfleet.model.machine import CapacityType
 from bigfleet.model.need import Need
 from tests.engine.engine_pods import daemons, places, pods
@@ -67,6 +67,21 @@ def test_a_machine_that_is_backed_off_for_one_cluster_serves_another() -> None:
     assert action_names(specs, decision) == ["Provision a"]
     assert [short.need for short in decision.shortfalls] == [0]
     assert reason(fleet, demand, decision) is Reason.OFFERINGS_UNAVAILABLE
+
+
+def test_a_machine_may_be_backed_off_for_two_clusters() -> None:
+    """A third one, that comes later and is not concerned, gets it."""
+    specs = [speculative("a"), speculative("b", price=9), configured("c", "north", cpu=1)]
+    needs = [(cluster, pods((4, 1))) for cluster in ("east", "west", "north")]
+    fleet, demand = world(specs, *needs)
+    east, west = (
+        np.array([fleet.clusters.index(cluster), NONE, NONE], np.int32)
+        for cluster in ("east", "west")
+    )
+    fleet = replace(fleet, backed_off_for=east, backed_off_for_too=west)
+    decision = checked(fleet, demand)
+    got = {fleet.clusters[demand.cluster[a.need]]: specs[a.row].name for a in decision.actions}
+    assert got == {"east": "b", "north": "a"}
 
 
 def test_a_need_that_fits_backed_off_machines_only_waits_for_them() -> None:

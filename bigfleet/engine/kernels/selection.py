@@ -66,6 +66,8 @@ class FleetAvailability(NamedTuple):
     unavailable: Flags
     #: [n] int32, the cluster that must not order the machine now, or NONE
     backed_off_for: Ints
+    #: [n] int32, another one, or NONE
+    backed_off_for_too: Ints
     #: [n] int32, the need that the machine is reserved for, or NONE
     reserved_for: Ints
     #: [N] int64, priorities of the needs
@@ -201,6 +203,8 @@ def is_free(availability: FleetAvailability, row: int, need: int) -> bool:
     the same priority.
     """
     if availability.unavailable[row] or availability.backed_off_for[row] == availability.cluster:
+        return False
+    if availability.backed_off_for_too[row] == availability.cluster:
         return False
     reserving_need = availability.reserved_for[row]
     if reserving_need in (NONE, need):

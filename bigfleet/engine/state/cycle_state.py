@@ -144,8 +144,18 @@ class CycleState:
     @cached_property
     def _backed_off_for(self) -> Ints:
         """[n] int32, the cluster for which the machine is backed off, or NONE."""
-        nobody = np.full(len(self.fleet), NONE, np.int32)
-        return nobody if self.fleet.backed_off_for is None else self.fleet.backed_off_for
+        column = self.fleet.backed_off_for
+        return self._nobody if column is None else column
+
+    @cached_property
+    def _backed_off_for_too(self) -> Ints:
+        """[n] int32, another cluster for which it is, or NONE."""
+        column = self.fleet.backed_off_for_too
+        return self._nobody if column is None else column
+
+    @cached_property
+    def _nobody(self) -> Ints:
+        return np.full(len(self.fleet), NONE, np.int32)
 
     @cached_property
     def classes_by_size(self) -> dict[tuple[int, int], Rows]:
@@ -230,6 +240,7 @@ class CycleState:
             self.fleet.flavour,
             self.unavailable,
             self._backed_off_for,
+            self._backed_off_for_too,
             self._reservations_before(index),
             self.priorities,
             self.supply_clusters,

@@ -95,8 +95,8 @@ def _is_used(result: CycleResult, row: int) -> bool:
     """Whether a need counts the machine in `row`, or it is headroom or in backoff."""
     fleet = result.fleet
     kept = fleet.backed_off is not None and bool(fleet.backed_off[row])
-    if fleet.backed_off_for is not None:
-        kept = kept or fleet.backed_off_for[row] != NONE
+    for column in (fleet.backed_off_for, fleet.backed_off_for_too):
+        kept = kept or (column is not None and bool(column[row] != NONE))
     return kept or row in result.decision.headroom or result.decision.claimed_by[row] != NONE
 
 

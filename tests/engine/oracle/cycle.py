@@ -233,7 +233,7 @@ class Cycle:
             if arrived_for.cluster != need.cluster or arrived_for.kind == "additional":
                 reserving_need = machine.arrived_for
         mine = reserving_need in (NONE, need.index)
-        if machine.backed_off_for == need.cluster:
+        if need.cluster in machine.backed_off_for:
             return False
         return not machine.is_unavailable and (
             mine or self.needs[reserving_need].priority < need.priority

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from dataclasses import dataclass, field
 
 from bigfleet.engine.snapshot import NONE, Flavour, Fleet
@@ -38,7 +38,7 @@ class Machine:
     initially_reserved_for: int = NONE
     arrived_for: int = NONE
     is_unavailable: bool = False
-    backed_off_for: int = NONE
+    backed_off_for: Set[int] = frozenset()
     ordered_by: int = NONE
 
 
@@ -133,5 +133,9 @@ def machine_of(fleet: Fleet, row: int) -> Machine:
         float(fleet.disruption_cost[row]),
         int(fleet.tie_break[row]),
         is_unavailable=fleet.backed_off is not None and bool(fleet.backed_off[row]),
-        backed_off_for=NONE if fleet.backed_off_for is None else int(fleet.backed_off_for[row]),
+        backed_off_for={
+            int(column[row])
+            for column in (fleet.backed_off_for, fleet.backed_off_for_too)
+            if column is not None
+        },
     )

@@ -9,7 +9,8 @@ from bigfleet.engine.cycle_memory import CycleMemory
 from bigfleet.engine.snapshot import Demand, Fleet
 from bigfleet.model.need import NeedKey
 from bigfleet.services.shard.decide.quarantine import Quarantine
-from bigfleet.services.shard.fleet.backoff import Failure, Offering
+from bigfleet.services.shard.fleet.backoff import Offering
+from bigfleet.services.shard.fleet.failures import Failure
 from bigfleet.services.shard.records.wants import Wants
 
 

@@ -7,30 +7,30 @@ purchasing. The backoff doubles with each further failure and ends with a succes
 
 A boot may fail for the cluster's sake: its credentials or network are broken. So an offering or
 machine whose boots fail in one cluster only is in backoff for that cluster, until one fails in
-another cluster as well. Once none of a cluster's machines has become Ready for several attempts in
-a row, its failures are no evidence.
+another cluster as well. Once three different machines of a cluster have failed in a row, its
+failures keep nothing from others; once five have, each further attempt is made with another one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Generic, NamedTuple, TypeVar
+from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
 from bigfleet.engine.snapshot import NONE, Flags, Flavour, Fleet, Ints, Rows
 from bigfleet.model.machine import CapacityType, MachineState
 from bigfleet.observe import metrics
+from bigfleet.services.shard.fleet.failures import BackOff, BootBackOff, Delays, Failure
 from bigfleet.services.shard.records.machine_class import INSTANCE_TYPE_LABEL, ZONE_LABEL
 from bigfleet.services.shard.records.views import Transition
 
-_Key = TypeVar("_Key")
 _S = MachineState
 
 # Single boots fail for other reasons: a spot machine is interrupted, a kubelet crashes.
 _BOOTS_OF_A_CLUSTER = 5
-_FORGET_SECONDS = 3600.0
+_BOOTS_OF_AN_EXCUSED_CLUSTER = 3
 
 
 class Offering(NamedTuple):
@@ -53,86 +53,15 @@ class Offering(NamedTuple):
         )
 
 
-@dataclass(frozen=True)
-class Failure:
-    """`number` failures in a row, the last one with its time and error; no retry before
-    `until_seconds`. `clusters` are those in which it happened, empty if no cluster was involved.
-    """
-
-    number: int
-    last_seconds: float
-    until_seconds: float
-    error: str
-    clusters: frozenset[str] = frozenset()
-
-    def concerns(self, cluster: str) -> bool:
-        """Whether the cluster is in backoff: the only one in which it failed, or any."""
-        return len(self.clusters) != 1 or cluster in self.clusters
-
-
-class BackOff(Generic[_Key]):
-    """Backoff between `min_seconds` and `max_seconds`, doubled by each failure; the first
-    `free_failures` in a row cause none. Failures during a backoff do not count: their attempts
-    began before it.
-    """
-
-    def __init__(self, min_seconds: float, max_seconds: float, free_failures: int = 0) -> None:
-        self._min_seconds, self._max_seconds, self._free_failures = (
-            min_seconds,
-            max_seconds,
-            free_failures,
-        )
-        self._failures: dict[_Key, Failure] = {}
-
-    def failed(self, key: _Key, error: str, now_seconds: float, cluster: str = "") -> None:
-        """Record a failure of `key`, in `cluster` if one was involved."""
-        before = self._failures.get(key)
-        clusters = (before.clusters if before else frozenset()) | ({cluster} - {""})
-        if before is not None and now_seconds < before.until_seconds:
-            self._failures[key] = replace(before, clusters=clusters)
-            return
-        number = before.number + 1 if before else 1
-        backoff_seconds = 0.0
-        if number > self._free_failures:
-            doublings = min(number - self._free_failures - 1, 30)
-            backoff_seconds = min(self._min_seconds * 2.0**doublings, self._max_seconds)
-        self._failures[key] = Failure(
-            number, now_seconds, now_seconds + backoff_seconds, error, clusters
-        )
-
-    def succeeded(self, key: _Key, cluster: str = "") -> None:
-        """Reset the backoff of `key`, except for other clusters than the one in which it succeeded,
-        if one was involved.
-        """
-        failure = self._failures.pop(key, None)
-        if failure is not None and cluster and (others := failure.clusters - {cluster}):
-            self._failures[key] = replace(failure, clusters=others)
-
-    def has_failed(self, key: _Key, cluster: str) -> bool:
-        """Whether `key` has failed in the cluster since its last success there."""
-        failure = self._failures.get(key)
-        return failure is not None and cluster in failure.clusters
-
-    def repeated(self) -> Collection[_Key]:
-        """Keys with more failures in a row than are free, in backoff or not."""
-        return {key for key, f in self._failures.items() if f.number > self._free_failures}
-
-    def backed_off(self, now_seconds: float) -> Mapping[_Key, Failure]:
-        """Keys in backoff. Failures long past are dropped."""
-        for key, failure in list(self._failures.items()):
-            if now_seconds > failure.until_seconds + _FORGET_SECONDS:
-                del self._failures[key]
-        return {k: f for k, f in self._failures.items() if now_seconds < f.until_seconds}
-
-
 class FailureBackOff:
     """Backoff of offerings, machines and clusters, driven by transitions. Times are Unix time."""
 
     def __init__(self) -> None:
-        self._offerings = BackOff[Offering](30.0, 1800.0)
-        self._boots = BackOff[Offering](30.0, 1800.0, free_failures=1)
-        self._machines = BackOff[str](60.0, 3600.0)
-        self._clusters = BackOff[str](60.0, 900.0, free_failures=_BOOTS_OF_A_CLUSTER - 1)
+        self._offerings = BackOff[Offering](Delays(30.0, 1800.0))
+        self._boots = BootBackOff[Offering](Delays(30.0, 1800.0, free_failures=1))
+        self._machines = BootBackOff[str](Delays(60.0, 3600.0))
+        of_clusters = Delays(60.0, 900.0, free_failures=_BOOTS_OF_A_CLUSTER - 1)
+        self._clusters = BackOff[str](of_clusters)
 
     def follow(self, transition: Transition, flavour: Flavour, now_seconds: float) -> None:
         """Record a failure or success from a machine's transition."""
@@ -147,13 +76,16 @@ class FailureBackOff:
             self._machines.succeeded(transition.machine_id, transition.cluster)
             self._clusters.succeeded(transition.cluster)
         elif cluster := _failed_boot_in(transition):
-            is_on_trial = cluster in self.on_trial()
+            is_on_trial, name = cluster in self.on_trial(), transition.machine_id
             # A machine that has failed there before is no further evidence against a cluster.
-            if is_on_trial or not self._machines.has_failed(transition.machine_id, cluster):
+            if is_on_trial or not self._machines.has_failed(name, cluster):
                 self._clusters.failed(cluster, error, now_seconds)
+            excused = self._excused()
+            self._machines.failed(name, cluster, error, now_seconds, excused)
             if not is_on_trial:
-                self._boots.failed(offering, error, now_seconds, cluster)
-                self._machines.failed(transition.machine_id, error, now_seconds, cluster)
+                self._boots.failed(
+                    offering, cluster, error, now_seconds, dict.fromkeys(excused, 0.0)
+                )
 
     def refused(self, cluster: str, error: str, now_seconds: float) -> None:
         """Record that the operator could not provide bootstrap data."""
@@ -171,28 +103,41 @@ class FailureBackOff:
         to stay idle. Machines in service are in backoff for a cluster that must not preempt them,
         never for all. `places` finds the rows of machines by their ids.
         """
-        backed_off = _BackedOff(fleet)
-        offerings = self.offerings(now_seconds)
-        metrics.shard_offerings_in_backoff.set(len(offerings))
+        backed_off, excused = _BackedOff(fleet), self._excused()
+        offerings = [*self._failed_offerings(now_seconds)]
+        metrics.shard_offerings_in_backoff.set(len({offering for offering, _ in offerings}))
         if offerings:
             not_idle = np.flatnonzero(fleet.state != _S.IDLE)
             found = [Offering.of(flavour) for flavour in fleet.flavours]
-            for offering, failure in offerings.items():
+            for offering, failure in offerings:
                 its = np.array([each == offering for each in found], np.bool_)
                 backed_off.add(not_idle[its[fleet.flavour[not_idle]]], failure)
-        machines = self._blamed(self._machines, now_seconds)
-        for row, failure in zip(places([*machines]), machines.values(), strict=True):
+        machines = [*self._machines.backed_off(now_seconds, excused)]
+        for row, (_, failure) in zip(places([m for m, _ in machines]), machines, strict=True):
             if row != NONE:
                 backed_off.add(np.array([row]), failure)
         free = (fleet.state == _S.IDLE) | (fleet.state == _S.SPECULATIVE)
         for_all = backed_off.for_all & free
         for_all |= False if fleet.backed_off is None else fleet.backed_off
-        return replace(fleet, backed_off=for_all, backed_off_for=backed_off.cluster)
+        return replace(
+            fleet,
+            backed_off=for_all,
+            backed_off_for=backed_off.cluster,
+            backed_off_for_too=backed_off.other,
+        )
 
     def offerings(self, now_seconds: float) -> Mapping[Offering, Failure]:
         """Offerings of which no machine is purchased now, at least for the clusters concerned."""
-        boots = self._blamed(self._boots, now_seconds)
-        return {**boots, **self._offerings.backed_off(now_seconds)}
+        found: dict[Offering, Failure] = {}
+        for offering, failure in self._failed_offerings(now_seconds):
+            before = found.get(offering, failure).clusters
+            clusters = failure.clusters | before if failure.clusters and before else frozenset()
+            found[offering] = replace(failure, clusters=clusters)
+        return found
+
+    def _failed_offerings(self, now_seconds: float) -> Iterator[tuple[Offering, Failure]]:
+        yield from self._boots.backed_off(now_seconds, dict.fromkeys(self._excused(), 0.0))
+        yield from self._offerings.backed_off(now_seconds).items()
 
     def clusters(self, now_seconds: float) -> Collection[str]:
         """Clusters for which nothing is acquired now, since their machines do not become Ready."""
@@ -200,17 +145,20 @@ class FailureBackOff:
 
     def on_trial(self) -> Collection[str]:
         """Clusters of which no machine has become Ready for several attempts in a row."""
-        return self._clusters.repeated()
+        return self._clusters.repeated(_BOOTS_OF_A_CLUSTER).keys()
 
-    def _blamed(self, back_offs: BackOff[_Key], now_seconds: float) -> Mapping[_Key, Failure]:
-        """Keys in backoff. Clusters where no machine becomes Ready do not count, unless there is no
-        other.
+    def _excused(self) -> Mapping[str, float]:
+        """The clusters that keep nothing from others which has failed there, with the seconds for
+        which they do not try a machine again.
         """
-        # Also between that cluster's attempts, which its own backoff makes rare.
-        excused = set(self.on_trial())
+        # Also between that cluster's attempts, which its own backoff makes rare. The next one is
+        # with another machine: its cheapest may be broken itself.
+        on_trial = self.on_trial()
         return {
-            key: replace(failure, clusters=(failure.clusters - excused) or failure.clusters)
-            for key, failure in back_offs.backed_off(now_seconds).items()
+            cluster: 1.5 * (failure.until_seconds - failure.last_seconds)
+            if cluster in on_trial
+            else 0.0
+            for cluster, failure in self._clusters.repeated(_BOOTS_OF_AN_EXCUSED_CLUSTER).items()
         }
 
 
@@ -226,24 +174,28 @@ def _failed_boot_in(transition: Transition) -> str:
 
 
 class _BackedOff:
-    """The machines of a fleet that are in backoff: `for_all` [n], or for one `cluster` [n]."""
+    """The machines of a fleet that are in backoff: `for_all` [n], or for one `cluster` [n] or two,
+    the second being the `other` [n].
+    """
 
     def __init__(self, fleet: Fleet) -> None:
         self.for_all: Flags = np.zeros(len(fleet), np.bool_)
         self.cluster: Ints = np.full(len(fleet), NONE, np.int32)
+        self.other: Ints = self.cluster.copy()
         self._numbers = {name: number for number, name in enumerate(fleet.clusters)}
 
     def add(self, rows: Rows, failure: Failure) -> None:
-        """Record a failure of the machines in these `rows`."""
-        if len(failure.clusters) != 1:
+        """Record a failure of the machines in these `rows`, for one cluster or all."""
+        if not failure.clusters:
             self.for_all[rows] = True
             return
         (cluster,) = failure.clusters
         number = self._numbers.get(cluster, NONE)
-        before = self.cluster[rows]
-        # Its offering failed in one cluster, and the machine itself in another one.
-        self.for_all[rows[(before != NONE) & (before != number)]] = True
-        self.cluster[rows] = number
+        if number == NONE:
+            return
+        first = np.isin(self.cluster[rows], (NONE, number))
+        self.cluster[rows[first]] = number
+        self.other[rows[~first]] = number
 
 
 def descriptions(offerings: Mapping[Offering, Failure], now_seconds: float) -> Iterator[str]:

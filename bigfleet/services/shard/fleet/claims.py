@@ -8,6 +8,7 @@ import numpy as np
 
 from bigfleet.engine.snapshot import NONE, Demand, Ints
 from bigfleet.model import penalty
+from bigfleet.model.group import ADDITIONAL, group_text
 from bigfleet.model.machine import BOUND, Machine, MachineState
 from bigfleet.model.need import NeedKey
 from bigfleet.services.shard.fleet.assignment import from_metadata, penalties_of
@@ -70,6 +71,8 @@ _PURPOSEFUL = (MachineState.CREATING, MachineState.CONFIGURING, MachineState.CON
 Rows = Ints | slice
 ALL = slice(None)
 
+_ADDITIONAL = group_text(ADDITIONAL)
+
 # Written at once without delaying sessions.
 _ROWS_AT_ONCE = 10_000
 
@@ -97,6 +100,35 @@ def note(
     need[~counted & ~np.isin(columns.state[rows], _PURPOSEFUL)] = NONE
     need[counted] = numbers[np.searchsorted(claims, claimed_by[counted])]
     columns.need[rows] = need
+
+
+def end_additional(
+    columns: Columns,
+    rows: Rows,
+    needs: Interned[NeedKey],
+    claimed_by: Ints,
+    demand: Demand,
+    keys: Sequence[NeedKey],
+) -> None:
+    """Take machines in service from additional needs that are no longer requested.
+
+    Pods run there meanwhile. An equal need that is requested later is for a further machine.
+    """
+    need = columns.need[rows]
+    free = (claimed_by == NONE) & (columns.state[rows] == _S.CONFIGURED) & (need != NONE)
+    if not free.any():
+        return
+    requested = {key for key in keys if key.group == _ADDITIONAL}
+    ended = [
+        number
+        for number in np.unique(need[free]).tolist()
+        if (key := needs.values[number]).group == _ADDITIONAL and key not in requested
+    ]
+    if ended:
+        # What is requested is unknown until the cluster has reported.
+        free &= np.isin(columns.cluster[rows], [*demand.reported]) & np.isin(need, ended)
+        need[free] = NONE
+        columns.need[rows] = need
 
 
 def note_headroom(columns: Columns, rows: Rows, headroom: Collection[int]) -> None:

@@ -250,6 +250,7 @@ class Inventory:
             if number:
                 yield
             claims.note(columns, chunk, self._needs, chunk_claims, keys)
+            claims.end_additional(columns, chunk, self._needs, chunk_claims, demand, keys)
             claims.update_penalties(columns, chunk, chunk_claims, demand)
 
     def owned(self) -> Flags:

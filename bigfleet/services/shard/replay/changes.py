@@ -85,6 +85,8 @@ _UNUSED: Mapping[str, float] = {
     "cluster": NONE,
     "destination": NONE,
     "last_claimed_by": NONE,
+    "backed_off_for": NONE,
+    "backed_off_for_too": NONE,
     "unused_since_seconds": np.nan,
     "disruption_cost": np.nan,
 }

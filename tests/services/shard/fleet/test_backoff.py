@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from bigfleet.adapters.clock.manual import ManualClock
 from bigfleet.adapters.clock.system import SystemClock
 from bigfleet.adapters.provider.memory import MemoryProvider
 from bigfleet.commands import shard_queries
-from bigfleet.engine.snapshot import Flavour
+from bigfleet.engine.snapshot import NONE, Flavour, Ints
 from bigfleet.model.machine import CapacityType, Machine, MachineState
 from bigfleet.services.shard.fleet.backoff import FailureBackOff
 from bigfleet.services.shard.records.views import Transition
 from bigfleet.services.shard.sessions import session
+from tests.engine.engine_rig import configured, fleet_of, idle
 from tests.support.shard_rig import cycles, machine, need, shard
 from tests.support.waiting import eventually
 
@@ -271,6 +274,11 @@ def _fails_to_boot(back_off: FailureBackOff, name: str, cluster: str, now: float
     back_off.follow(gone, Flavour({}, CapacityType.ON_DEMAND, 1.0, 0.0, {}), now)
 
 
+def _joins(back_off: FailureBackOff, name: str, cluster: str, now: float) -> None:
+    joined = Transition(name, _S.CONFIGURING, _S.CONFIGURED, cluster, cluster, "")
+    back_off.follow(joined, Flavour({}, CapacityType.ON_DEMAND, 1.0, 0.0, {}), now)
+
+
 def test_a_cluster_without_ready_machines_keeps_no_offering_from_others() -> None:
     """Neither by its many failures, after another cluster had one, nor while it waits for its next
     attempt.
@@ -282,6 +290,67 @@ def test_a_cluster_without_ready_machines_keeps_no_offering_from_others() -> Non
         _fails_to_boot(back_off, f"m-{number}", "broken", now)
     assert back_off.clusters(now + 1.0) == {"broken"}
     assert back_off.offerings(now + 1.0) == {}
+
+
+def _in_backoff(back_off: FailureBackOff, now: float, name: str) -> list[str]:
+    """The clusters that do not get the idle machine `name` now."""
+    clusters = ("broken", "sound", "other")
+    specs = [idle(name), *(configured(cluster, cluster) for cluster in clusters)]
+    fleet, row = fleet_of(specs), np.zeros(1, np.intp)
+
+    def places(names: Sequence[str]) -> Ints:
+        return np.array([0 if each == name else NONE for each in names], np.int32)
+
+    seen = back_off.apply_to(fleet, places, now)
+    return [each for each in clusters if seen.backs_off(fleet.clusters.index(each), row).any()]
+
+
+def test_a_cluster_without_ready_machines_is_tried_with_another_machine_each_time() -> None:
+    """Else one that never boots, if it is the cheapest, would fail each of its attempts, also once
+    the cluster is in order again.
+    """
+    back_off, now = FailureBackOff(), 0.0
+    for number in range(6):
+        _fails_to_boot(back_off, f"m-{number}", "broken", now := now + 4000.0)
+    assert back_off.clusters(now + 119.0) == {"broken"}
+    assert not back_off.clusters(now + 121.0)
+    assert _in_backoff(back_off, now + 121.0, "m-4") == []
+    assert _in_backoff(back_off, now + 121.0, "m-5") == ["broken"]
+    _joins(back_off, "m-6", "broken", now + 125.0)
+    assert _in_backoff(back_off, now + 126.0, "m-5") == []
+
+
+def test_what_fails_in_a_cluster_without_ready_machines_is_kept_from_no_other() -> None:
+    """However often that tries it: it is not known to be broken."""
+    back_off, now = FailureBackOff(), 0.0
+    for number in range(5):
+        _fails_to_boot(back_off, f"m-{number}", "broken", now := now + 4000.0)
+    _fails_to_boot(back_off, "m-9", "sound", now := now + 4000.0)
+    _fails_to_boot(back_off, "m-9", "broken", now := now + 10.0)
+    assert _in_backoff(back_off, now + 1.0, "m-9") == ["broken", "sound"]
+    for _ in range(3):
+        _fails_to_boot(back_off, "m-9", "broken", now := now + 1000.0)
+        assert _in_backoff(back_off, now + 1.0, "m-9") == ["broken"]
+
+
+def test_a_cluster_that_can_try_few_machines_keeps_none_from_others() -> None:
+    """Three different ones have failed there in a row; this one failed once elsewhere, long ago."""
+    back_off = FailureBackOff()
+    for now, (name, cluster) in enumerate(
+        [("m-9", "sound"), ("m-1", "broken"), ("m-2", "broken"), ("m-9", "broken")]
+    ):
+        _fails_to_boot(back_off, name, cluster, 100.0 * now)
+    assert _in_backoff(back_off, 301.0, "m-9") == ["broken"]
+
+
+def test_a_machine_that_fails_in_two_clusters_is_kept_from_all() -> None:
+    """A third need not find out; as many failures in all delay the next attempt."""
+    back_off = FailureBackOff()
+    _fails_to_boot(back_off, "m-9", "sound", 0.0)
+    assert _in_backoff(back_off, 1.0, "m-9") == ["sound"]
+    _fails_to_boot(back_off, "m-9", "other", 10.0)
+    assert _in_backoff(back_off, 129.0, "m-9") == ["broken", "sound", "other"]
+    assert _in_backoff(back_off, 131.0, "m-9") == []
 
 
 def test_an_offering_that_boots_in_no_cluster_is_in_backoff() -> None:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from bigfleet.api import machine_codec
 from bigfleet.engine.decision import ActionType
 from bigfleet.engine.snapshot import NONE, Demand, Fleet
+from bigfleet.model.group import ADDITIONAL
 from bigfleet.model.machine import Machine, MachineState
 from bigfleet.model.need import Need, NeedKey, Taint
 from bigfleet.services.shard.fleet.assignment import to_metadata
@@ -280,10 +281,18 @@ def test_an_overtaken_order_is_dropped_unless_it_was_sent() -> None:
     assert orders.of("m-1") is sent
 
 
-def claimed(kept: Inventory, claims: list[int], needs: list[Need], now_seconds: float) -> None:
+def claimed(
+    kept: Inventory,
+    claims: list[int],
+    needs: list[Need],
+    now_seconds: float,
+    *,
+    reported: bool = True,
+) -> None:
     """A decision whose needs, all of cluster east, counted these machines."""
     east = kept.snapshot([])[0].clusters.index("east")
-    demand = Demand(needs, np.full(len(needs), east, np.int32), frozenset())
+    of_east = np.full(len(needs), east, np.int32)
+    demand = Demand(needs, of_east, frozenset({east} if reported else ()))
     keys = [NeedKey("east", *wanted.key) for wanted in needs]
     for _ in kept.note_claims(np.array(claims, np.int32), (), demand, keys, now_seconds):
         pass
@@ -307,6 +316,18 @@ def test_what_a_decision_counted_is_counted_likewise_next_time() -> None:
     assert last_claimed_by(kept, needs) == [1, 1, 0, NONE]
     claimed(kept, [NONE, NONE, NONE, 0], needs, 8.0)
     assert last_claimed_by(kept, needs) == [1, NONE, NONE, 0]
+
+
+def test_an_additional_need_that_ends_leaves_the_machine_that_it_got() -> None:
+    """An equal one that comes later is for a further machine: pods run on this one meanwhile."""
+    extra = replace(need(), group=ADDITIONAL)
+    kept = inventory(bound("m-1", extra))
+    claimed(kept, [NONE], [], 7.0, reported=False)
+    assert last_claimed_by(kept, [extra]) == [0], "whether it has ended is not known yet"
+    claimed(kept, [NONE], [need(), extra], 8.0)
+    assert last_claimed_by(kept, [extra]) == [0], "it is requested, though it counts another one"
+    claimed(kept, [NONE], [need()], 9.0)
+    assert last_claimed_by(kept, [extra]) == [NONE]
 
 
 def test_a_machine_is_worth_what_it_serves_now() -> None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from bigfleet.engine.cycle_memory import CycleMemory
@@ -17,6 +19,7 @@ from bigfleet.model.machine import Machine, MachineState
 from bigfleet.model.need import Need, Operator, Requirement, profile, sizes_of
 from bigfleet.services.shard.decide.cycle_inputs import CycleInputs
 from bigfleet.services.shard.demand.needs import NeedsTable
+from bigfleet.services.shard.fleet.backoff import FailureBackOff
 from bigfleet.services.shard.fleet.inventory import Inventory
 from bigfleet.services.shard.records.interning import Interned
 from bigfleet.services.shard.replay import checkpoint, decisions
@@ -170,6 +173,15 @@ def test_more_machines_serve_what_was_short() -> None:
     assert bought(now) == ["gpu"] * 3
     [short] = difference(before, now).short_pods.values()
     assert short == (2, 0)
+
+
+def test_machines_that_are_added_are_in_backoff_for_no_cluster() -> None:
+    """A shard's fleet says for each of its own whether it is."""
+    inputs = inputs_of(offers("gpu", 1, 5.0), anywhere(3))
+    fleet = FailureBackOff().apply_to(inputs.fleet, lambda _: np.empty(0, np.int32), NOW)
+    inputs = replace(inputs, fleet=fleet)
+    now = decisions_on(changed(inputs, Changes(more_machines={"gpu": 2})), SETTINGS)
+    assert bought(now) == ["gpu"] * 3
 
 
 def test_as_many_gangs_fit_as_there_are_racks_for_them() -> None:

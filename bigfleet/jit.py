@@ -21,7 +21,11 @@ from numba.core.caching import UserProvidedCacheLocator
 
 _Function = TypeVar("_Function", bound=Callable[..., object])
 _ENGINE = Path(__file__).parent / "engine"
-_BLAS = "scipy.linalg.cython_blas"
+# By the library, the module of numba that would use it.
+_UNUSED = {
+    "scipy.linalg.cython_blas": "numba.np.arraymath",
+    "cffi": "numba.core.typing.cffi_utils",
+}
 
 
 class CacheLocator(UserProvidedCacheLocator):
@@ -52,20 +56,22 @@ _LOCATORS = (f"{__name__}.{CacheLocator.__name__}", "InTreeCacheLocator", "UserW
 config.CACHE_LOCATOR_CLASSES = ",".join(_LOCATORS)  # type: ignore[attr-defined]
 
 
-def _do_without_blas() -> None:
-    """Before its first kernel numba looks whether scipy has linear algebra for it. To load that
-    takes a quarter of the time until the first decision, and no kernel uses it.
+def _do_without_unused() -> None:
+    """Before its first kernel numba looks whether scipy has linear algebra for it, and whether
+    there is cffi. To load them takes a quarter of the time until the first decision, and no kernel
+    uses them.
     """
-    if _BLAS in sys.modules:
-        return
-    sys.modules[_BLAS] = None  # type: ignore[assignment]  # importing it fails
-    try:
-        importlib.import_module("numba.np.arraymath")
-    finally:
-        del sys.modules[_BLAS]
+    for library, user in _UNUSED.items():
+        if library in sys.modules:
+            continue
+        sys.modules[library] = None  # type: ignore[assignment]  # importing it fails
+        try:
+            importlib.import_module(user)
+        finally:
+            del sys.modules[library]
 
 
-_do_without_blas()
+_do_without_unused()
 
 
 def kernel(function: _Function) -> _Function:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from bigfleet.engine.kernels.folding import lowest_priorities, number_rows
+from bigfleet.engine.kernels.folding import fit_some, lowest_priorities, number_rows
 from bigfleet.engine.kernels.placed import arrange, claim, least_utilized, order_by_row
 from bigfleet.engine.kernels.scoring import Machines, PlacementLog, pop_at, push_at, sift
 from bigfleet.engine.kernels.sorting import order_of
+from bigfleet.engine.kernels.term_domains import count_accepting
 from bigfleet.engine.snapshot import NONE
 
 SEEDS = range(20)
@@ -90,6 +91,30 @@ def test_heaps_that_share_an_array_give_their_keys_in_ascending_order(seed: int)
         length = pop_at(heaps, 10, length)
     assert found == sorted(keys)
     assert {*heaps[:10].tolist(), *heaps[30:].tolist()} == {-7}
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_pod_fits_if_one_capacity_has_all_that_it_requests(seed: int) -> None:
+    """Only the rows asked for are looked at, and nothing fits where there is no capacity."""
+    random = np.random.default_rng(seed)
+    sizes, shapes = random.integers(0, 5, (20, 2)), random.integers(0, 5, (seed % 4, 2))
+    its = np.flatnonzero(random.random(20) < 0.5)
+    expected = [bool((sizes[at] <= shapes).all(axis=1).any()) for at in its.tolist()]
+    assert fit_some(sizes, its, shapes).tolist() == expected
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_need_is_suited_by_the_machines_that_serve_its_cluster_and_it_accepts(seed: int) -> None:
+    """Machines without a cluster suit none."""
+    random = np.random.default_rng(seed)
+    serving, cluster = random.random(40) < 0.7, random.integers(NONE, 3, 40).astype(np.int32)
+    flavour, accepted = random.integers(0, 5, 40).astype(np.int32), random.random((4, 5)) < 0.5
+    fit, its = random.integers(0, 4, 6), np.sort(random.integers(0, 3, 6))
+    start, found = np.searchsorted(its, np.arange(4)), np.zeros(6, np.int64)
+    count_accepting(serving, cluster, flavour, start, fit, accepted, found)
+    pairs = zip(its.tolist(), fit.tolist(), strict=True)
+    suits = (serving & (cluster == each) & accepted[row][flavour] for each, row in pairs)
+    assert found.tolist() == [int(flags.sum()) for flags in suits]
 
 
 def test_arranged_placements_name_the_size_within_their_need() -> None:

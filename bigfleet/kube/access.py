@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from kubernetes.aio.config import ConfigException
 from yaml import YAMLError
 
 from bigfleet.kube.client import KubeClient
-from bigfleet.kube.official import ConfigException
 from bigfleet.model.errors import InvalidInput
 
 

@@ -22,8 +22,9 @@ from weakref import WeakSet
 import aiohttp
 import msgspec
 from aiohttp import AddrInfoType
-
-from bigfleet.kube.official import ApiClient, Configuration, config
+from kubernetes.aio import config
+from kubernetes.aio.client.api_client import ApiClient
+from kubernetes.aio.client.configuration import Configuration
 
 JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"

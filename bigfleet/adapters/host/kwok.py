@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+from kubernetes.aio.config import ConfigException
 from yaml import YAMLError
 
 from bigfleet.adapters.host import bootstrap
 from bigfleet.adapters.host.bootstrap import Blob
 from bigfleet.adapters.host.nodes import PATH, ClusterNodes, NodeView
 from bigfleet.kube.client import CONNECTION_ERRORS, ApiError, KubeClient, is_transient
-from bigfleet.kube.official import ConfigException
 from bigfleet.model.machine import Machine
 from bigfleet.ports.host import Boot, HostFailure
 

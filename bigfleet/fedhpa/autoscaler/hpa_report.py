@@ -9,11 +9,11 @@ from decimal import Decimal
 from typing import Any
 
 import msgspec
+from kubernetes.utils.quantity import parse_quantity
 
 from bigfleet.fedhpa.members.objects import Hpa
 from bigfleet.fedhpa.shares import HpaReport
 from bigfleet.fedhpa.shares.records import NEVER
-from bigfleet.kube.official import parse_quantity
 
 
 def hpa_report_of(

@@ -4,18 +4,12 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import gc
 import os
 import sys
 import tempfile
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
-
-# The imports make many objects that stay: to look through them again and again takes an eighth of
-# the time.
-_COLLECTS = gc.isenabled()
-gc.disable()
 
 from controlplane.errors import BinaryError, BinaryUsageError
 from loaddriver.commands import bare, calibrate, chart, compare, doctor, gates, history, plan, runs
@@ -45,9 +39,6 @@ from loaddriver.run.inputs import Arm, prepare_inputs
 from loaddriver.run.live_view import view_on
 from loaddriver.substrates.existing.contexts import read_contexts
 from loaddriver.substrates.runlock import machine_claimed
-
-if _COLLECTS:
-    gc.enable()
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -64,10 +64,7 @@ def decide(
         reclaims_capped=capped,
         disruption_cost_queries=find_disruption_cost_queries(state),
         cycle_memory=CycleMemory(
-            reservations(state, claimed_by),
-            shortfall_ages,
-            memory,
-            spread_pods(state, drained),
+            reservations(state, claimed_by), shortfall_ages, memory, spread_pods(state, drained)
         ),
         held=state.budgets.held(),
         at_ceiling=frozenset(filter(state.lacks, state.at_ceiling)),

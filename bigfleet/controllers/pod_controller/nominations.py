@@ -15,6 +15,7 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 from bigfleet.controllers.pod_controller.events import PodName
@@ -111,24 +112,33 @@ class Nominations:
             return []
         # Candidates have no Node nominated, as far as their watch says.
         late = self._now() - _WATCH_SECONDS
+        # Thousands of pods may wait, of few shapes.
+        takes_most = cache(partial(_takes_most, node=node))
         just_now = {key for key, each in self._nominated.items() if each.since_seconds > late}
         candidates = [
             each
             for each in self._candidates()
             if each.key not in just_now
             and (
-                _takes_most(each.shape, node)
+                takes_most(each.shape)
                 or (each.asked and (each.shape.affinity_terms or avoids(each.shape, each.shape)))
             )
         ]
-        if not candidates:
-            return []
+        return self._together(candidates, node) if candidates else []
+
+    def _together(self, candidates: Iterable[Candidate], node: Node) -> list[Candidate]:
+        """Those that fit on the Node together, the first of them first."""
         room = RemainingCapacity(_free(node, self._occupancy))
-        return [
-            each
-            for each in candidates
-            if room.take(each.shape, 1, self._occupancy.allowed_domains(each.shape))
-        ]
+        found: list[Candidate] = []
+        full: set[Shape] = set()
+        for each in candidates:
+            if each.shape in full:
+                continue  # what is left only becomes less
+            if room.take(each.shape, 1, self._occupancy.allowed_domains(each.shape)):
+                found.append(each)
+            else:
+                full.add(each.shape)
+        return found
 
     async def _nominate(self, pod: PodName, node: str) -> None:
         # The UID protects a later pod of that name.

@@ -116,14 +116,15 @@ def end_additional(
     """
     need = columns.need[rows]
     free = (claimed_by == NONE) & (columns.state[rows] == _S.CONFIGURED) & (need != NONE)
-    if not free.any():
+    held = {
+        number: key
+        for number in np.unique(need[free]).tolist()
+        if (key := needs.values[number]).group == _ADDITIONAL
+    }
+    if not held:
         return
     requested = {key for key in keys if key.group == _ADDITIONAL}
-    ended = [
-        number
-        for number in np.unique(need[free]).tolist()
-        if (key := needs.values[number]).group == _ADDITIONAL and key not in requested
-    ]
+    ended = [number for number, key in held.items() if key not in requested]
     if ended:
         # What is requested is unknown until the cluster has reported.
         free &= np.isin(columns.cluster[rows], [*demand.reported]) & np.isin(need, ended)

@@ -22,6 +22,7 @@ from loaddriver.commands.common import (
     print_verdict,
     print_verdicts,
     profile_flags,
+    provider_flags,
     run_once,
     run_options,
     say,
@@ -127,6 +128,7 @@ def build_parser() -> argparse.ArgumentParser:
     keep_flag(run)
     bare_flag(run)
     system_flags(run)
+    provider_flags(run)
     run.set_defaults(do=_run)
     for name, do, text in (
         ("up", _up, "start a profile's clusters and BigFleet without load, in the background"),
@@ -135,6 +137,7 @@ def build_parser() -> argparse.ArgumentParser:
         command = commands.add_parser(name, help=text)
         profile_flags(command)
         keep_flag(command)
+        provider_flags(command)
         command.set_defaults(do=do)
     end = commands.add_parser("down", help="stop what is up, and clean existing clusters")
     context_flag(end)
@@ -142,6 +145,7 @@ def build_parser() -> argparse.ArgumentParser:
     check = commands.add_parser("preflight", help="print what a profile needs; start nothing")
     profile_flags(check)
     keep_flag(check)
+    provider_flags(check)
     check.set_defaults(do=_preflight)
     judge = commands.add_parser("judge", help="judge a finished run by other limits")
     judge.add_argument("results", type=Path, help="the results folder of a run")

@@ -1,7 +1,8 @@
 """A fake cluster: an HTTP API server with Nodes only, enough for a host to join.
 
 The suite controls when Nodes become Ready, which a real cluster does not allow. The bootstrap blob
-has the operator's format: JSON with `apiServer`, `caPem`, `token`, `nodeName`.
+has the operator's format: JSON with `apiServer`, `caPem`, `token`, `nodeName`. Its token may do
+what that of a real one may.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from aiohttp import web
 from bigfleet.model.errors import Unavailable
 
 Node = dict[str, Any]
+_OF_JOINING_MACHINES = ("POST", "PATCH")
 _LIST = {"kind": "NodeList", "apiVersion": "v1"}
 
 
@@ -27,7 +29,7 @@ class FakeCluster:
     def __init__(self, cluster_id: str = "conformance") -> None:
         self.id = cluster_id
         self.url = ""
-        self.token = secrets.token_urlsafe(24)
+        self.token, self._watcher = secrets.token_urlsafe(24), secrets.token_urlsafe(24)
         self._nodes: dict[str, Node] = {}
         self._events: list[Mapping[str, Any]] = []
         self._changed = asyncio.Condition()
@@ -77,7 +79,7 @@ class FakeCluster:
     def kubeconfig(self) -> bytes:
         """A kubeconfig for hosts that watch their Nodes."""
         cluster = {"name": self.id, "cluster": {"server": self.url}}
-        user = {"name": "host", "user": {"token": self.token}}
+        user = {"name": "host", "user": {"token": self._watcher}}
         context = {"name": "it", "context": {"cluster": self.id, "user": "host"}}
         whole = {"apiVersion": "v1", "kind": "Config", "current-context": "it"}
         return json.dumps(
@@ -110,10 +112,14 @@ class FakeCluster:
 
     @web.middleware
     async def _authenticated(self, request: web.Request, handler: Any) -> web.StreamResponse:
-        if request.headers.get("Authorization") != f"Bearer {self.token}":
+        given = request.headers.get("Authorization", "").removeprefix("Bearer ")
+        if given not in (self.token, self._watcher):
             return _error_status(
                 401, "Unauthorized", "the token is not the one of the bootstrap blob"
             )
+        if given == self.token and request.method not in _OF_JOINING_MACHINES:
+            text = "the bootstrap blob's token may create and patch its Node, and not read it"
+            return _error_status(403, "Forbidden", text)
         answer: web.StreamResponse = await handler(request)
         return answer
 

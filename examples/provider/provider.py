@@ -8,12 +8,13 @@ Replace `Shop` by the API of your cloud; the rest is the same for every provider
 import asyncio
 import json
 import sqlite3
+import ssl
 import sys
 from pathlib import Path
 
 import aiohttp
 import grpc.aio
-from google.protobuf.json_format import MessageToJson, Parse
+from google.protobuf.json_format import MessageToDict, MessageToJson, Parse
 
 from bigfleet.api import transport
 from bigfleet.api.auth.identity import Identity
@@ -28,6 +29,9 @@ ORDERS = {
     "Delete": (wire.IDLE, wire.DELETING, wire.SPECULATIVE),
 }
 BLOB, GRACE = "bootstrap_blob", "grace_period_seconds"
+TYPE, ZONE = "node.kubernetes.io/instance-type", "topology.kubernetes.io/zone"
+SIMULATED = {"kwok.x-k8s.io/node": "fake"}  # nothing to whoever is not kwok
+MERGE = {"Content-Type": "application/merge-patch+json"}
 ENDS = {during: final for _, during, final in ORDERS.values()}
 
 
@@ -44,17 +48,26 @@ class Shop:
 
     async def boot(self, machine: wire.Machine, blob: bytes) -> None:
         """Return once the machine's Node is Ready. Here this method plays the machine."""
-        facts, taints = json.loads(blob), json.loads(MessageToJson(machine)).get("taints", [])
-        nodes, ready, seen = f"{facts['apiServer']}/api/v1/nodes", ("Ready", "True"), []
+        facts, own = json.loads(blob), MessageToDict(machine)
+        labels = {TYPE: machine.instance_type, ZONE: machine.zone, **machine.labels}
+        labels, amounts = facts.get("labels", {}) | labels, own["resources"]["resources"]
+        status = {"capacity": amounts, "conditions": [{"type": "Ready", "status": "False"}]}
+        status["allocatable"] = own.get("allocatable", {}).get("resources", amounts)
+        node = {"metadata": {"name": machine.id, "labels": labels, "annotations": SIMULATED}}
+        node |= {"kind": "Node", "spec": {"taints": own.get("taints", [])}, "status": status}
+        nodes, exists, seen = f"{facts['apiServer']}/api/v1/nodes", False, []
         headers = {"Authorization": f"Bearer {facts['token']}"}
-        node = {"kind": "Node", "metadata": {"name": machine.id}, "spec": {"taints": taints}}
+        tls = ssl.create_default_context(cadata=facts["caPem"]) if facts.get("caPem") else True
         async with asyncio.timeout(300), aiohttp.ClientSession(headers=headers) as http:
-            (await http.post(nodes, json=node)).close()
-            while ready not in seen:
+            while ("Ready", "True") not in seen:
+                if not exists:  # nor may a new token be used at once
+                    (await http.post(nodes, json=node, ssl=tls)).close()
+                patch = http.patch(f"{nodes}/{machine.id}", data="{}", headers=MERGE, ssl=tls)
+                async with patch as answer:  # the token may not read the Node; this answers with it
+                    exists, found = answer.ok, await answer.json()
+                conditions = found["status"].get("conditions", []) if exists else []
+                seen = [(c["type"], c["status"]) for c in conditions]
                 await asyncio.sleep(0.1)
-                async with http.get(f"{nodes}/{machine.id}") as answer:
-                    status = (await answer.json()).get("status", {})
-                seen = [(c["type"], c["status"]) for c in status.get("conditions", [])]
 
     async def switch_off(self, _machine: wire.Machine, grace_seconds: int) -> None:
         """Return once no pod of the cluster runs there, after the grace period at the latest."""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 import os
 import signal
 import sys
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -71,6 +72,7 @@ def profile_flags(command: argparse.ArgumentParser) -> None:
     command.add_argument("--binaries", metavar="DIR", help="directory with kube-apiserver etc.")
     context_flag(command)
     command.set_defaults(keep=False, bare=False, sut=None, scheduler_config=None, component=())
+    command.set_defaults(provider=None, provider_identities=None, provider_kubeconfigs=None)
 
 
 def context_flag(command: argparse.ArgumentParser) -> None:
@@ -118,6 +120,37 @@ def system_flags(command: argparse.ArgumentParser) -> None:
     )
 
 
+def provider_flags(command: argparse.ArgumentParser) -> None:
+    """Add the flags that name a provider of one's own."""
+    command.add_argument(
+        "--provider",
+        metavar="HOST:PORT",
+        help="a provider that runs, in place of the simulated one",
+    )
+    command.add_argument(
+        "--provider-identities",
+        metavar="DIR",
+        help="where `bigfleet certs` made its certificate: the run's come from the same authority",
+    )
+    command.add_argument(
+        "--provider-kubeconfigs",
+        metavar="DIR",
+        help="where the run writes CLUSTER.kubeconfig, by which the provider may see its Nodes",
+    )
+
+
+def _provider_overrides(flags: argparse.Namespace) -> Iterator[str]:
+    """The flags as keys of the profile."""
+    given = {
+        "address": flags.provider,
+        "identities": flags.provider_identities,
+        "kubeconfigs": flags.provider_kubeconfigs,
+    }
+    for key, value in given.items():
+        if value is not None:
+            yield f"fleet.runningProvider.{key}={json.dumps(value)}"
+
+
 def run_options(flags: argparse.Namespace) -> RunOptions:
     """The options of a run, from the flags. Raises ProfileError if what they name is not usable."""
     config = flags.scheduler_config
@@ -128,7 +161,7 @@ def run_options(flags: argparse.Namespace) -> RunOptions:
         environment=dict(os.environ),
         substrate=flags.substrate,
         seed=flags.seed,
-        overrides=tuple(flags.set),
+        overrides=(*flags.set, *_provider_overrides(flags)),
         kubernetes_version=flags.kubernetes_version,
         binaries=flags.binaries,
         keep=flags.keep,

@@ -25,7 +25,7 @@ from loaddriver.history.record import Line
 FEWEST, MOST = LOOKS[0], 20
 """How many stored runs are needed, and how many of the newest ones are taken."""
 # Gates are not among them: they do not change what is measured.
-_SAME_LOAD = ("plan", "profile", "catalog")
+_SAME_LOAD = ("plan", "profile", "catalog", "machines")
 _OWN_VERSION = "bigfleet"
 
 
@@ -81,7 +81,7 @@ def _obstacle(run: Line, line: Line) -> str:
     if not line.machine.matches(run.machine):
         return "of the machine at another speed (calibration)"
     if any(line.inputs.get(name) != run.inputs.get(name) for name in _SAME_LOAD):
-        return "of another plan or profile"
+        return "of another plan, profile or provider"
     if _others(line.versions) != _others(run.versions):
         return "with other versions of Kubernetes or its parts"
     return ""

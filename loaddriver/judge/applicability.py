@@ -8,6 +8,7 @@ from typing import TypeVar
 import msgspec
 
 from loaddriver.judge.gates import GateSpec
+from loaddriver.record.provenance import ProviderUsed
 
 # Sections of the summary that a run without any autoscaler does not have.
 _BARE_LACKS = frozenset(
@@ -44,6 +45,10 @@ _ONLY_BIGFLEET_HAS = (
 )
 # Who evicted or deleted a pod is in audit logs alone.
 _ONLY_LOGS_HAVE = ("disruptions.", "stability.", "audit.")
+# What is known of processes of this machine alone.
+_CPU_OF_PROVIDER = "resources.components.provider"
+_OF_PROVIDERS = (f"{_CPU_OF_PROVIDER}.", "resources.processes.provider.")
+_ELSEWHERE = "the provider is not the harness's, and no process of this machine that it can see"
 _HOPS_OF_BIGFLEET = ("seen", "rolledUp", "decided", "provisioned")
 _HOPS_TO_A_NODE = (*_HOPS_OF_BIGFLEET, "nodeReady")
 # By system; "" is a bare run.
@@ -66,34 +71,35 @@ class Inapplicable(msgspec.Struct, frozen=True):
 
 
 class NotApplicable(msgspec.Struct, frozen=True):
-    """What says nothing about the system under test: gates that were not judged, and hops that no
-    wait can have.
+    """What says nothing about the system under test: gates that were not judged, hops that no wait
+    can have, and numbers that the run does not have, each with the reason.
     """
 
     gates: list[Inapplicable]
     hops: list[str]
+    numbers: dict[str, str] = {}
 
 
-def applicable(gates: Iterable[Gate], system: str, *, logged: bool = True) -> list[Gate]:
+def applicable(
+    gates: Iterable[Gate],
+    system: str,
+    *,
+    logged: bool = True,
+    provider: ProviderUsed | None = None,
+) -> list[Gate]:
     """The gates that apply to runs of a system: of all systems those on what any of them does, of
-    none ("", a bare run) those on what kube-scheduler does. `logged`: there are audit logs.
+    none ("", a bare run) those on what kube-scheduler does. `logged`: there are audit logs;
+    `provider`: BigFleet's, if it was not the harness's.
     """
-    return [gate for gate in gates if not _reason_against(gate, system, logged)]
+    return [gate for gate in gates if not _reason_against(gate, system, logged, provider)]
 
 
-def _inapplicable(gates: Iterable[GateSpec], system: str, logged: bool) -> list[Inapplicable]:
-    """The other gates, each with the reason why it does not apply."""
-    return [
-        Inapplicable(gate.name, gate.metric, reason)
-        for gate in gates
-        if (reason := _reason_against(gate, system, logged))
-    ]
-
-
-def _reason_against(gate: GateSpec, system: str, logged: bool) -> str:
+def _reason_against(
+    gate: GateSpec, system: str, logged: bool, provider: ProviderUsed | None
+) -> str:
     """Why a gate does not apply to runs of a system; "" if it does."""
     if system == "bigfleet":
-        return ""
+        return _ELSEWHERE if _unseen(provider) and gate.metric.startswith(_OF_PROVIDERS) else ""
     if not logged and gate.metric.startswith(_ONLY_LOGS_HAVE):
         return "it needs the API servers' audit logs, which the harness cannot read there"
     if not system:
@@ -108,11 +114,24 @@ def _reason_against(gate: GateSpec, system: str, logged: bool) -> str:
     return ""
 
 
+def _unseen(provider: ProviderUsed | None) -> bool:
+    return provider is not None and not provider.cpu_measured
+
+
 def not_applicable(
-    limits: Sequence[GateSpec], system: str, *, logged: bool = True
+    limits: Sequence[GateSpec],
+    system: str,
+    *,
+    logged: bool = True,
+    provider: ProviderUsed | None = None,
 ) -> NotApplicable | None:
-    """The summary's section; None for BigFleet, to which everything applies."""
-    if system not in _HOPS_LACKING:
+    """The summary's section; None for a whole BigFleet on this machine, to which all applies."""
+    numbers = {_CPU_OF_PROVIDER: _ELSEWHERE} if _unseen(provider) else {}
+    if system not in _HOPS_LACKING and not numbers:
         return None
-    gates = _inapplicable(limits, system, logged)
-    return NotApplicable(gates=gates, hops=list(_HOPS_LACKING[system]))
+    gates = [
+        Inapplicable(gate.name, gate.metric, reason)
+        for gate in limits
+        if (reason := _reason_against(gate, system, logged, provider))
+    ]
+    return NotApplicable(gates=gates, hops=list(_HOPS_LACKING.get(system, ())), numbers=numbers)

@@ -13,6 +13,7 @@ from loaddriver.judge.gates import GateSpec, judge_gates
 from loaddriver.judge.schema import Summary
 from loaddriver.judge.self_checks import disclosures
 from loaddriver.judge.verdict import pass_sentence
+from loaddriver.record.provenance import provider_of
 
 
 def rejudge(summary: Summary, limits: Sequence[GateSpec], bare: Summary | None = None) -> Summary:
@@ -22,7 +23,8 @@ def rejudge(summary: Summary, limits: Sequence[GateSpec], bare: Summary | None =
     """
     system = "" if summary.run.bare else summary.run.system
     logged = summary.audit.available
-    own = applicable(limits, system, logged=logged)
+    provider = provider_of(summary.provenance)
+    own = applicable(limits, system, logged=logged, provider=provider)
     gates = judge_gates(msgspec.to_builtins(summary), own, bare and msgspec.to_builtins(bare))
     section = summary.bare
     if bare is not None:
@@ -31,7 +33,7 @@ def rejudge(summary: Summary, limits: Sequence[GateSpec], bare: Summary | None =
         summary,
         gates=gates,
         bare=section,
-        not_applicable=not_applicable(limits, system, logged=logged),
+        not_applicable=not_applicable(limits, system, logged=logged, provider=provider),
     )
     if summary.verdict == "error" or summary.invalid_reasons:
         return judged

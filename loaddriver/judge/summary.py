@@ -43,6 +43,7 @@ from loaddriver.record.due import MissingPod
 from loaddriver.record.journal import Journal
 from loaddriver.record.losses import LoadLosses
 from loaddriver.record.nodes import node_lifetimes
+from loaddriver.record.provenance import provider_of
 from loaddriver.record.recorder import Observations
 from loaddriver.record.requests import RequestRow
 from loaddriver.record.rows import PodRow
@@ -97,20 +98,20 @@ def make_summary(
         diagnosis=diagnose(facts, observed, rows, measured.audit.failed_requests, journal),
     )
     system, logged = "" if facts.bare else facts.system, measured.audit.available
-    own = applicable(limits, system, logged=logged)
+    provider = provider_of(facts.provenance)
+    own = applicable(limits, system, logged=logged, provider=provider)
     gates = judge_gates(msgspec.to_builtins(measured), own, bare and msgspec.to_builtins(bare))
     attribution = attribution_of(
         facts, rows, measured.pods, measured.requests, measured.self_checks, measured.gangs
     )
-    disclosed, latency = tuple(disclosures(measured.self_checks)), measured.due_to_bind_seconds
     verdict = decide(
         facts.run_failure,
         gates,
         attribution,
         measured.pods,
         measured.requests,
-        latency,
-        disclosed,
+        measured.due_to_bind_seconds,
+        tuple(disclosures(measured.self_checks)),
     )
     return msgspec.structs.replace(
         measured,
@@ -120,7 +121,7 @@ def make_summary(
         failures=list(attribution.failures),
         invalid_reasons=list(attribution.invalid),
         gates=gates,
-        not_applicable=not_applicable(limits, system, logged=logged),
+        not_applicable=not_applicable(limits, system, logged=logged, provider=provider),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Literal
 
 import msgspec
@@ -74,6 +75,19 @@ class ProviderEntry(ConfigStruct, frozen=True, kw_only=True):
         )
 
 
+class RunningProvider(ConfigStruct, frozen=True, kw_only=True):
+    """A provider that is not the harness's and runs already, at `address` (HOST:PORT).
+
+    `identities` is a folder that `bigfleet certs` made: the certificates of the run come from its
+    authority, which the provider must trust. In the folder `kubeconfigs` the run writes, for as
+    long as it lasts, an access to the Nodes of each of its clusters: CLUSTER.kubeconfig.
+    """
+
+    address: str = ""
+    identities: str = ""
+    kubeconfigs: str | None = None
+
+
 class FleetSettings(ConfigStruct, frozen=True, kw_only=True):
     """The supply of machines.
 
@@ -86,7 +100,8 @@ class FleetSettings(ConfigStruct, frozen=True, kw_only=True):
     its zone. `scarce` states that less supply than demand is intended. `idleFactorByArchetype`
     overrides the idle factor of single archetypes: with 0, their pods get only what other
     archetypes leave of the machines that both accept. Each of the `providers` serves a part of the
-    fleet; without any, one serves all of it.
+    fleet; without any, one serves all of it. With a `runningProvider` the fleet is what that lists,
+    and the counts above are not used.
     """
 
     idle_factor: NotNegative | None = None
@@ -99,3 +114,9 @@ class FleetSettings(ConfigStruct, frozen=True, kw_only=True):
     idle_factor_by_archetype: dict[str, NotNegative] = msgspec.field(default_factory=dict)
     supply: tuple[SupplyEntry, ...] = ()
     providers: tuple[ProviderEntry, ...] = ()
+    running_provider: RunningProvider | None = None
+
+    @property
+    def identities(self) -> Path | None:
+        """The folder with the authority of all parts of the run; None for one of its own."""
+        return Path(self.running_provider.identities) if self.running_provider else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 
 from loaddriver.profile.catalog import Catalog
@@ -11,11 +12,13 @@ from loaddriver.profile.hints import did_you_mean
 from loaddriver.profile.settings import ProfileSettings
 
 _FACTORS = ("idleFactor", "speculativeFactor")
+_ADDRESS = re.compile(r"\S+:[0-9]{1,5}")
 
 
 def fleet_errors(settings: ProfileSettings, catalog: Catalog) -> Iterator[FieldError]:
     """Every contradiction between the fleet and the catalog's machines."""
     yield from _provider_errors(settings.fleet)
+    yield from _running_provider_errors(settings)
     if not catalog.shares_machines:
         yield from _factor_errors(settings.fleet)
         return
@@ -35,6 +38,30 @@ def _provider_errors(fleet: FleetSettings) -> Iterator[FieldError]:
     for number, name in enumerate(names):
         if name in names[:number]:
             yield FieldError(f"fleet.providers[{number}].name", f"= {name!r} is a duplicate")
+
+
+def _running_provider_errors(settings: ProfileSettings) -> Iterator[FieldError]:
+    running, key = settings.fleet.running_provider, "fleet.runningProvider"
+    if running is None:
+        return
+    if not _ADDRESS.fullmatch(running.address):
+        yield FieldError(f"{key}.address", f"= {running.address!r}: write HOST:PORT (--provider)")
+    if not running.identities:
+        yield FieldError(
+            f"{key}.identities",
+            "is missing: the folder in which `bigfleet certs` made the provider's certificate "
+            "(--provider-identities)",
+        )
+    if settings.fleet.providers:
+        yield FieldError(key, "has all machines of the fleet; remove it, or fleet.providers")
+    if settings.system != "bigfleet":
+        yield FieldError(key, f"is BigFleet's; remove it, or `system: {settings.system}`")
+    if settings.anchors == "both":
+        yield FieldError(
+            "anchors",
+            "= both: the second run would begin with the machines as the first one left them at "
+            f"{key}; write on or off",
+        )
 
 
 def _factor_errors(fleet: FleetSettings) -> Iterator[FieldError]:

@@ -264,13 +264,14 @@ class ProfileSettings(ConfigStruct, frozen=True, kw_only=True):
         return self.system not in ("none", "command")
 
     def without_system(self) -> ProfileSettings:
-        """The same settings but for those that name another system than BigFleet."""
+        """The same settings but for those that name another system, or another provider."""
         return msgspec.structs.replace(
             self,
             system="bigfleet",
             karpenter=KarpenterSettings(),
             none=StandingSettings(),
             command=CommandSettings(),
+            fleet=msgspec.structs.replace(self.fleet, running_provider=None),
         )
 
     @property

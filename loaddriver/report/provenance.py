@@ -25,9 +25,19 @@ def rows(found: Provenance) -> list[tuple[str, str]]:
         *_digests("{}", found.inputs),
         ("installed packages", _short(found.dependencies)),
         *_digests("{}", found.binaries),
+        *_provider(found),
         ("Machine", found.machine.id),
         ("A fixed task took", f"{1000 * found.machine.calibration_seconds:.1f}\u202fms of CPU"),
     ]
+
+
+def _provider(found: Provenance) -> list[tuple[str, str]]:
+    """A provider that was not the harness's."""
+    if found.provider is None:
+        return []
+    named = f"{found.provider.name or 'without a name'} at {found.provider.address}"
+    listed = f"{formatting.count(found.provider.machines)} machines"
+    return [("Provider", f"{named}, {listed}")]
 
 
 def _digests(name: str, found: Mapping[str, str]) -> list[tuple[str, str]]:

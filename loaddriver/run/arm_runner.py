@@ -76,6 +76,7 @@ async def hold(context: RunContext, arm: Arm) -> None:
 async def _arm_runner(context: RunContext, arm: Arm) -> AsyncIterator[ArmRunner]:
     """A runner of one arm, whose processes and data are cleaned up at the end."""
     logs, options, view = arm.folder / "logs", context.options, context.view
+    settings = arm.inputs.profile.settings
     scope = RunScope.within(context.lock, arm.run_id, logs)
     for sentence in scope.swept:
         view.say(sentence)
@@ -85,10 +86,11 @@ async def _arm_runner(context: RunContext, arm: Arm) -> AsyncIterator[ArmRunner]
             scope,
             logs,
             options.child_environment(),
-            resource_metrics=arm.inputs.profile.settings.resource_metrics and not arm.bare_of,
+            resource_metrics=settings.resource_metrics and not arm.bare_of,
             bigfleet=options.system.command if options.system else (),
             scheduler_config=options.scheduler_config,
-            before_controllers=install if arm.inputs.profile.settings.has_bigfleet_types else None,
+            before_controllers=install if settings.has_bigfleet_types else None,
+            identities=None if arm.bare_of else settings.fleet.identities,
         )
         root = options.system.root if options.system else ROOT
         provenance = partial(read_provenance, arm.inputs, context.prerequisites, root)
@@ -142,7 +144,7 @@ class ArmRunner:
                 self.arm.folder / "logs",
                 self.scope.data_directory / "load",
             ),
-            make_auditor(self._pids, in_pods=self.substrate.capabilities.roles_in_pods),
+            make_auditor(self._pids, self.arm.inputs.beside, self.substrate.capabilities),
         )
 
     def _pids(self) -> dict[str, int]:
@@ -288,11 +290,8 @@ class ArmRunner:
         if phase == self._shown_phase and now < self._shown_at + _DISPLAY_INTERVAL_SECONDS:
             return
         self._shown_phase, self._shown_at = phase, now
-        self.view.show(
-            self._progress_reporter.progress(
-                self._measurement.run_progress, self._measurement.recorders
-            )
-        )
+        progress, recorders = self._measurement.run_progress, self._measurement.recorders
+        self.view.show(self._progress_reporter.progress(progress, recorders))
 
 
 async def _install(cluster: Cluster) -> None:

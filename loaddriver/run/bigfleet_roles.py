@@ -33,7 +33,11 @@ LISTEN = "listen"
 
 
 def provider_roles(settings: ProfileSettings, inventories: Path) -> list[RoleSpec]:
-    """The providers, each with its part of the fleet from a file in the folder `inventories`."""
+    """The providers, each with its part of the fleet from a file in the folder `inventories`; none
+    if one runs already.
+    """
+    if settings.fleet.running_provider:
+        return []
     if not settings.fleet.providers:
         return [provider_role(settings, inventory_of(inventories))]
     return [
@@ -122,9 +126,7 @@ def shard_role(settings: ProfileSettings, number: int = 0) -> RoleSpec:
     arguments = [
         "shard",
         *("--shard-id", name, "--listen", "{listen}", "--observe", "{observe}"),
-        *chain.from_iterable(
-            ("--provider", f"{{{each}/{LISTEN}}}") for each in _providers(settings)
-        ),
+        *chain.from_iterable(("--provider", each) for each in _provider_addresses(settings)),
         *("--identity", "{identity}", "--state", "{state}", "--journal", "{journal}"),
         *("--journal-megabytes", _WHOLE_JOURNAL_MEGABYTES),
         *("--cycle", f"{bigfleet.cycle_seconds:g}"),
@@ -145,8 +147,12 @@ def shard_role(settings: ProfileSettings, number: int = 0) -> RoleSpec:
     )
 
 
-def _providers(settings: ProfileSettings) -> list[str]:
-    return [f"{PROVIDER}-{each.name}" for each in settings.fleet.providers] or [PROVIDER]
+def _provider_addresses(settings: ProfileSettings) -> list[str]:
+    """The address of each provider, or its placeholder."""
+    if running := settings.fleet.running_provider:
+        return [running.address]
+    names = [f"{PROVIDER}-{each.name}" for each in settings.fleet.providers] or [PROVIDER]
+    return [f"{{{name}/{LISTEN}}}" for name in names]
 
 
 def _acknowledgements_per_second(settings: ProfileSettings) -> float:

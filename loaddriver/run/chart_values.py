@@ -29,7 +29,9 @@ def chart_values(profile: Profile, overrides: Sequence[str], seed: int | None) -
     for a profile that the chart cannot run.
     """
     settings = profile.settings
-    if lacks := settings.changing_roles or ("fleet.providers" if settings.fleet.providers else ""):
+    providers = "fleet.providers" if settings.fleet.providers else ""
+    running = "fleet.runningProvider" if settings.fleet.running_provider else ""
+    if lacks := settings.changing_roles or providers or running:
         raise ProfileError([f"{profile.name}: charts/scaletest cannot have {lacks}"])
     run: dict[str, Any] = {"profile": profile.name}
     if overrides:

@@ -22,7 +22,8 @@ Pids = Callable[[], Mapping[str, int]]
 
 
 class CpuReader:
-    """Reads the CPU of this process, of `pids` with their descendants, and of all others.
+    """Reads the CPU of this process, of `pids` with their descendants, and of all others. Processes
+    `beside` are the run's although it did not start them.
 
     Time of a process that has exited counts up to the last reading. With `whole_machine` all CPU
     time counts as the run's, because its processes cannot be told from others.
@@ -30,9 +31,15 @@ class CpuReader:
     """
 
     def __init__(
-        self, pids: Pids, quotas: Sequence[CpuQuota] = (), *, whole_machine: bool = False
+        self,
+        pids: Pids,
+        quotas: Sequence[CpuQuota] = (),
+        beside: Pids = dict,
+        *,
+        whole_machine: bool = False,
     ) -> None:
         self._pids, self._quotas, self._whole_machine = pids, tuple(quotas), whole_machine
+        self._beside = beside
         self._last: dict[str, tuple[int, float]] = {}
         self._ended: dict[str, float] = {}
         self.peak_memory_bytes: dict[str, int] = {}
@@ -45,19 +52,22 @@ class CpuReader:
         used = {
             name: seconds + self._ended.get(name, 0.0) for name, (_, seconds) in self._last.items()
         }
+        beside = self._beside()
+        of_run = table.tree_seconds(own) + sum(used.get(name, 0.0) for name in beside)
         return CpuReading(
             at_seconds=time.monotonic(),
             machine=machine,
-            run_seconds=machine.used if self._whole_machine else table.tree_seconds(own),
+            run_seconds=machine.used if self._whole_machine else of_run,
             processes={RUNNER: time.process_time(), **used},
-            others={} if self._whole_machine else _others(table, own),
+            others={} if self._whole_machine else _others(table, [own, *beside.values()]),
             waits={RUNNER: wait_seconds(own), LOCUST: self._load_wait_seconds()},
             quotas=read_quotas(self._quotas),
         )
 
     def _note(self, table: ProcessTable) -> None:
         """Update the time of each running process, and keep that of exited ones."""
-        running = {name: pid for name, pid in self._pids().items() if pid in table.processes}
+        named = {**self._pids(), **self._beside()}
+        running = {name: pid for name, pid in named.items() if pid in table.processes}
         for name, (pid, seconds) in self._last.items():
             if running.get(name) != pid:
                 self._ended[name] = self._ended.get(name, 0.0) + seconds
@@ -84,9 +94,9 @@ def read_cpu_times() -> CpuTimes:
     return CpuTimes(used, used + unused, sum(each.steal for each in times))
 
 
-def _others(table: ProcessTable, own: int) -> dict[str, float]:
+def _others(table: ProcessTable, roots: Sequence[int]) -> dict[str, float]:
     """The CPU seconds of processes that are not of the run, by command and process id."""
-    of_run = set(table.tree(own))
+    of_run = {pid for root in roots for pid in table.tree(root)}
     return {
         f"{process.command} ({pid})": process.own_seconds
         for pid, process in table.processes.items()

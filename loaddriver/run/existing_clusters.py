@@ -29,7 +29,11 @@ def existing_clusters(options: RunOptions, settings: ProfileSettings) -> Existin
 
 
 def check_place(options: RunOptions, settings: ProfileSettings) -> None:
-    """Raise ProfileError for what only existing clusters have, if the run's are its own."""
+    """Raise ProfileError for what only existing clusters have, if the run's are its own, and for
+    what only local ones have, if they are not.
+    """
+    if settings.fleet.running_provider and options.substrate is not SubstrateName.LOCAL:
+        raise ProfileError(["fleet.runningProvider (--provider) needs --substrate local"])
     if options.substrate is SubstrateName.EXISTING:
         return
     needs = "needs --substrate existing: the run's own clusters"

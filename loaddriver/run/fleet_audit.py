@@ -84,8 +84,10 @@ def audit_arguments(
             yield from ("--shard-address", f"{shard.name}={shard.addresses[LISTEN]}")
     else:
         yield from ("--shard", shards[0].addresses[LISTEN])
-    for provider in providers_of(roles):
-        yield from ("--provider", provider.addresses[LISTEN])
+    running = settings.fleet.running_provider
+    providers = [each.addresses[LISTEN] for each in providers_of(roles)]
+    for address in [running.address] if running else providers:
+        yield from ("--provider", address)
     for cluster in served_clusters(settings, clusters):
         yield from ("--cluster", f"{cluster.name}={cluster.kubeconfigs['admin']}")
     identity = shards[0].readonly_identity

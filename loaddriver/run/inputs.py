@@ -16,11 +16,12 @@ from loaddriver.judge.gangs import GroupKey
 from loaddriver.plan.make import make_plan
 from loaddriver.plan.records import Plan
 from loaddriver.profile.loading import Profile, load_profile
-from loaddriver.run.bigfleet_roles import check_faults
+from loaddriver.run.bigfleet_roles import PROVIDER, check_faults
 from loaddriver.run.context import RunOptions
 from loaddriver.run.existing_clusters import check_place, plan_for
 from loaddriver.run.host import read_host
 from loaddriver.run.paired_run import ServedNode
+from loaddriver.run.running_provider import ListedFleet, read_fleet
 from loaddriver.sizing.demand import PlanDemand
 from loaddriver.sizing.estimate import HostCapacity, check_host_capacity
 from loaddriver.sizing.fit import pod_requirements
@@ -52,13 +53,16 @@ def with_anchors(inputs: RunInputs, anchors: str) -> RunInputs:
 
 @dataclass(frozen=True)
 class RunInputs:
-    """A valid profile, and what follows from it and its seed."""
+    """A valid profile, and what follows from it and its seed. `provider` has the machines, if it is
+    not the harness's.
+    """
 
     profile: Profile
     plan: Plan
     demand: PlanDemand | SharedMachineDemand
     machines: tuple[InventoryMachine, ...]
     host: HostCapacity
+    provider: ListedFleet | None = None
 
     def preflight(self) -> Preflight:
         """Check that the fleet and this machine suffice for the profile."""
@@ -68,6 +72,13 @@ class RunInputs:
     def cluster_names(self) -> list[str]:
         """The cluster names, in the order of the plan."""
         return list(self.profile.settings.cluster_names)
+
+    def beside(self) -> dict[str, int]:
+        """The parts of the system under test that the run does not start, by name, where they are
+        processes of this machine.
+        """
+        process = self.provider.process if self.provider else None
+        return {PROVIDER: process} if process is not None else {}
 
     def budget_floors(self) -> dict[BudgetKey, int]:
         """The pods that disruption budgets keep available, by cluster name and workload.
@@ -153,10 +164,13 @@ def prepare_inputs(options: RunOptions) -> RunInputs:
     check_host_capacity(profile, host)
     plan = plan_for(options, profile.settings, make_plan(profile))
     needed = compute_demand(plan, profile.catalog)
+    check_faults(profile.settings)
+    if running := profile.settings.fleet.running_provider:
+        listed = read_fleet(running)
+        return RunInputs(profile, plan, needed, listed.machines, host, listed)
     machines = fleet_inventory(profile, needed if isinstance(needed, PlanDemand) else None)
     if profile.settings.fleet.providers:
         machines_by_provider(profile.settings.fleet.providers, machines)
-    check_faults(profile.settings)
     return RunInputs(profile, plan, needed, machines, host)
 
 

@@ -24,6 +24,7 @@ from loaddriver.run.bigfleet_roles import (
 )
 from loaddriver.run.inputs import RunInputs
 from loaddriver.run.paired_run import ServedNode
+from loaddriver.run.running_provider import remove_kubeconfigs, write_kubeconfigs
 from loaddriver.sizing.inventory import machines_by_provider, on_premise_machines, save_inventory
 from loaddriver.substrates.base import Cluster, Endpoint, RoleSpec, Substrate
 from loaddriver.substrates.components import FAKE_NODE_ANNOTATION
@@ -64,20 +65,25 @@ class NodeSource(Protocol):
 @dataclass(frozen=True)
 class FleetNodeSource:
     """BigFleet with the profile's machines; `scratch` is deleted at the end of the run. `specs` are
-    all its roles by name, also those that join later.
+    all its roles by name, also those that join later. A provider that is not the harness's has been
+    given access to the clusters in `accessed`.
     """
 
     inputs: RunInputs
     scratch: Path
     specs: dict[str, RoleSpec] = field(default_factory=dict)
+    accessed: list[Cluster] = field(default_factory=list)
 
     @property
     def description(self) -> str:
         """The roles that are started."""
         bigfleet = self.inputs.profile.settings.bigfleet
         shards = f"{bigfleet.shards} shards" if bigfleet.shards > 1 else "shard"
-        number = len(self.inputs.profile.settings.fleet.providers)
+        fleet = self.inputs.profile.settings.fleet
+        number = len(fleet.providers)
         providers = f"{number} providers" if number > 1 else "provider"
+        if fleet.running_provider:
+            providers = f"provider at {fleet.running_provider.address}, which runs already"
         coordinator = f", coordinator x{bigfleet.coordinators}" if bigfleet.coordinators else ""
         per_cluster = "operator and pod controller per cluster"
         return f"starting BigFleet: {providers}{coordinator}, {shards}; {per_cluster}"
@@ -86,11 +92,8 @@ class FleetNodeSource:
         self, substrate: Substrate, clusters: Sequence[Cluster]
     ) -> Mapping[str, Endpoint]:
         """Start every role after its dependencies are ready."""
-        settings, machines = self.inputs.profile.settings, self.inputs.machines
-        providers = settings.fleet.providers
-        parts = machines_by_provider(providers, machines) if providers else {"": machines}
-        for provider, part in parts.items():
-            save_inventory(part, inventory_of(self.scratch, provider))
+        settings = self.inputs.profile.settings
+        self._provide(clusters)
         served = served_clusters(settings, clusters)
         for cluster in clusters:
             if cluster not in served:
@@ -101,8 +104,24 @@ class FleetNodeSource:
         self.specs.update(fleet_roles(settings, served, self.scratch))
         return await start_fleet(substrate, settings, served, self.scratch)
 
+    def _provide(self, clusters: Sequence[Cluster]) -> None:
+        """Give the harness's providers their machines, or another one access to the clusters."""
+        fleet, machines = self.inputs.profile.settings.fleet, self.inputs.machines
+        if running := fleet.running_provider:
+            if running.kubeconfigs is not None:
+                self.accessed.extend(clusters)
+                write_kubeconfigs(Path(running.kubeconfigs), clusters)
+            return
+        providers = fleet.providers
+        parts = machines_by_provider(providers, machines) if providers else {"": machines}
+        for provider, part in parts.items():
+            save_inventory(part, inventory_of(self.scratch, provider))
+
     async def stop(self) -> None:
-        """Nothing: all its processes are roles."""
+        """Take back what was written for another's provider; all processes are roles."""
+        running = self.inputs.profile.settings.fleet.running_provider
+        if running and running.kubeconfigs is not None:
+            remove_kubeconfigs(Path(running.kubeconfigs), self.accessed)
 
 
 @dataclass(frozen=True)

@@ -53,10 +53,13 @@ def read_provenance(
             "profile": _digest(encode(profile.settings.without_system())),
             "gates": _digest(encode(profile.gates)),
             "catalog": _digest(encode(profile.catalog)),
+            # In a history these runs have a baseline of their own.
+            **({"machines": inputs.provider.digest} if inputs.provider else {}),
         },
         dependencies=_digest(_dependencies().encode()),
         binaries=_binaries(prerequisites),
         machine=MachineIdentity(id=_machine_id(), calibration_seconds=calibrate()),
+        provider=inputs.provider.used if inputs.provider else None,
     )
 
 

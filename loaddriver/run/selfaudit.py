@@ -11,6 +11,7 @@ from loaddriver.judge.facts import HarnessHealth
 from loaddriver.record.cpu import WINDOW_SECONDS, CpuReading, CpuUse, windows
 from loaddriver.run.cpu_quota import find_quotas
 from loaddriver.run.cpu_reader import CpuReader, Pids
+from loaddriver.substrates.base import Capabilities
 
 TICK_INTERVAL_SECONDS = 0.1
 # Shorter lag is normal on a machine whose cores are all busy.
@@ -100,14 +101,15 @@ class SelfAuditor:
         )
 
 
-def make_auditor(pids: Pids, *, in_pods: bool) -> SelfAuditor:
-    """The auditor of a run on this machine, whose processes are `pids`.
+def make_auditor(pids: Pids, beside: Pids, capabilities: Capabilities) -> SelfAuditor:
+    """The auditor of a run on this machine, whose processes are `pids`, and those `beside` it.
 
     Processes in pods are no children of ours, so all CPU time counts as the run's.
     """
     quotas = find_quotas()
+    in_pods = capabilities.roles_in_pods
     others_unknown = _IN_PODS if in_pods else _QUOTA if quotas else ""
-    return SelfAuditor(CpuReader(pids, quotas, whole_machine=in_pods), others_unknown)
+    return SelfAuditor(CpuReader(pids, quotas, beside, whole_machine=in_pods), others_unknown)
 
 
 def clock_offset_seconds() -> float | None:

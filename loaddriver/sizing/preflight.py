@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from loaddriver.errors import InfrastructureError, ProfileError
 from loaddriver.profile.archetypes import PodSize
+from loaddriver.profile.fleet import FleetSettings
+from loaddriver.profile.instance_types import dedicated_machine
 from loaddriver.profile.loading import Profile
 from loaddriver.profile.settings import ProfileSettings
-from loaddriver.sizing.demand import PlanDemand, SizeDemand
+from loaddriver.sizing.demand import PlanDemand, Size, SizeDemand
 from loaddriver.sizing.estimate import (
     HostCapacity,
     disk_bytes,
@@ -22,11 +24,16 @@ from loaddriver.sizing.estimate import (
 from loaddriver.sizing.inventory import (
     SUPPLY_CLASSES,
     InventoryMachine,
+    SupplyClass,
     rack_sizes,
     shard_demand,
     supply_counts,
 )
+from loaddriver.sizing.offered import offered_counts
 from loaddriver.sizing.shared_demand import SharedFleetFeasibility, SharedMachineDemand
+
+Supply = Mapping[Size, Mapping[SupplyClass, int]]
+"""The number of machines for each pod size."""
 
 
 @dataclass(frozen=True)
@@ -56,13 +63,14 @@ def preflight(
         return _shared_preflight(
             profile, SharedFleetFeasibility(demand, machines, profile.catalog), host
         )
+    supply = _supply(profile, demand, machines)
     return Preflight(
         lines=(
-            *_demand_lines(profile, demand),
+            *_demand_lines(profile, demand, supply),
             *_cost_lines(profile),
         ),
         profile_errors=(
-            *_supply_errors(profile, demand),
+            *_supply_errors(profile, demand, supply),
             *_rack_errors(profile, demand, machines),
             *_budget_errors(profile),
         ),
@@ -73,10 +81,13 @@ def preflight(
 def _shared_preflight(
     profile: Profile, fleet: SharedFleetFeasibility, host: HostCapacity
 ) -> Preflight:
-    short, scarce = list(fleet.shortages()), profile.settings.fleet.scarce
-    messages = [] if scarce else [f"{line}; change fleet.supply" for line in short]
+    settings = profile.settings.fleet
+    short, scarce = list(fleet.shortages()), settings.scarce
+    change = _remedy(settings, "change fleet.supply")
+    messages = [] if scarce else [f"{line}; {change}" for line in short]
     if scarce and not short:
-        messages = ["fleet.scarce: the fleet covers all demand; lower fleet.supply"]
+        lower = _remedy(settings, "lower fleet.supply")
+        messages = [f"fleet.scarce: the fleet covers all demand; {lower}"]
     where = f"{profile.name}/profile.yaml: "
     return Preflight(
         lines=(
@@ -100,13 +111,22 @@ def _size_name(profile: Profile, size: SizeDemand) -> str:
     return f"{size.archetype} on {'/'.join(_pod_size(profile, size).instance_types)}"
 
 
-def _demand_lines(profile: Profile, demand: PlanDemand) -> Iterator[str]:
+def _supply(profile: Profile, demand: PlanDemand, machines: Sequence[InventoryMachine]) -> Supply:
+    """The machines for each pod size: counted by the profile, or what a provider lists."""
+    if profile.settings.fleet.running_provider:
+        return offered_counts(demand, machines, profile.catalog)
+    return {
+        (size.archetype, size.size): supply_counts(profile.settings, size) for size in demand.sizes
+    }
+
+
+def _demand_lines(profile: Profile, demand: PlanDemand, supplies: Supply) -> Iterator[str]:
     """A table in 80 columns: machines needed, allocated by BigFleet, and supplied."""
     yield _headline(profile, demand.pods, demand.same_rack_share)
     yield _row("machines", "pods", "needed", "alloc.", *(name[:4] for name in SUPPLY_CLASSES))
     offered = dict.fromkeys(SUPPLY_CLASSES, 0)
     for size in demand.sizes:
-        supply = supply_counts(profile.settings, size)
+        supply = supplies[size.archetype, size.size]
         offered = {name: offered[name] + supply[name] for name in SUPPLY_CLASSES}
         needed = size.pods, size.machines_packed, size.machines_claimed
         yield _row(_size_name(profile, size), *needed, *supply.values())
@@ -140,27 +160,47 @@ def _cost_lines(profile: Profile) -> Iterator[str]:
     )
 
 
-def _supply_errors(profile: Profile, demand: PlanDemand) -> Iterator[str]:
+def _supply_errors(profile: Profile, demand: PlanDemand, supplies: Supply) -> Iterator[str]:
     """Compare supply to peak demand, which a scarce fleet must not cover."""
     settings, fleet = profile.settings, profile.settings.fleet
     lacking = [
         (size, needed, offered)
         for size in demand.sizes
-        if (offered := sum(supply_counts(settings, size).values()))
+        if (offered := sum(supplies[size.archetype, size.size].values()))
         < (needed := _required_machines(settings, size))
     ]
     if fleet.scarce and not lacking:
         yield (
-            f"{profile.name}/profile.yaml: fleet.scarce: the fleet covers all demand; lower "
-            "fleet.idleFactor or fleet.speculativeFactor"
+            f"{profile.name}/profile.yaml: fleet.scarce: the fleet covers all demand; "
+            f"{_remedy(fleet, 'lower fleet.idleFactor or fleet.speculativeFactor')}"
         )
     for size, needed, offered in () if fleet.scarce else lacking:
         least = 1 - (fleet.idle_factor or 0) - fleet.spot_factor
+        remedy = _remedy(fleet, f"raise fleet.speculativeFactor to at least {least:g}")
         yield (
             f"{profile.name}/profile.yaml: fleet: {_size_name(profile, size)} needs "
-            f"{needed} machines at its peak{_per_shard(settings)}, the fleet has {offered}; raise "
-            f"fleet.speculativeFactor to at least {least:g}"
+            f"{needed} machines at its peak{_per_shard(settings)}, the fleet has {offered}"
+            f"{_kind_of(profile, size)}; {remedy}"
         )
+
+
+def _remedy(fleet: FleetSettings, of_profile: str) -> str:
+    """What changes the fleet: its counts in the profile, or the provider that lists it."""
+    if fleet.running_provider is None:
+        return of_profile
+    listing = f"what {fleet.running_provider.address} lists"
+    return f"change {listing} (fleet.runningProvider, --provider)"
+
+
+def _kind_of(profile: Profile, size: SizeDemand) -> str:
+    """What a provider's machines must be like to count for a size; the profile's own are."""
+    if profile.settings.fleet.running_provider is None:
+        return ""
+    archetype, catalog = profile.catalog.archetype(size.archetype), profile.catalog
+    shape = dedicated_machine(archetype, archetype.sizes[size.size], catalog.pricing).quantities()
+    amounts = ", ".join(f"{name} {amount}" for name, amount in shape.items())
+    zones = f" in {', '.join(archetype.zones)}" if archetype.zones else ""
+    return f" with {amounts}{zones}"
 
 
 def _required_machines(settings: ProfileSettings, size: SizeDemand) -> int:
@@ -185,12 +225,13 @@ def _rack_errors(
         racks = rack_sizes(machines, _pod_size(profile, size).instance_types)
         # Sorted, with as many racks of each size as there are shards.
         unplaced = _unplaced_gangs(gangs, racks[:: settings.bigfleet.most_shards])
+        more_racks = "raise fleet.speculativeFactor or fleet.machinesPerRack"
         if unplaced:
             yield (
                 f"{profile.name}/profile.yaml: fleet: {len(unplaced)} of "
                 f"{len(gangs)} {size.archetype} gangs (the largest of "
-                f"{max(unplaced)} machines) fit no rack; raise "
-                f"fleet.speculativeFactor or fleet.machinesPerRack"
+                f"{max(unplaced)} machines) fit no rack; "
+                f"{_remedy(settings.fleet, more_racks)}"
             )
 
 

@@ -129,12 +129,13 @@ def make_substrate(
     bigfleet: Sequence[str] = (),
     scheduler_config: Path | None = None,
     before_controllers: Callable[[KubeClient], Awaitable[None]] | None = None,
+    identities: Path | None = None,
 ) -> Substrate:
     """The substrate of these prerequisites, not started yet.
 
     Local roles are started by the command line `bigfleet`, if given, and kube-scheduler with
-    `scheduler_config`; `before_controllers` prepares local clusters. Call it inside an event loop.
-    Raises SubstrateError.
+    `scheduler_config`; `before_controllers` prepares local clusters, whose identities come from the
+    authority in `identities`, if given. Call it inside an event loop. Raises SubstrateError.
     """
     run_id, data = scope.run_id, scope.data_directory
     if isinstance(prerequisites, Binaries):
@@ -145,7 +146,14 @@ def make_substrate(
         )
         roles = {"bigfleet": bigfleet} if bigfleet else {}
         return LocalSubstrate(
-            run_id, data, log_directory, prerequisites, environment, settings, **roles
+            run_id,
+            data,
+            log_directory,
+            prerequisites,
+            environment,
+            settings,
+            identities=identities,
+            **roles,
         )
     if bigfleet or scheduler_config:
         raise SubstrateError("--sut and --scheduler-config need --substrate local")

@@ -40,7 +40,8 @@ class LocalSubstrate:
     """Clusters and roles of a run. Create it inside a running event loop and always `stop` it.
 
     `data_directory` is the run scope's, in memory if possible; BigFleet roles inherit
-    `environment` and are started by `bigfleet`, a command line.
+    `environment` and are started by `bigfleet`, a command line. Their identities come from the
+    authority in `identities`, a folder of `bigfleet certs`, or from one of the run's own.
     """
 
     name = "local"
@@ -61,8 +62,11 @@ class LocalSubstrate:
         environment: Mapping[str, str],
         settings: ControlPlaneConfig | None = None,
         bigfleet: Sequence[str] = (sys.executable, "-m", "bigfleet"),
+        identities: Path | None = None,
     ) -> None:
         self._data_directory = data_directory
+        if identities is not None:
+            fleet_identities.adopt(data_directory, identities)
         self._log_directory = log_directory
         self._binaries = binaries
         self._environment = dict(environment)

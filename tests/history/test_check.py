@@ -58,7 +58,8 @@ def test_noisy_stored_runs_prove_nothing() -> None:
         ({"revision": line(99).revision}, "of the same revision"),
         ({"dirty": True}, "of a checkout with changes"),
         ({"verdict": "invalid"}, "invalid"),
-        ({"inputs": {**line(1).inputs, "plan": "x"}}, "of another plan or profile"),
+        ({"inputs": {**line(1).inputs, "plan": "x"}}, "of another plan, profile or provider"),
+        ({"inputs": {**line(1).inputs, "machines": "x"}}, "of another plan, profile or provider"),
         ({"versions": {"kubernetes": "1.35.0"}}, "with other versions of Kubernetes"),
         ({"machine": msgspec.structs.replace(MACHINE, id="other")}, "of another machine"),
         (

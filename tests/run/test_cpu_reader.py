@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,6 +16,7 @@ from loaddriver.run.cpu_quota import find_quotas, read_quotas
 from loaddriver.run.cpu_reader import CpuReader
 from loaddriver.run.process_table import ProcessTable, ProcessTimes, peak_memory_bytes, read_table
 from tests.run.burner import Burner, burn
+from tests.support.waiting import wait_until
 
 
 def test_each_process_of_the_run_has_its_own_time(burner: Burner) -> None:
@@ -42,6 +44,26 @@ def test_time_of_a_process_that_was_replaced_is_kept() -> None:
     assert reader.read().processes["shard-0"] >= 0.45
     second.end()
     assert reader.read().processes["shard-0"] >= 0.45
+
+
+def test_a_process_beside_the_run_is_not_one_of_the_others(tmp_path: Path) -> None:
+    """A provider of one's own is a part of the system under test, whoever started it."""
+    pid_file = tmp_path / "pid"
+    count = "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done; sleep 60"
+    script = f"setsid sh -c '{count}' >/dev/null 2>&1 & echo $! > {pid_file}"
+    subprocess.run(["sh", "-c", script], check=True)
+    pid = int(pid_file.read_text())
+    try:
+        reader = CpuReader(dict, (), lambda: {"provider": pid})
+        apart = CpuReader(dict)
+        wait_until(lambda: reader.read().processes.get("provider", 0.0) >= 0.1, "CPU used")
+        with_it, without = reader.read(), apart.read()
+        assert with_it.run_seconds >= without.run_seconds + 0.1
+        assert any(name.endswith(f"({pid})") for name in without.others)
+        assert not any(name.endswith(f"({pid})") for name in with_it.others)
+    finally:
+        os.kill(pid, signal.SIGKILL)
+    assert reader.read().processes["provider"] >= 0.1
 
 
 def test_processes_outside_the_run_have_a_name(burner: Burner) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from loaddriver.run import provenance
 from loaddriver.run.host import read_host
 from loaddriver.run.inputs import RunInputs
 from loaddriver.run.provenance import calibrate, digest_of_tree, read_provenance, revision_of
+from loaddriver.run.running_provider import ListedFleet
 from loaddriver.sizing.shared_demand import compute_demand
 from tests.run.run_rig import machines, smoke
 
@@ -96,6 +98,20 @@ def test_runs_of_two_systems_share_their_inputs(binaries: Binaries) -> None:
         for overrides in ((), ("system=none",), ("system=command", "command.start=mine"))
     ]
     assert found[0] == found[1] == found[2]
+
+
+def test_runs_with_a_provider_of_ones_own_have_its_machines_as_an_input(binaries: Binaries) -> None:
+    """A history must not hold them against runs with the harness's provider."""
+    own = inputs_of(smoke())
+    one, other = (
+        read_provenance(replace(own, provider=ListedFleet("h:1", "shop", fleet, None)), binaries)
+        for fleet in (own.machines, own.machines[1:])
+    )
+    assert one.inputs.items() - other.inputs.items() == {("machines", one.inputs["machines"])}
+    assert one.provider is not None
+    assert (one.provider.address, one.provider.name) == ("h:1", "shop")
+    assert not one.provider.cpu_measured
+    assert read_provenance(own, binaries).provider is None
 
 
 def test_binaries_are_known_by_content(binaries: Binaries) -> None:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from pathlib import Path
 
+import pytest
+
+from bigfleet.api.auth import issuing
 from bigfleet.api.auth.identity import Identity, Principal
+from bigfleet.model.errors import InvalidInput
 from loaddriver.run.bigfleet_roles import inspect_commands
 from loaddriver.substrates.base import Endpoint
-from loaddriver.substrates.fleet_identities import issue, read_only
+from loaddriver.substrates.fleet_identities import adopt, issue, read_only
 
 
 def test_a_role_that_starts_again_keeps_its_identity(tmp_path: Path) -> None:
@@ -25,6 +30,24 @@ def test_two_runs_do_not_trust_each_other(tmp_path: Path) -> None:
         issue(tmp_path / run, Principal("shard", "shard-0")).load() for run in ("one", "two")
     )
     assert one.authority != two.authority
+
+
+def test_a_part_from_elsewhere_and_the_run_trust_each_other(tmp_path: Path) -> None:
+    """Their certificates come from one authority, which is copied for the time of the run."""
+    made, run = tmp_path / "made", tmp_path / "run"
+    provider = Principal("provider", "shop")
+    before = issuing.issue(made, [provider], timedelta(days=1))[provider].load()
+    run.mkdir()
+    adopt(run, made)
+    assert issue(run, Principal("shard", "shard-0")).load().authority == before.authority
+    assert all(path.stat().st_mode & 0o077 == 0 for path in run.rglob("ca.*"))
+
+
+def test_a_folder_without_an_authority_is_refused_with_the_command_that_makes_one(
+    tmp_path: Path,
+) -> None:
+    with pytest.raises(InvalidInput, match=r"ca\.crt.*bigfleet certs --out DIR"):
+        adopt(tmp_path / "run", tmp_path)
 
 
 def test_people_look_with_an_identity_that_may_only_read(tmp_path: Path) -> None:

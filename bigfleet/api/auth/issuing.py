@@ -28,6 +28,7 @@ AUTHORITY_VALID = timedelta(days=3650)
 _LOOPBACK = (IPv4Address("127.0.0.1"), IPv6Address("::1"))
 _SERVERS = ("shard", "coordinator", "provider")
 _AUTHORITY_DIRECTORY, _AUTHORITY_KEY = "authority", "ca.key"
+AUTHORITY_FILES = (AUTHORITY, _AUTHORITY_KEY)
 
 
 def directory_of(out: Path, name: Principal) -> Path:

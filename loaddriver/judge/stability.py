@@ -40,12 +40,13 @@ class Stability(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     Machines are bought when they are created; the rate is that of the steady time.
     `released_within10_minutes` counts machines deleted so soon after they were bought;
-    `released_unexplained` those of them whose cluster's requests had decreased from their peak, by
-    the time the machine was taken, by less than half of the machine, and on which other pods had
-    run than those of completed Jobs. `additional_requests` counts
-    CapacityRequests for an additional machine. `unschedulable_despite_supply` pods never had a node
-    and had waited for half a minute, and a machine that fits was available in the end. Null without
-    the shards' journals.
+    `released_unused` those of them on which no pod has run; `released_unexplained` those on which
+    other pods had run than those of completed Jobs, or none, and for which requests had decreased
+    from their peak, by the time the machine was taken, by less than half of the machine: requests
+    of those pods of its cluster that its labels, taints and resources allow.
+    `additional_requests` counts CapacityRequests for an additional machine.
+    `unschedulable_despite_supply` pods never had a node and had waited for half a minute, and a
+    machine that fits was available in the end. Null without the shards' journals.
     """
 
     growing_seconds: float
@@ -60,6 +61,7 @@ class Stability(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     bought: int | None
     bought_per_minute: float | None
     released_within10_minutes: int | None
+    released_unused: int | None
     released_unexplained: int | None
     additional_requests: int
     additional_requests_per1000_pods: float | None
@@ -86,8 +88,7 @@ def stability_section(
         if with_stories is None
         else _MachineChanges(facts, facts.fleet, rows, completed, demand, with_stories)
     )
-    additional = sum(len(log.additional) for log in logs)
-    steady = times.steady
+    additional, steady = sum(len(log.additional) for log in logs), times.steady
     disrupted = [e for e in ends if _is_disturbed(e, facts.fleet)]
     in_steady = None if steady is None else sum(_within(end.at_micros, steady) for end in disrupted)
     return Stability(
@@ -114,6 +115,7 @@ def stability_section(
         released_within10_minutes=None
         if machine_changes is None
         else len(machine_changes.released),
+        released_unused=None if machine_changes is None else machine_changes.unused(),
         released_unexplained=None if machine_changes is None else machine_changes.unexplained(),
         additional_requests=additional,
         additional_requests_per1000_pods=round(1000 * additional / len(rows), 3) if rows else None,
@@ -192,7 +194,11 @@ class _MachineChanges:
 
     def unexplained(self) -> int:
         """The number of machines released early although demand had hardly decreased."""
-        return sum(not self._explained(span) for span in self.released)
+        return sum(not self._explained(each) for each in self.released)
+
+    def unused(self) -> int:
+        """The number of machines released early on which no pod has run."""
+        return sum(not self._pods_on(span) for span in self.released)
 
     def unschedulable(self) -> int:
         """Pods that were never bound although a machine was available."""
@@ -216,7 +222,7 @@ class _MachineChanges:
         return next((e.reached for e in reversed(story) if e.reached), at_first)
 
     def _explained(self, span: HeldSpan) -> bool:
-        """Whether its cluster's requests decreased enough in that time, or its own Jobs ended."""
+        """Whether demand for such machines decreased enough in that time, or its own Jobs ended."""
         assert span.end_micros is not None  # it was released
         cluster = self._served(span)
         story = self._journal.stories.get(span.machine.id, ())
@@ -225,26 +231,31 @@ class _MachineChanges:
         # Other demand of the cluster may grow while the Jobs end that it was bought for.
         if self._served_completed_jobs(span, until):
             return True
-        decrease = self._demand.decrease(cluster, span.begin_micros, until)
+        offering = offering_of(span.machine, self._fleet.daemon_sets)
+        decrease = self._demand.decrease(cluster, span.begin_micros, until, offering)
         return any(
             amount > 0 and decrease.get(name, 0) >= _EXPLAINS * amount
-            for name, amount in offering_of(span.machine, self._fleet.daemon_sets).available
+            for name, amount in offering.available
         )
 
     def _served_completed_jobs(self, span: HeldSpan, until_micros: int) -> bool:
         """Whether all pods that had run on it were Jobs', and had completed by then."""
-        done = [
-            self._completed.get(row.uid)
+        done = [self._completed.get(row.uid) for row in self._pods_on(span)]
+        return bool(done) and all(at is not None and at <= until_micros for at in done)
+
+    def _pods_on(self, span: HeldSpan) -> list[PodRow]:
+        """The pods that were bound to the machine in that time."""
+        return [
+            row
             for row in self._rows
             if row.node == span.machine.id
             and row.bound_micros is not None
             and span.covers(row.bound_micros)
         ]
-        return bool(done) and all(at is not None and at <= until_micros for at in done)
 
     def _served(self, span: HeldSpan) -> str:
         story = self._journal.stories.get(span.machine.id, ())
-        own = (event for event in story if span.covers(event.at_micros))
+        own = (e for e in story if span.covers(e.at_micros))
         return next((name for e in own if (name := e.cluster or e.claimant)), "")
 
 

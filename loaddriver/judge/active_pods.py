@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from bigfleet.model import resources
 from loaddriver.judge.facts import FleetFacts
 from loaddriver.record.rows import PodRow
-from loaddriver.sizing.fit import PodRequirements
+from loaddriver.sizing.fit import Offering, PodRequirements
 
 Counts = NDArray[np.int64]
 
@@ -71,19 +71,35 @@ class DemandCurve:
             ended = ends_micros(row, fleet.run_seconds)
             if ended is not None:
                 changes[row.cluster].append((max(ended, row.created_micros), -1, needs))
+        self._changes = dict(changes)
+        self._kinds = {name: {each for *_, each in own} for name, own in changes.items()}
         self._curves = {name: self._curve(own) for name, own in changes.items()}
+        self._parts: dict[tuple[str, frozenset[PodRequirements]], tuple[Counts, Counts]] = {}
 
-    def decrease(self, cluster: str, begin_micros: int, end_micros: int) -> dict[str, int]:
-        """The decrease of a cluster's requests from their peak in a period to its end, by resource
-        name; "" stands for all clusters.
+    def decrease(
+        self, cluster: str, begin_micros: int, end_micros: int, machine: Offering
+    ) -> dict[str, int]:
+        """The decrease from their peak in a period to its end of what a cluster's pods that might
+        run on the machine request, by resource name; "" stands for all clusters.
         """
         total = np.zeros(len(self._names), dtype=np.int64)
-        for name, (times, levels) in self._curves.items():
+        for name in self._curves if cluster == "" else (cluster,):
+            times, levels = self._part(name, machine)
             first = max(0, int(np.searchsorted(times, begin_micros, side="right")) - 1)
             last = int(np.searchsorted(times, end_micros, side="right"))
-            if cluster in ("", name) and last > first:
+            if last > first:
                 total += levels[first:last].max(axis=0) - levels[last - 1]
         return dict(zip(self._names, total.tolist(), strict=True))
+
+    def _part(self, cluster: str, machine: Offering) -> tuple[Counts, Counts]:
+        """The curve of the pods that the machine serves, of whatever size."""
+        kinds = self._kinds.get(cluster, ())
+        served = frozenset(each for each in kinds if each.is_served_by(machine))
+        key = cluster, served
+        if key not in self._parts:
+            its = [each for each in self._changes.get(cluster, ()) if each[2] in served]
+            self._parts[key] = self._curve(its)
+        return self._parts[key]
 
     def is_highest(self, cluster: str, at_micros: int) -> bool:
         """Whether a cluster has requested about as much CPU and memory as ever before within the
@@ -105,7 +121,8 @@ class DemandCurve:
         amounts = [(sign, dict(needs.requests)) for _, sign, needs in changes]
         steps = [[sign * own.get(name, 0) for name in self._names] for sign, own in amounts]
         times = np.array([at_micros for at_micros, _, _ in changes], dtype=np.int64)
-        return times, np.cumsum(np.array(steps, dtype=np.int64), axis=0)
+        amounts_by_time = np.array(steps, dtype=np.int64).reshape(len(steps), len(self._names))
+        return times, np.cumsum(amounts_by_time, axis=0)
 
 
 def mean_running(

@@ -39,6 +39,14 @@ class PodRequirements:
             _tolerated(taint, self.tolerations) for taint in offering.taints
         )
 
+    def is_served_by(self, offering: Offering) -> bool:
+        """Whether machines of this kind serve such pods: labels and taints allow them, and there is
+        some of every resource, however little.
+        """
+        available = dict(offering.available)
+        has_all = all(available.get(name, 0) > 0 for name, amount in self.requests if amount)
+        return has_all and self.accepts(offering)
+
     def fits(self, offering: Offering) -> bool:
         """Whether the pod fits on an otherwise empty machine."""
         return self.accepts(offering) and self.count_fitting(offering) > 0

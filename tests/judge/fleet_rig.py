@@ -75,6 +75,16 @@ def state(name: str, seconds: float, to: str, cluster: str = "c0") -> Event:
     return Event(at=at(seconds) / 1e6, event="state", machine=name, state=to, cluster=cluster)
 
 
+def life(name: str, bought: float, given: float) -> list[Event]:
+    """A machine that is bought, joins after five seconds, and is given back."""
+    return [
+        state(name, bought, "CREATING"),
+        state(name, bought + 5, "CONFIGURED"),
+        state(name, given - 2, "DELETING"),
+        state(name, given, "SPECULATIVE"),
+    ]
+
+
 def journal(*events: Event) -> Journal:
     """The stories that these events make."""
     stories: dict[str, list[Event]] = {}

@@ -11,7 +11,7 @@ from loaddriver.judge.stability import Stability, stability_section
 from loaddriver.record.audit import Removal
 from loaddriver.record.journal import Event, Journal
 from loaddriver.record.rows import PodRow
-from tests.judge.fleet_rig import fleet, journal, machine, observed, state
+from tests.judge.fleet_rig import fleet, journal, life, machine, observed, state
 from tests.judge.judge_rig import at, facts, row, summarised, unseen
 
 OPERATOR, SCHEDULER, LOAD = "bigfleet-operator", "system:kube-scheduler", "load-driver"
@@ -137,15 +137,6 @@ def test_a_machine_whose_operator_refuses_is_not_taken() -> None:
     assert judged(pods(), [], events).reclaimed_while_growing == 1
 
 
-def life(name: str, bought: float, given: float) -> list[Event]:
-    return [
-        state(name, bought, "CREATING"),
-        state(name, bought + 5, "CONFIGURED"),
-        state(name, given - 2, "DELETING"),
-        state(name, given, "SPECULATIVE"),
-    ]
-
-
 def test_a_machine_given_back_although_demand_has_not_fallen_is_unexplained() -> None:
     section = judged(pods(), told=journal(*life("m1", 10, 60)))
     assert (section.bought, section.released_within10_minutes) == (1, 1)
@@ -189,6 +180,15 @@ def test_a_machine_goes_when_the_jobs_that_it_served_are_through() -> None:
         own = row("j", 11, started, workload="job", archetype=archetype, node="m1")
         section = judged([*pods(), *more, own], told=story)
         assert section.released_unexplained == unexplained
+
+
+def test_a_machine_that_was_bought_for_nothing_is_counted() -> None:
+    """Whatever explains its release; a pod that was bound to it earlier or later does not count."""
+    story = journal(*life("m1", 10, 60))
+    for bound, unused in ((None, 1), (5, 1), (12, 0), (70, 1)):
+        own = row("u0", 0, bound, workload="web", node="" if bound is None else "m1")
+        assert judged([own], told=story).released_unused == unused
+    assert judged(pods()).released_unused is None
 
 
 def test_machines_that_were_there_from_the_start_are_not_bought() -> None:

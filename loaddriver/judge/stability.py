@@ -53,7 +53,7 @@ class Stability(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     bought: int | None
     bought_per_minute: float | None
     released_within10_minutes: int | None
-    released_unused: int | None
+    released_unused: int | None = None  # not in summaries of earlier releases
     released_unexplained: int | None
     additional_requests: int
     additional_requests_per1000_pods: float | None

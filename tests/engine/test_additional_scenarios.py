@@ -79,17 +79,26 @@ def test_a_machine_for_additional_needs_has_room_for_a_part_of_its_cluster_s_gro
     assert Story([served, small, large], pods, additional()).cycle() == ["Bootstrap large"]
 
 
-def test_machines_for_additional_pods_that_keep_apart_are_as_small_as_can_be() -> None:
-    """Each of them takes a machine of its own, and not all of these can be needed for growth."""
+def test_machines_for_additional_pods_that_keep_apart_share_the_growth_of_such_pods() -> None:
+    """Each of them takes a machine of its own, and the next workloads use the rest of it: of twenty
+    machines each has room for a twentieth of them, and one alone for a quarter at most.
+    """
     small, large = (
-        [idle(f"{name}-{at}", cpu=cpu, labels=IN_A, price=0.1 * cpu) for at in range(2)]
+        [idle(f"{name}-{at}", cpu=cpu, labels=IN_A, price=0.1 * cpu) for at in range(20)]
         for name, cpu in (("small", 2), ("large", 8))
     )
-    served = configured("served", cpu=400, labels=IN_A)
-    cluster, apart = additional(2)
-    apart = replace(apart, profile=replace(apart.profile, anti_affinity=(HOSTNAME_LABEL,)))
-    story = Story([served, *small, *large], ("east", need_of(400, unit=1)), (cluster, apart))
-    assert story.cycle() == ["Bootstrap small-0", "Bootstrap small-1"]
+    machines = [configured("served", cpu=400, labels=IN_A), *small, *large]
+
+    def keeping_apart(need: Need) -> tuple[str, Need]:
+        return "east", replace(need, profile=replace(need.profile, anti_affinity=(HOSTNAME_LABEL,)))
+
+    def ordered(pods: int, *others: tuple[str, Need]) -> list[str]:
+        return Story(machines, *others, keeping_apart(additional(pods)[1])).cycle()
+
+    alike = [keeping_apart(need_of(2, unit=2, group=f"{at}")) for at in range(200)]
+    assert ordered(1) == ordered(1, ("east", need_of(400, unit=1))) == ["Bootstrap small-0"]
+    assert ordered(1, *alike) == ["Bootstrap large-0"]
+    assert sorted(ordered(20, *alike)) == sorted(f"Bootstrap small-{at}" for at in range(20))
 
 
 def test_no_pods_are_evicted_for_additional_needs() -> None:

@@ -218,6 +218,23 @@ def test_spread_over_machines_is_not_sized_for_others() -> None:
     assert outcome([full, *sold("abc")], *needs).actions == ["Bootstrap a4"]
 
 
+def test_machines_for_pods_that_keep_apart_share_the_growth_of_such_pods() -> None:
+    """Each of them takes a machine of its own, and the next workloads use the rest of it: of few
+    machines each is large, of many each is small. Pods that share machines get others.
+    """
+    full = configured("full", cpu=900, labels={"pool": "old"})
+    specs = [full, *(replace(spec, name=f"{spec.name}-{at}") for at in range(15)
+                     for spec in sold("abc"))]  # fmt: skip
+    alike = [pods((1, 2), anti_affinity=(HOSTNAME_LABEL,), group=f"{at}") for at in range(450)]
+    sharing = [pods((900, 1))]
+    in_zones = (Requirement(ZONE, Operator.EXISTS),)
+    for others, apart, cpu in ((alike, 3, "16"), (alike, 45, "4"), (sharing, 3, "4")):
+        kept = pods((apart, 1), anti_affinity=(HOSTNAME_LABEL,), requirements=in_zones)
+        found = outcome(specs, *others, kept).actions
+        assert {name.split("-")[0][-len(cpu) :] for name in found} == {cpu}
+        assert len(found) == apart
+
+
 def test_spread_would_rather_fall_short_than_lean() -> None:
     """A used-up zone where the cluster has a machine holds the others back at max_skew."""
     specs = [configured("b", labels={ZONE: "b"}), *zoned("aaaa")]

@@ -26,10 +26,9 @@ from bigfleet.engine.kernels.selection import (
     weights_of,
 )
 from bigfleet.engine.placement.growth import (
-    ADDITIONAL_PARTS,
-    NO_PODS,
     ExpectedPods,
     expected_pods,
+    parts_by_machine,
 )
 from bigfleet.engine.snapshot import ACQUIRABLE, Flags, Floats, Ints, Longs, Rows
 from bigfleet.engine.state.cycle_state import CycleState
@@ -180,10 +179,8 @@ def acquire(state: CycleState, free_pools: FreePools, index: int, others: Longs)
     pools = free_pools.pools(index, keys)
     expected = None
     if state.needs.additional[index]:
-        # It is for one pod, or a few, whose cluster is full: more are about to come. But pods that
-        # keep apart take a machine each, which must not all be sized for growth.
-        is_apart = state.needs.apart[index]
-        expected = NO_PODS if is_apart else expected_pods(state, index, ADDITIONAL_PARTS)
+        # It is for one pod, or a few, whose cluster is full: more are about to come.
+        expected = expected_pods(state, index, parts_by_machine(state, index))
     selection = choose_machines(state, index, others, pools, keys=keys, expected=expected)
     order(state, index, selection)
     state.acquired.setdefault(index, []).extend(selection.rows.tolist())

@@ -31,7 +31,8 @@ NO_PODS = ExpectedPods(np.empty(0, np.int64), np.empty(0, np.int64))
 
 def expected_pods(state: CycleState, index: int, parts: int) -> ExpectedPods:
     """One of `parts` equal parts of the growth to expect of the cluster's pods with the priority of
-    need `index`, those left out of which a machine takes only one.
+    need `index`: of those of which a machine takes only one if the need's are such, else of the
+    others.
     """
     sized = _pods_by_size(state, index)
     pods = state.classes.count[sized]
@@ -47,16 +48,25 @@ def expected_pods(state: CycleState, index: int, parts: int) -> ExpectedPods:
     return ExpectedPods(sized[found].astype(np.int64), number.astype(np.int64))
 
 
+def parts_by_machine(state: CycleState, index: int) -> int:
+    """Into how many parts the growth is divided for a need that acquires machines for itself; pods
+    that keep apart take one each, and these must not all be sized for the same growth.
+    """
+    machines = int(state.left[state.classes.of(index)].sum()) if state.needs.apart[index] else 1
+    return max(ADDITIONAL_PARTS, machines)
+
+
 def _pods_by_size(state: CycleState, index: int) -> Rows:
     """The classes that such growth is a sample of, the largest pods first."""
     cluster, priority = state.cluster_of(index), int(state.priorities[index])
-    key = cluster, priority
+    is_apart = bool(state.needs.apart[index])
+    key = cluster, priority, is_apart
     if key not in state.classes_by_size:
         classes, need = state.classes, state.classes.need
         its = (state.demand.cluster[need] == cluster) & (state.priorities[need] == priority)
         its &= (classes.need_type == NeedType.PLAIN)[need] | (
             classes.need_type == NeedType.CONSTRAINED
         )[need]
-        its = np.flatnonzero(its & ~classes.impossible & (classes.most == NO_LIMIT))
+        its = np.flatnonzero(its & ~classes.impossible & ((classes.most < NO_LIMIT) == is_apart))
         state.classes_by_size[key] = its[np.argsort(-classes.dominant_share[its], kind="stable")]
     return state.classes_by_size[key]

@@ -23,7 +23,12 @@ from bigfleet.engine.placement.acquire import (
     choose_machines,
     order,
 )
-from bigfleet.engine.placement.growth import NO_PODS, ExpectedPods, expected_pods
+from bigfleet.engine.placement.growth import (
+    NO_PODS,
+    ExpectedPods,
+    expected_pods,
+    parts_by_machine,
+)
 from bigfleet.engine.snapshot import NONE, Flags, Ints
 from bigfleet.engine.state.cluster_packing import ClusterPacking
 from bigfleet.engine.state.cycle_state import CycleState
@@ -260,6 +265,8 @@ def _next(
 
 def _expected(state: CycleState, index: int, domains: int) -> ExpectedPods:
     """The pods that a machine for the need may be sized for beside its own."""
+    if state.needs.apart[index]:
+        return expected_pods(state, index, parts_by_machine(state, index))
     # A need that spreads over machines takes many, and must not get each sized for growth.
     if HOSTNAME_LABEL in term_keys(state.flavour_fit(index)):
         return NO_PODS

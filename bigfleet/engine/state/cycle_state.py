@@ -158,7 +158,7 @@ class CycleState:
         return np.full(len(self.fleet), NONE, np.int32)
 
     @cached_property
-    def classes_by_size(self) -> dict[tuple[int, int], Rows]:
+    def classes_by_size(self) -> dict[tuple[int, int, bool], Rows]:
         """By cluster and priority, the classes that growth is expected of; see `expected_pods`."""
         return {}
 

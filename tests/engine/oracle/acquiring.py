@@ -17,7 +17,7 @@ _TIERS = 4
 _MAX_REDUNDANCY_CHECK = 256
 _SLOT_WORTH = 1e-3
 _MOST_EXPECTED_SIZES = 32
-_ADDITIONAL_PARTS = 4
+LEAST_PARTS = 4
 
 Domain = tuple[str | None, ...]
 
@@ -339,7 +339,8 @@ def acquire(cycle: Cycle, need: NeedView, others: Sequence[PodSize]) -> None:
     keys = preferred_keys(need)
     expected = None
     if need.kind == "additional":
-        expected = {} if need.one_a_machine else growth_part(cycle, need, _ADDITIONAL_PARTS)
+        left = sum(size.left for size in need.sizes) if need.one_a_machine else 0
+        expected = growth_part(cycle, need, max(LEAST_PARTS, left))
     offers = free_machines(cycle, need, keys)
     chosen = choose(cycle, need, others, offers, keys=keys, expected=expected)
     order(cycle, need, chosen)
@@ -354,7 +355,7 @@ def growth_part(cycle: Cycle, need: NeedView, parts: int) -> dict[PodSize, int]:
         size
         for other in cycle.needs
         if other.cluster == need.cluster and other.priority == need.priority
-        if other.kind in ("plain", "constrained") and not other.one_a_machine
+        if other.kind in ("plain", "constrained") and other.one_a_machine == need.one_a_machine
         for size in other.sizes
         if not size.impossible
     ]

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from bigfleet.model.need import HOSTNAME_LABEL
 from tests.engine.oracle.acquiring import (
+    LEAST_PARTS,
     Domain,
     Offer,
     choose,
@@ -43,9 +44,11 @@ def take_constrained(cycle: Cycle, need: NeedView, offers: Sequence[Offer]) -> l
     taken: list[Machine] = []
     worth = _worth_entering(cycle, need, offers)
     entered = frozenset[object](domain for (domain,) in worth or ())
+    left = sum(size.left for size in need.sizes)
     while need.lacks:
         before = sum(size.left for size in need.sizes)
-        one = _next_machine(cycle, need, offers, worth, terms_of(cycle, need, entered))
+        terms = terms_of(cycle, need, entered)
+        one = _next_machine(cycle, need, offers, worth, terms, left)
         if one is None:
             break
         place_constrained(cycle, need, entered)
@@ -63,6 +66,7 @@ def _next_machine(
     offers: Sequence[Offer],
     worth: set[Domain] | None,
     terms: Sequence[Term],
+    left_at_first: int,
 ) -> Machine | None:
     keys = label_keys(need)
     domains = {kind.domain for offer in offers for kind in offer}
@@ -83,7 +87,7 @@ def _next_machine(
             inside,
             pods_at_most=most,
             one_machine=True,
-            expected=_expected(cycle, need, len(domains)),
+            expected=_expected(cycle, need, len(domains), left_at_first),
         )
         if chosen:
             order(cycle, need, chosen, with_pods=False)
@@ -91,11 +95,13 @@ def _next_machine(
     return None
 
 
-def _expected(cycle: Cycle, need: NeedView, domains: int) -> dict[PodSize, int] | None:
-    """A domain's part of the pods by which the cluster will grow; None if no machine should be
-    sized for them.
+def _expected(cycle: Cycle, need: NeedView, domains: int, left: int) -> dict[PodSize, int] | None:
+    """A domain's part of the pods by which the cluster will grow, or a machine's if each takes one
+    of the `left` pods; None if no machine should be sized for them.
     """
-    if HOSTNAME_LABEL in (*(term.topology_key for term in need.terms), *need.apart):
+    if need.one_a_machine:
+        return growth_part(cycle, need, max(LEAST_PARTS, left))
+    if any(term.topology_key == HOSTNAME_LABEL for term in need.terms):
         return None
     return growth_part(cycle, need, domains)
 

@@ -22,6 +22,8 @@ _BARE_LACKS = frozenset(
         "federation",
         "stability",
         "cost",
+        "prices",
+        "interruptions",
         "resources",
     }
 )
@@ -35,6 +37,8 @@ _ONLY_BIGFLEET_HAS = (
     "requests.",
     "federation.",
     "resources.",
+    "prices.",
+    "interruptions.",
     "audit.differences",
     "stability.reclaimedWhileGrowing",
     "stability.bought",

@@ -29,7 +29,7 @@ def chart_values(profile: Profile, overrides: Sequence[str], seed: int | None) -
     for a profile that the chart cannot run.
     """
     settings = profile.settings
-    if lacks := settings.changing_roles or ("fleet.providers" if settings.fleet.providers else ""):
+    if lacks := settings.live_changes or ("fleet.providers" if settings.fleet.providers else ""):
         raise ProfileError([f"{profile.name}: charts/scaletest cannot have {lacks}"])
     run: dict[str, Any] = {"profile": profile.name}
     if overrides:

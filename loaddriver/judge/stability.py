@@ -41,8 +41,8 @@ class Stability(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     Machines are bought when they are created; the rate is that of the steady time.
     `released_within10_minutes` counts machines deleted so soon after they were bought;
     `released_unexplained` those of them whose cluster's requests had decreased from their peak, by
-    the time the machine was taken, by less than half of the machine, and on which other pods had
-    run than those of completed Jobs. `additional_requests` counts
+    the time the machine was taken, by less than half of the machine, which had not failed, and on
+    which other pods had run than those of completed Jobs. `additional_requests` counts
     CapacityRequests for an additional machine. `unschedulable_despite_supply` pods never had a node
     and had waited for half a minute, and a machine that fits was available in the end. Null without
     the shards' journals.
@@ -216,10 +216,14 @@ class _MachineChanges:
         return next((e.reached for e in reversed(story) if e.reached), at_first)
 
     def _explained(self, span: HeldSpan) -> bool:
-        """Whether its cluster's requests decreased enough in that time, or its own Jobs ended."""
+        """Whether it failed, its cluster's requests decreased enough in that time, or its own Jobs
+        ended.
+        """
         assert span.end_micros is not None  # it was released
         cluster = self._served(span)
         story = self._journal.stories.get(span.machine.id, ())
+        if any(e.reached == "FAILED" and span.covers(e.at_micros) for e in story):
+            return True
         taken = [e.at_micros for e in takings(story) if span.covers(e.at_micros)]
         until = taken[-1] if taken else span.end_micros
         # Other demand of the cluster may grow while the Jobs end that it was bought for.

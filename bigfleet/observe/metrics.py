@@ -209,6 +209,12 @@ provider_transitions = _counter(
     "bigfleet_provider_transitions_total", "Machine transitions completed", "event"
 )
 provider_machines = _gauge("bigfleet_provider_machines", "Machines by state", "state")
+provider_price_changes = _counter(
+    "bigfleet_provider_price_changes_total", "Machines whose price the market file has changed"
+)
+provider_interruptions = _counter(
+    "bigfleet_provider_interruptions_total", "Spot machines in service that were interrupted"
+)
 
 controller_is_leader = _gauge(
     "bigfleet_controller_is_leader", "1 while this process holds its Lease, 0 on standby"

@@ -228,7 +228,7 @@ def get_prerequisites(
 def _local_only(options: RunOptions, settings: ProfileSettings) -> str:
     in_chart = options.substrate is SubstrateName.PODS
     one_provider = "fleet.providers" if in_chart and settings.fleet.providers else ""
-    return settings.changing_roles or one_provider
+    return settings.live_changes or one_provider
 
 
 async def ended_by_signals(work: Coroutine[Any, Any, T]) -> T:

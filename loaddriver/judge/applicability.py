@@ -23,6 +23,8 @@ _BARE_LACKS = frozenset(
         "federation",
         "stability",
         "cost",
+        "prices",
+        "interruptions",
         "resources",
     }
 )
@@ -36,6 +38,8 @@ _ONLY_BIGFLEET_HAS = (
     "requests.",
     "federation.",
     "resources.",
+    "prices.",
+    "interruptions.",
     "audit.differences",
     "stability.reclaimedWhileGrowing",
     "stability.bought",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -71,10 +71,16 @@ class HeldSpan:
             self.end_micros is None or at_micros < self.end_micros
         )
 
-    def overlap_micros(self, begin_micros: int, end_micros: int) -> int:
-        """The overlap with a period, in microseconds."""
+    def overlap(self, begin_micros: int, end_micros: int) -> tuple[int, int] | None:
+        """The begin and end of the overlap with a period; None if there is none."""
         end = end_micros if self.end_micros is None else min(self.end_micros, end_micros)
-        return max(0, end - max(self.begin_micros, begin_micros))
+        begin = max(self.begin_micros, begin_micros)
+        return (begin, end) if begin < end else None
+
+    def overlap_micros(self, begin_micros: int, end_micros: int) -> int:
+        """The length of the overlap with a period, in microseconds."""
+        begin, end = self.overlap(begin_micros, end_micros) or (0, 0)
+        return end - begin
 
 
 def node_spans(observed: Sequence[Observations], fleet: FleetFacts) -> list[HeldSpan]:
@@ -119,7 +125,7 @@ def cost_section(
         else _mean([(span, 1.0) for span in nodes], soak_started, end),
         mean_dollars_per_hour=None
         if soak_started is None
-        else _mean(_priced(paid), soak_started, end),
+        else dollars_per_hour(paid, fleet, soak_started, end),
         ramp_end=None if soak_started is None else _held(fleet, rows, nodes, paid, soak_started),
         end=_held(fleet, rows, nodes, paid, end),
         source="journal" if journaled else "nodes",
@@ -140,8 +146,18 @@ def _paid(machine: InventoryMachine, journal: Journal, started_micros: int) -> I
         yield HeldSpan(machine, begin, None)
 
 
-def _priced(spans: Sequence[HeldSpan]) -> list[tuple[HeldSpan, float]]:
-    return [(span, span.machine.price_per_hour) for span in spans]
+def dollars_per_hour(
+    paid: Sequence[HeldSpan], fleet: FleetFacts, begin_micros: int, end_micros: int
+) -> float | None:
+    """What the machines cost on average in a period, at the prices of each moment; None if the
+    period has no length.
+    """
+    priced = [
+        (span, fleet.market.mean_price(span.machine, *both))
+        for span in paid
+        if (both := span.overlap(begin_micros, end_micros)) is not None
+    ]
+    return _mean(priced, begin_micros, end_micros)
 
 
 def _mean(weighted: Sequence[tuple[HeldSpan, float]], begin: int, end: int) -> float | None:
@@ -159,16 +175,18 @@ def _held(
     at_micros: int,
 ) -> CostSnapshot:
     there = [span for span in nodes if span.covers(at_micros)]
-    dollars = sum(span.machine.price_per_hour for span in paid if span.covers(at_micros))
+    price = fleet.market.price
+    dollars = sum(price(span.machine, at_micros) for span in paid if span.covers(at_micros))
     pods = pods_by_cluster(rows, at_micros, fleet)
     everyone: Counter[PodRequirements] = Counter()
     for own in pods.values():
         everyone.update(own)
-    offerings = _offerings(fleet, everyone)
+    offerings = offerings_at(fleet, everyone, at_micros)
     least = sum(least_machines(own, offerings) for own in pods.values())
     of_held, dollars_of_held = 0, 0.0
     for cluster, own in pods.items():
-        held = [span.machine for span in there if span.cluster == cluster]
+        own_spans = (span for span in there if span.cluster == cluster)
+        held = [fleet.market.priced(span.machine, at_micros) for span in own_spans]
         all_of_them = sum(machine.price_per_hour for machine in held)
         offers_held = group_offerings(own, held, fleet.daemon_sets)
         # Pods that still wait may need more machines than there are.
@@ -182,16 +200,19 @@ def _held(
         least_of_held=of_held,
         least_dollars_per_hour=round(least_dollars, 4),
         least_dollars_of_held=round(dollars_of_held, 4),
-        machines_ratio=_ratio(len(there), least),
-        held_ratio=_ratio(len(there), of_held),
-        dollars_ratio=_ratio(dollars, least_dollars),
-        held_dollars_ratio=_ratio(dollars, dollars_of_held),
+        machines_ratio=ratio(len(there), least),
+        held_ratio=ratio(len(there), of_held),
+        dollars_ratio=ratio(dollars, least_dollars),
+        held_dollars_ratio=ratio(dollars, dollars_of_held),
     )
 
 
-def _offerings(fleet: FleetFacts, pods: Counter[PodRequirements]) -> Counter[Offering]:
-    """How many machines of each kind may be held."""
-    offerings = group_offerings(pods, fleet.machines.values(), fleet.daemon_sets)
+def offerings_at(
+    fleet: FleetFacts, pods: Iterable[PodRequirements], at_micros: int
+) -> Counter[Offering]:
+    """How many machines of each kind may be held, at the prices of that time."""
+    machines = (fleet.market.priced(machine, at_micros) for machine in fleet.machines.values())
+    offerings = group_offerings(pods, machines, fleet.daemon_sets)
     if fleet.own_nodes:
         for kind in offerings:
             if kind.dollars_per_hour:
@@ -199,5 +220,6 @@ def _offerings(fleet: FleetFacts, pods: Counter[PodRequirements]) -> Counter[Off
     return offerings
 
 
-def _ratio(held: float, least: float) -> float | None:
+def ratio(held: float, least: float) -> float | None:
+    """How many times the least was held; None if the least is 0."""
     return round(held / least, 4) if least > 0 else None

@@ -15,6 +15,7 @@ from loaddriver.record.fleet_audit import FleetAudit
 from loaddriver.record.provenance import Provenance
 from loaddriver.sizing.fit import PodRequirements
 from loaddriver.sizing.inventory import InventoryMachine
+from loaddriver.sizing.market import UNCHANGED, PlayedMarket
 
 
 @dataclass(frozen=True)
@@ -93,6 +94,7 @@ class FleetFacts:
     the plan first reduces its demand, None if it never does. `own_nodes` are the machines that
     another autoscaler created, by Node: it may create any number of those that have a price.
     `unpriced_nodes` of its Nodes are like no machine of the fleet, so that the cost is unknown.
+    `market` is what prices and supply did.
     """
 
     machines: Mapping[str, InventoryMachine]
@@ -103,6 +105,7 @@ class FleetFacts:
     shares_machines: bool = False
     own_nodes: Mapping[str, InventoryMachine] = field(default_factory=dict)
     unpriced_nodes: int = 0
+    market: PlayedMarket = UNCHANGED
 
     @property
     def nodes(self) -> Mapping[str, InventoryMachine]:

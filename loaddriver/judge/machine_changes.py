@@ -90,10 +90,14 @@ class MachineChanges:
         return next((e.reached for e in reversed(story) if e.reached), at_first)
 
     def _explained(self, span: HeldSpan) -> bool:
-        """Whether demand for such machines decreased enough in that time, or its own Jobs ended."""
+        """Whether it failed, demand for such machines decreased enough in that time, or its own
+        Jobs ended.
+        """
         assert span.end_micros is not None  # it was released
         cluster = self._served(span)
         story = self._journal.stories.get(span.machine.id, ())
+        if any(e.reached == "FAILED" and span.covers(e.at_micros) for e in story):
+            return True
         taken = [e.at_micros for e in takings(story) if span.covers(e.at_micros)]
         until = taken[-1] if taken else span.end_micros
         # Other demand of the cluster may grow while the Jobs end that it was bought for.

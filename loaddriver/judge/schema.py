@@ -25,8 +25,10 @@ from loaddriver.judge.disruptions import Disruptions
 from loaddriver.judge.federation.section import FederationSection
 from loaddriver.judge.gangs import Gangs
 from loaddriver.judge.gates import GateResult
+from loaddriver.judge.interruptions import Interruptions
 from loaddriver.judge.milestones import Milestones
 from loaddriver.judge.percentiles import Quantile, Quantiles
+from loaddriver.judge.price_following import PriceFollowing
 from loaddriver.judge.resources import Resources
 from loaddriver.judge.stability import Stability
 from loaddriver.judge.timeline import Timeline
@@ -251,6 +253,8 @@ class Summary(Section, frozen=True, kw_only=True):
     disruptions: Disruptions | None = None
     stability: Stability | None = None
     cost: FleetCost | None = None
+    prices: PriceFollowing | None = None
+    interruptions: Interruptions | None = None
     resources: Resources | None = None
     federation: FederationSection | None = None
     archetypes: dict[str, Slice]

@@ -32,10 +32,10 @@ class Stability(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     Machines are bought when they are created; the rate is that of the steady time.
     `released_within10_minutes` counts machines deleted so soon after they were bought;
-    `released_unused` those of them on which no pod has run; `released_unexplained` those on which
-    other pods had run than those of completed Jobs, or none, and for which requests had decreased
-    from their peak, by the time the machine was taken, by less than half of the machine: requests
-    of those pods of its cluster that its labels, taints and resources allow.
+    `released_unused` those of them on which no pod has run; `released_unexplained` those that had
+    not failed, on which other pods had run than those of completed Jobs, or none, and for which
+    requests had decreased from their peak, by the time the machine was taken, by less than half of
+    the machine: requests of those pods of its cluster that its labels, taints and resources allow.
     `additional_requests` counts CapacityRequests for an additional machine.
     `unschedulable_despite_supply` pods never had a node and had waited for half a minute, and a
     machine that fits was available in the end. Null without the shards' journals.

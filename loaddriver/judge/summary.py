@@ -18,8 +18,10 @@ from loaddriver.judge.facts import RunFacts
 from loaddriver.judge.federation.section import FederationSection
 from loaddriver.judge.gangs import judge_gangs
 from loaddriver.judge.gates import GateSpec, judge_gates
+from loaddriver.judge.interruptions import interruption_section
 from loaddriver.judge.latency import create_to_bind, due_to_bind
 from loaddriver.judge.milestones import milestones_section
+from loaddriver.judge.price_following import price_section
 from loaddriver.judge.requests import requests_section
 from loaddriver.judge.resources import resources_section
 from loaddriver.judge.schema import SCHEMA, Run, Summary
@@ -163,6 +165,8 @@ def _measure(
         disruptions=disruptions_section(observed, rows, journal, facts.budget_floors),
         stability=stability_section(facts, observed, rows, journal),
         cost=cost_section(facts, observed, rows, journal),
+        prices=price_section(facts, observed, rows, journal),
+        interruptions=interruption_section(facts, observed, rows, journal),
         archetypes=slices(rows, lambda pod: pod.archetype, missing),
         clusters=slices(rows, lambda pod: pod.cluster, missing),
         knee=None if facts.knee is None else dict(facts.knee),

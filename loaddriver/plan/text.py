@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 from loaddriver.plan.records import RAMP, Level, Plan, Step, Workload
+from loaddriver.profile.fleet import FleetSettings
 from loaddriver.profile.settings import ProfileSettings
 
 _COLUMNS = (16, 10, 8, 8, 8, 10, 10)
@@ -24,6 +25,7 @@ def plan_lines(plan: Plan, settings: ProfileSettings) -> Iterator[str]:
         yield _step_line(plan, step)
     yield from _shape_lines(plan, settings)
     yield from _churn_lines(settings)
+    yield from _market_lines(settings.fleet)
     yield _row("archetype", "", "objects", "pods", "gangs", "", "largest")
     yield from _archetype_lines(plan)
 
@@ -102,6 +104,31 @@ def _churn_lines(settings: ProfileSettings) -> Iterator[str]:
         else ""
     )
     yield f"  churn: {rate:g} pods/s for {settings.soak.seconds:g} s{burst_text}"
+
+
+def _market_lines(fleet: FleetSettings) -> Iterator[str]:
+    if (moves := fleet.prices) is not None:
+        yield (
+            f"  prices of {' and '.join(moves.capacity_types)} machines move {_times(moves.number)}"
+            f" from {moves.at_seconds:g} s on,"
+        )
+        yield (
+            f"    every {moves.every_seconds:g} s, to {moves.lowest_factor:g} to "
+            f"{moves.highest_factor:g} times their own"
+        )
+    if (cuts := fleet.interruptions) is not None:
+        yield (
+            f"  a kind of spot machines is interrupted {_times(cuts.number)} from "
+            f"{cuts.at_seconds:g} s on,"
+        )
+        yield (
+            f"    every {cuts.every_seconds:g} s, after a notice of {cuts.notice_seconds:g} s, for "
+            f"{cuts.down_seconds:g} s"
+        )
+
+
+def _times(number: int) -> str:
+    return "once" if number == 1 else f"{number} times"
 
 
 def _archetype_lines(plan: Plan) -> Iterator[str]:

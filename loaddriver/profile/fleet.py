@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -88,6 +89,59 @@ class RunningProvider(ConfigStruct, frozen=True, kw_only=True):
     kubeconfigs: str | None = None
 
 
+class PriceMoves(ConfigStruct, frozen=True, kw_only=True):
+    """Prices that move `number` times in the soak, first `atSeconds` into it, then `everySeconds`.
+
+    At each move every kind (instance type and zone) of the named capacity types gets a new price:
+    its own times a random factor from `lowestFactor` to `highestFactor`, whose logarithm is
+    uniformly distributed.
+    """
+
+    at_seconds: NotNegative = 0.0
+    every_seconds: Positive
+    number: Count
+    lowest_factor: Positive
+    highest_factor: Positive
+    capacity_types: Annotated[
+        tuple[Literal["onDemand", "spot"], ...], msgspec.Meta(min_length=1)
+    ] = ("onDemand", "spot")
+
+    @property
+    def times_seconds(self) -> tuple[float, ...]:
+        """When the prices move, in seconds into the soak."""
+        return tuple(self.at_seconds + n * self.every_seconds for n in range(self.number))
+
+
+class KindInterruptions(ConfigStruct, frozen=True, kw_only=True):
+    """`number` interruptions of spot machines in the soak, each of one kind (instance type and
+    zone), first `atSeconds` into it, then `everySeconds`.
+
+    Machines of the kind are given notice, `noticeSeconds` later they are gone, and for
+    `downSeconds` after that there are none of the kind. Kinds take turns in random order.
+    """
+
+    at_seconds: NotNegative = 0.0
+    every_seconds: Positive
+    number: Count
+    notice_seconds: NotNegative
+    down_seconds: NotNegative
+
+    @property
+    def times_seconds(self) -> tuple[float, ...]:
+        """When notice is given, in seconds into the soak."""
+        return tuple(self.at_seconds + n * self.every_seconds for n in range(self.number))
+
+    @property
+    def length_seconds(self) -> float:
+        """From a notice until the kind is back."""
+        return self.notice_seconds + self.down_seconds
+
+    @property
+    def kinds_at_once(self) -> int:
+        """How many kinds may be interrupted at the same time."""
+        return max(1, math.ceil(self.length_seconds / self.every_seconds))
+
+
 class FleetSettings(ConfigStruct, frozen=True, kw_only=True):
     """The supply of machines.
 
@@ -101,7 +155,7 @@ class FleetSettings(ConfigStruct, frozen=True, kw_only=True):
     overrides the idle factor of single archetypes: with 0, their pods get only what other
     archetypes leave of the machines that both accept. Each of the `providers` serves a part of the
     fleet; without any, one serves all of it. With a `runningProvider` the fleet is what that lists,
-    and the counts above are not used.
+    and the counts above are not used. `prices` move and `interruptions` come as they say.
     """
 
     idle_factor: NotNegative | None = None
@@ -115,8 +169,17 @@ class FleetSettings(ConfigStruct, frozen=True, kw_only=True):
     supply: tuple[SupplyEntry, ...] = ()
     providers: tuple[ProviderEntry, ...] = ()
     running_provider: RunningProvider | None = None
+    prices: PriceMoves | None = None
+    interruptions: KindInterruptions | None = None
 
     @property
     def identities(self) -> Path | None:
         """The folder with the authority of all parts of the run; None for one of its own."""
         return Path(self.running_provider.identities) if self.running_provider else None
+
+    @property
+    def market_key(self) -> str:
+        """The key by which prices or supply change while the load runs; "" if there is none."""
+        if self.prices is not None:
+            return "fleet.prices"
+        return "fleet.interruptions" if self.interruptions is not None else ""

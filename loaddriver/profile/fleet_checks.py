@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from loaddriver.profile.catalog import Catalog
 from loaddriver.profile.decoding import FieldError
-from loaddriver.profile.fleet import FleetSettings, SupplyEntry
+from loaddriver.profile.fleet import FleetSettings, PriceMoves, SupplyEntry
 from loaddriver.profile.hints import did_you_mean
 from loaddriver.profile.settings import ProfileSettings
 
@@ -19,6 +19,7 @@ def fleet_errors(settings: ProfileSettings, catalog: Catalog) -> Iterator[FieldE
     """Every contradiction between the fleet and the catalog's machines."""
     yield from _provider_errors(settings.fleet)
     yield from _running_provider_errors(settings)
+    yield from _market_errors(settings)
     if not catalog.shares_machines:
         yield from _factor_errors(settings.fleet)
         return
@@ -54,6 +55,8 @@ def _running_provider_errors(settings: ProfileSettings) -> Iterator[FieldError]:
         )
     if settings.fleet.providers:
         yield FieldError(key, "has all machines of the fleet; remove it, or fleet.providers")
+    if changes := settings.fleet.market_key:
+        yield FieldError(changes, f"is played by the harness's own provider; remove it, or {key}")
     if settings.system != "bigfleet":
         yield FieldError(key, f"is BigFleet's; remove it, or `system: {settings.system}`")
     if settings.anchors == "both":
@@ -62,6 +65,49 @@ def _running_provider_errors(settings: ProfileSettings) -> Iterator[FieldError]:
             "= both: the second run would begin with the machines as the first one left them at "
             f"{key}; write on or off",
         )
+
+
+def _market_errors(settings: ProfileSettings) -> Iterator[FieldError]:
+    prices, interruptions = settings.fleet.prices, settings.fleet.interruptions
+    if settings.fleet.market_key and settings.system != "bigfleet":
+        yield FieldError(
+            settings.fleet.market_key,
+            f"is played by BigFleet's provider; remove it, or `system: {settings.system}`",
+        )
+    if prices is not None:
+        yield from _price_errors(prices, settings.soak.seconds)
+    if interruptions is not None:
+        last = interruptions.times_seconds[-1] + interruptions.length_seconds
+        if last > settings.soak.seconds:
+            yield FieldError(
+                "fleet.interruptions",
+                f"end {last:g} s into a soak of {settings.soak.seconds:g} s; they must end within",
+            )
+        if settings.fleet.spot_market_hours_per_second:
+            yield FieldError(
+                "fleet.spotMarketHoursPerSecond",
+                "interrupts single machines, which fleet.interruptions would be blamed for; remove "
+                "one of the two",
+            )
+
+
+def _price_errors(prices: PriceMoves, soak_seconds: float) -> Iterator[FieldError]:
+    if prices.lowest_factor >= prices.highest_factor:
+        yield FieldError(
+            "fleet.prices.lowestFactor",
+            f"= {prices.lowest_factor:g}: prices would not move; write less than highestFactor = "
+            f"{prices.highest_factor:g}",
+        )
+    last = prices.times_seconds[-1]
+    if last >= soak_seconds:
+        yield FieldError(
+            "fleet.prices",
+            f"move for the last time {last:g} s into a soak of {soak_seconds:g} s; they must move "
+            "before its end",
+        )
+    for number, name in enumerate(prices.capacity_types):
+        if name in prices.capacity_types[:number]:
+            yield FieldError(f"fleet.prices.capacityTypes[{number}]", f"= {name!r} is a duplicate")
 
 
 def _factor_errors(fleet: FleetSettings) -> Iterator[FieldError]:

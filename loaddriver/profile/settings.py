@@ -245,6 +245,11 @@ class ProfileSettings(ConfigStruct, frozen=True, kw_only=True):
         return "faults" if self.faults else joining
 
     @property
+    def live_changes(self) -> str:
+        """The key by which the harness changes the fleet in the run, only locally; "" if none."""
+        return self.changing_roles or self.fleet.market_key
+
+    @property
     def cluster_names(self) -> tuple[str, ...]:
         """The cluster names, in the order of the plan."""
         return tuple(f"c{number + 1}" for number in range(self.clusters))

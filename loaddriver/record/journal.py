@@ -14,7 +14,8 @@ import msgspec
 
 from bigfleet.api.journal import JournalEvent, JournalLine
 
-_ACQUIRING = frozenset({"bootstrap", "provision"})
+_BUYING = "provision"
+_ACQUIRING = frozenset({"bootstrap", _BUYING})
 _PREEMPTING = "preempt"
 _TAKING = frozenset({"reclaim", _PREEMPTING})
 _LEAVING = "DRAINING"
@@ -53,6 +54,11 @@ class Event(JournalLine, frozen=True):
     def takes(self) -> bool:
         """Whether the machine is taken from the cluster that it serves."""
         return self.action.casefold() in _TAKING
+
+    @property
+    def buys(self) -> bool:
+        """Whether it is the decision to create the machine."""
+        return self.event == JournalEvent.DECIDED and self.action.casefold() == _BUYING
 
     @property
     def preempts(self) -> bool:

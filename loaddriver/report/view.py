@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 from loaddriver.judge.audit_section import Audit
 from loaddriver.judge.gates import GateResult, Reading, format_number
+from loaddriver.judge.interruptions import Interruptions
 from loaddriver.judge.percentiles import AtLeast, Interval, Quantile
+from loaddriver.judge.price_following import PriceFollowing
 from loaddriver.judge.schema import Summary
 from loaddriver.report import formatting, provenance
 
@@ -114,6 +116,49 @@ def audit_lead(audit: Audit) -> str:
         return f"Once the load had ended, {compared} said the same twice."
     count = formatting.count(audit.differences)
     return f"Once the load had ended, {compared} differed in {count} points, twice in a row."
+
+
+def prices_lead(prices: PriceFollowing) -> str:
+    """How far the machines held followed prices that moved, in one sentence."""
+    times = "once" if prices.moves == 1 else f"{formatting.count(prices.moves)} times"
+    held, least = format_number(prices.dollars_per_hour), prices.least_dollars_per_hour
+    if prices.dollars_ratio is None:
+        return f"Prices moved {times}; ${held} an hour were held for no pods."
+    return (
+        f"Prices moved {times}; from then on ${held} an hour were held on average, "
+        f"{format_number(prices.dollars_ratio)} times the least that the pods of each moment "
+        f"needed, ${format_number(least)}."
+    )
+
+
+def interruptions_lead(interruptions: Interruptions) -> str:
+    """What interruptions of spot machines led to, in one or two sentences."""
+    kinds = formatting.count(interruptions.notices)
+    machines, pods = formatting.count(interruptions.machines), interruptions.pods
+    text = (
+        f"A kind of spot machines was interrupted {kinds} times, with {machines} machines in "
+        f"service; {formatting.count(pods)} pods had to leave, "
+        f"{formatting.count(interruptions.lost)} of them only with their Node."
+    )
+    if not pods:
+        return text
+    longest = formatting.spoken_quantile(interruptions.due_to_bind_seconds.max)
+    return f"{text} The slowest replacement was bound after {longest}."
+
+
+def interruption_rows(found: Interruptions) -> list[tuple[str, str]]:
+    """The numbers of that section, with their names."""
+    waits = found.due_to_bind_seconds
+    return [
+        ("Pods evicted within the notice", formatting.count(found.evicted)),
+        ("Pods lost with their Node", formatting.count(found.lost)),
+        ("Replacements without a Node at the end", formatting.count(found.never_bound)),
+        ("Replaced within, p50", formatting.spoken_quantile(waits.p50)),
+        ("Replaced within, p90", formatting.spoken_quantile(waits.p90)),
+        ("Slowest replacement", formatting.spoken_quantile(waits.max)),
+        ("Interrupted kinds bought", formatting.count(found.bought_while_interrupted)),
+        ("Machines of other kinds joined", formatting.count(found.joined_of_other_kinds)),
+    ]
 
 
 def gate_rows(gates: Sequence[GateResult]) -> list[GateRow]:

@@ -25,6 +25,8 @@ _LONE_REPLICA = ("--replica", "loaddriver", "--lease", "120")
 _TIMED_ACKNOWLEDGEMENTS_PER_SECOND = 200.0
 # Never rotate: a run is judged by its whole journal.
 _WHOLE_JOURNAL_MEGABYTES = "1000000"
+# Written once the soak begins, for all providers.
+_MARKET = "market.jsonl"
 _PEER = "peer"
 # The name of the only provider, also in every providerID.
 _PROVIDER_NAME = "kwok"
@@ -51,6 +53,11 @@ def inventory_of(inventories: Path, provider: str = "") -> Path:
     return inventories / f"inventory{f'-{provider}' if provider else ''}.jsonl"
 
 
+def market_of(inventories: Path) -> Path:
+    """The file by which prices move and kinds of machines are interrupted."""
+    return inventories / _MARKET
+
+
 def provider_role(
     settings: ProfileSettings, inventory: Path, name: str = "", number: int = 0
 ) -> RoleSpec:
@@ -73,12 +80,16 @@ def provider_role(
         arguments += [f"--{action}-latency", _median_and_p99(delay)]
     if name:
         arguments += ["--name", name]
+    inputs = {"inventory": inventory}
+    if settings.fleet.market_key:
+        arguments += ["--market", "{market}"]
+        inputs["market"] = market_of(inventory.parent)
     return RoleSpec(
         f"{PROVIDER}-{name}" if name else PROVIDER,
         arguments,
         ports=(LISTEN, _OBSERVE),
         observe_port=_OBSERVE,
-        inputs={"inventory": inventory},
+        inputs=inputs,
         kubeconfigs={"hosts": "fake-host"},
         peer_identity=Principal("provider", name or _PROVIDER_NAME),
     )

@@ -31,7 +31,7 @@ def chart_values(profile: Profile, overrides: Sequence[str], seed: int | None) -
     settings = profile.settings
     providers = "fleet.providers" if settings.fleet.providers else ""
     running = "fleet.runningProvider" if settings.fleet.running_provider else ""
-    if lacks := settings.changing_roles or providers or running:
+    if lacks := settings.live_changes or providers or running:
         raise ProfileError([f"{profile.name}: charts/scaletest cannot have {lacks}"])
     run: dict[str, Any] = {"profile": profile.name}
     if overrides:

@@ -224,7 +224,9 @@ def _run_facts(evidence: Evidence, own_nodes: Sequence[InventoryMachine]) -> Run
         fleet_audit=evidence.fleet_audit,
         budget_floors=inputs.budget_floors() if pods_mode else {},
         fleet=replace(
-            inputs.fleet_facts(run_progress.soak_started_micros, own_nodes),
+            inputs.fleet_facts(
+                run_progress.soak_started_micros, own_nodes, evidence.measured.market
+            ),
             unpriced_nodes=_unpriced_nodes(evidence, own_nodes),
         )
         if pods_mode

@@ -1,4 +1,5 @@
-"""What happens to BigFleet while the load runs: roles are killed and started again, shards join.
+"""What happens to BigFleet while the load runs: roles are killed and started again, shards join,
+prices move, and kinds of spot machines are interrupted.
 
 All of it is declared by the profile; anything else that dies ends the run. What has happened is
 counted, because a gate on a fault that never came would say nothing.
@@ -7,14 +8,28 @@ counted, because a gate on a fault that never came would say nothing.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
+import msgspec
+
+from loaddriver.plan.market import NO_CHANGES, Interruption, MarketPlan
 from loaddriver.profile.settings import Fault, ProfileSettings
-from loaddriver.run.bigfleet_roles import shard_names
+from loaddriver.record.watching import now_micros
+from loaddriver.run.bigfleet_roles import market_of, shard_names
 from loaddriver.run.node_source import FleetNodeSource, NodeSource
-from loaddriver.substrates.base import Endpoint, RoleSpec, Substrate, SubstrateError
+from loaddriver.run.spot_notices import act_on_notice
+from loaddriver.sizing.market import UNCHANGED, PlayedMarket
+from loaddriver.substrates.base import Cluster, Endpoint, RoleSpec, Substrate, SubstrateError
+
+
+def write_market(market: PlayedMarket, path: Path) -> None:
+    """Write the providers' market file, which they find whole or not at all."""
+    draft = path.with_suffix(".new")
+    draft.write_bytes(msgspec.json.Encoder().encode_lines(market.provider_lines()))
+    draft.rename(path)
 
 
 @runtime_checkable
@@ -29,13 +44,18 @@ class KillingSubstrate(Protocol):
 @dataclass
 class FleetChanges:
     """The changes that `settings` declare; `specs` are all roles by name. `on_joined` gets each
-    role that was not there from the start.
+    role that was not there from the start. The providers follow the `market` by `market_file`;
+    `played_market` has its times once it is written.
     """
 
     settings: ProfileSettings
     substrate: KillingSubstrate
     specs: Mapping[str, RoleSpec]
     on_joined: Callable[[Endpoint], None]
+    market: MarketPlan = NO_CHANGES
+    market_file: Path = Path()
+    clusters: Sequence[Cluster] = ()
+    played_market: PlayedMarket = UNCHANGED
     killed: list[str] = field(default_factory=list)
     restarted: list[str] = field(default_factory=list)
     joined: list[str] = field(default_factory=list)
@@ -48,8 +68,14 @@ class FleetChanges:
             "shardsJoined": len(self.joined),
         }
 
-    async def play(self, begin: asyncio.Event, show: Callable[[str], None]) -> None:
+    async def play(
+        self,
+        begin: asyncio.Event,
+        show: Callable[[str], None],
+        began_micros: Callable[[], int] = now_micros,
+    ) -> None:
         """Make all changes from `begin` on, then wait to be cancelled; `show` says what happens.
+        From then on `began_micros` is when the soak begins, to which the market's times refer.
         Raises SubstrateError.
         """
         await begin.wait()
@@ -58,6 +84,10 @@ class FleetChanges:
         ]
         if self.settings.bigfleet.joining_shards:
             changes.append(self._join(self.settings.bigfleet.joining_shards.at_seconds, show))
+        if self.market != NO_CHANGES:
+            self.played_market = PlayedMarket(self.market, began_micros())
+            write_market(self.played_market, self.market_file)
+            changes += [self._interrupt(each, show) for each in self.market.interruptions]
         async with asyncio.TaskGroup() as group:
             for change in changes:
                 group.create_task(change)
@@ -73,6 +103,12 @@ class FleetChanges:
         self.restarted.append(fault.role)
         show(f"{fault.role} is back")
 
+    async def _interrupt(self, cut: Interruption, show: Callable[[str], None]) -> None:
+        left_micros = self.played_market.at_micros(cut.seconds) - now_micros()
+        await asyncio.sleep(max(0.0, left_micros / 1e6))
+        show(f"{cut.kind} is interrupted")
+        await act_on_notice(self.clusters, cut.kind, cut.notice_seconds)
+
     async def _join(self, at_seconds: float, show: Callable[[str], None]) -> None:
         await asyncio.sleep(at_seconds)
         for name in shard_names(self.settings)[self.settings.bigfleet.shards :]:
@@ -82,16 +118,27 @@ class FleetChanges:
 
 
 def make_fleet_changes(
-    settings: ProfileSettings,
     substrate: Substrate,
     source: NodeSource,
+    clusters: Sequence[Cluster],
     on_joined: Callable[[Endpoint], None],
 ) -> FleetChanges | None:
     """The changes of a run; None if the profile has none. Raises SubstrateError if the substrate
     cannot make them.
     """
-    if not settings.changing_roles or not isinstance(source, FleetNodeSource):
+    if not isinstance(source, FleetNodeSource):
+        return None
+    settings = source.inputs.profile.settings
+    if not settings.live_changes:
         return None
     if not isinstance(substrate, KillingSubstrate):
-        raise SubstrateError(f"{settings.changing_roles} needs --substrate local")
-    return FleetChanges(settings, substrate, source.specs, on_joined)
+        raise SubstrateError(f"{settings.live_changes} needs --substrate local")
+    return FleetChanges(
+        settings,
+        substrate,
+        source.specs,
+        on_joined,
+        source.inputs.market,
+        market_of(source.scratch),
+        clusters,
+    )

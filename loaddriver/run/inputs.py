@@ -14,6 +14,7 @@ from loaddriver.judge.disruptions import BudgetKey
 from loaddriver.judge.facts import FleetFacts
 from loaddriver.judge.gangs import GroupKey
 from loaddriver.plan.make import make_plan
+from loaddriver.plan.market import MarketPlan, make_market_plan
 from loaddriver.plan.records import Plan
 from loaddriver.profile.loading import Profile, load_profile
 from loaddriver.run.bigfleet_roles import PROVIDER, check_faults
@@ -26,6 +27,7 @@ from loaddriver.sizing.demand import PlanDemand
 from loaddriver.sizing.estimate import HostCapacity, check_host_capacity
 from loaddriver.sizing.fit import pod_requirements
 from loaddriver.sizing.inventory import InventoryMachine, fleet_inventory, machines_by_provider
+from loaddriver.sizing.market import UNCHANGED, PlayedMarket, prices_by_kind
 from loaddriver.sizing.preflight import Preflight, preflight
 from loaddriver.sizing.shared_demand import SharedMachineDemand, compute_demand
 from loaddriver.substrates.choice import SubstrateName
@@ -69,6 +71,11 @@ class RunInputs:
         return preflight(self.profile, self.demand, self.machines, self.host)
 
     @property
+    def market(self) -> MarketPlan:
+        """What prices and supply are to do in the soak. Raises ProfileError if they cannot."""
+        return make_market_plan(self.profile.settings, prices_by_kind(self.machines))
+
+    @property
     def cluster_names(self) -> list[str]:
         """The cluster names, in the order of the plan."""
         return list(self.profile.settings.cluster_names)
@@ -98,10 +105,13 @@ class RunInputs:
         }
 
     def fleet_facts(
-        self, soak_started_micros: int | None, own_nodes: Iterable[InventoryMachine] = ()
+        self,
+        soak_started_micros: int | None,
+        own_nodes: Iterable[InventoryMachine] = (),
+        market: PlayedMarket = UNCHANGED,
     ) -> FleetFacts:
         """The fleet's machines, and the requirements of the plan's pods. `own_nodes` are the
-        machines that another autoscaler created.
+        machines that another autoscaler created, `market` is what prices and supply did.
         """
         catalog, names = self.profile.catalog, self.cluster_names
         archetypes = {each.name: each for each in catalog.archetypes}
@@ -123,6 +133,7 @@ class RunInputs:
             if soak_started_micros is None or begins is None
             else soak_started_micros + round(begins * 1e6),
             shares_machines=catalog.shares_machines,
+            market=market,
         )
 
     def _shrinks_at_seconds(self) -> float | None:
@@ -171,6 +182,7 @@ def prepare_inputs(options: RunOptions) -> RunInputs:
     machines = fleet_inventory(profile, needed if isinstance(needed, PlanDemand) else None)
     if profile.settings.fleet.providers:
         machines_by_provider(profile.settings.fleet.providers, machines)
+    make_market_plan(profile.settings, prices_by_kind(machines))
     return RunInputs(profile, plan, needed, machines, host)
 
 

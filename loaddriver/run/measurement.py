@@ -21,12 +21,14 @@ from loaddriver.load.process import LoadProcess, LoadProgress
 from loaddriver.record.cluster_watch import Reader
 from loaddriver.record.cpu import LOCUST
 from loaddriver.record.recorder import Observations
+from loaddriver.record.watching import now_micros
 from loaddriver.run.failures import guarded
 from loaddriver.run.fleet_changes import FleetChanges
 from loaddriver.run.inputs import RunInputs
 from loaddriver.run.load_phases import LoadPhases, RunProgress
 from loaddriver.run.recorders import ClusterRecorders
 from loaddriver.run.selfaudit import SelfAuditor
+from loaddriver.sizing.market import UNCHANGED, PlayedMarket
 from loaddriver.substrates.base import Cluster
 from loaddriver.substrates.processes import Process, Supervisor
 
@@ -106,12 +108,15 @@ def full_collections_paused() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class MeasurementResult:
-    """What was recorded; `load` and `harness_health` are None if the load never started."""
+    """What was recorded; `load` and `harness_health` are None if the load never started. `market`
+    is what prices and supply did.
+    """
 
     observed: Sequence[Observations]
     groups: Sequence[GroupOutcome]
     load: LoadProgress | None
     harness_health: HarnessHealth | None
+    market: PlayedMarket = UNCHANGED
 
 
 @dataclass(frozen=True)
@@ -134,6 +139,7 @@ class Measurement:
         self._anchor_controllers = AnchorControllers()
         self._load: LoadProcess | None = None
         self._self_audit: HarnessHealth | None = None
+        self._fleet_changes: FleetChanges | None = None
         self.recorders = ClusterRecorders()
         self.run_progress = RunProgress()
 
@@ -149,6 +155,7 @@ class Measurement:
             await self._anchor_controllers.prepare(clusters, self._inputs.same_rack_groups())
         await self.recorders.start(clusters, self._anchor_controllers.readers)
         self._anchor_controllers.start()
+        self._fleet_changes = fleet_changes
         load = await self._start_load(clusters)
         settings = self._inputs.profile.settings
         phases = LoadPhases(
@@ -184,7 +191,10 @@ class Measurement:
         def show(what: str) -> None:
             run_progress.detail = what
 
-        await fleet_changes.play(run_progress.soak_begun, show)
+        def began_micros() -> int:
+            return run_progress.soak_started_micros or now_micros()
+
+        await fleet_changes.play(run_progress.soak_begun, show, began_micros)
 
     async def finish(self) -> MeasurementResult:
         """Stop recording and return the result; safe if nothing was started."""
@@ -194,6 +204,7 @@ class Measurement:
             groups=self._anchor_controllers.outcomes(),
             load=self._load.progress() if self._load else None,
             harness_health=self._self_audit,
+            market=self._fleet_changes.played_market if self._fleet_changes else UNCHANGED,
         )
 
     async def _start_load(self, clusters: Sequence[Cluster]) -> LoadProcess:

@@ -103,6 +103,8 @@ _SUMS = {
     "ordersDropped": ("bigfleet_shard_actions_dropped_total",),
     "unforeseenErrors": ("bigfleet_internal_errors_total",),
     "transitionsAdopted": ("bigfleet_shard_unexpected_transitions_total",),
+    "pricesMoved": ("bigfleet_provider_price_changes_total",),
+    "machinesInterrupted": ("bigfleet_provider_interruptions_total",),
     # A deposed leader that still acted, as each side counts it.
     "incidents": (
         "bigfleet_shard_incidents_total",

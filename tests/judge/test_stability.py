@@ -191,6 +191,15 @@ def test_a_machine_that_was_bought_for_nothing_is_counted() -> None:
     assert judged(pods()).released_unused is None
 
 
+def test_a_machine_that_failed_is_given_back_for_that_reason() -> None:
+    """A spot machine that was interrupted, for one."""
+    story = [*life("m1", 10, 60), state("m1", 55, "FAILED")]
+    section = judged(pods(), told=journal(*story))
+    assert (section.released_within10_minutes, section.released_unexplained) == (1, 0)
+    earlier = [state("m1", 2, "FAILED"), state("m1", 4, "SPECULATIVE")]
+    assert judged(pods(), told=journal(*life("m1", 10, 60), *earlier)).released_unexplained == 1
+
+
 def test_machines_that_were_there_from_the_start_are_not_bought() -> None:
     known = fleet(machine("m1", state="IDLE"))
     story = journal(state("m1", 10, "CONFIGURING"), state("m1", 50, "IDLE"))

@@ -36,7 +36,15 @@ SPECIAL = (
 _PLANS = 16
 
 # Pods of all sizes share their machines; these, too, run on two cores.
-SHARED = ("mixed-50", "spread-50", "antiaffinity-50", "handover-50", "handover-none-50")
+SHARED = (
+    "mixed-50",
+    "spread-50",
+    "antiaffinity-50",
+    "handover-50",
+    "handover-none-50",
+    "cost-routing-50",
+    "spot-churn-50",
+)
 
 
 @cache

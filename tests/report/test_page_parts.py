@@ -6,8 +6,12 @@ import re
 from dataclasses import replace
 from html import unescape
 
+import msgspec
 import pytest
 
+from loaddriver.judge.interruptions import Interruptions
+from loaddriver.judge.percentiles import AtLeast, Quantiles
+from loaddriver.judge.price_following import PriceFollowing, PricePeriod
 from loaddriver.judge.schema import Summary
 from loaddriver.judge.side_by_side import side_by_side
 from loaddriver.judge.summary import make_summary
@@ -206,3 +210,54 @@ def test_a_run_of_requests_shows_requests_and_no_pods(whole: Run) -> None:
     assert "CapacityRequests" in said
     assert "Where the wait went" not in said
     assert "Backlog" not in said
+
+
+PRICES = PriceFollowing(
+    moves=3,
+    dollars_per_hour=2.4,
+    least_dollars_per_hour=2.0,
+    dollars_ratio=1.2,
+    periods={
+        "move1": PricePeriod(
+            begins_at_seconds=5,
+            seconds=60,
+            dollars_per_hour=2.4,
+            least_dollars_per_hour=2.0,
+            dollars_ratio=1.2,
+        )
+    },
+)
+INTERRUPTIONS = Interruptions(
+    notices=2,
+    machines=12,
+    pods=60,
+    evicted=59,
+    lost=1,
+    others_disturbed=0,
+    never_bound=0,
+    due_to_bind_seconds=Quantiles(8.0, 12.0, AtLeast(20.0), 21.5),
+    bought_while_interrupted=0,
+    joined_of_other_kinds=11,
+)
+
+
+def test_prices_that_moved_and_interruptions_have_a_sentence_and_their_numbers(whole: Run) -> None:
+    """A run without either says nothing of them."""
+    assert not {"Prices that moved", "Interrupted spot machines"} & {*headings(whole.summary)}
+    said = msgspec.structs.replace(whole.summary, prices=PRICES, interruptions=INTERRUPTIONS)
+    assert {"Prices that moved", "Interrupted spot machines"} <= {*headings(said)}
+    assert view.prices_lead(PRICES) in text(said)
+    assert "1.2 times the least" in view.prices_lead(PRICES)
+    lead = view.interruptions_lead(INTERRUPTIONS)
+    assert " ".join(lead.split()) in text(said)
+    assert "60 pods had to leave, 1 of them only with their Node" in lead
+    assert lead.endswith("The slowest replacement was bound after 21.5\u202fs.")
+    nobody = msgspec.structs.replace(INTERRUPTIONS, pods=0, lost=0)
+    assert "slowest" not in view.interruptions_lead(nobody)
+    none_held = msgspec.structs.replace(PRICES, dollars_ratio=None)
+    assert view.prices_lead(none_held).endswith("were held for no pods.")
+
+
+def headings(summary: Summary) -> list[str]:
+    """The headings of the page's sections."""
+    return [unescape(each) for each in re.findall(r"<h2>([^<]+)", render_page(summary, FILES))]

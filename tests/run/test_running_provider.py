@@ -262,6 +262,13 @@ async def test_a_listing_that_no_shard_could_read_is_refused(
             f"{KEY} has all machines",
         ),
         ((*overrides(), "system=none"), f"{KEY} is BigFleet's"),
+        (
+            (
+                *overrides(),
+                "fleet.prices={everySeconds: 1, number: 1, lowestFactor: 1, highestFactor: 2}",
+            ),
+            "fleet.prices is played by",
+        ),
         ((*overrides(), "anchors=both"), "anchors = both"),
     ],
 )

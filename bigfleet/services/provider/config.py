@@ -82,7 +82,8 @@ class ProviderConfig:
     `boot_timeout_seconds` of its boot. Spot machines are interrupted at their hourly probability,
     at `spot_market_hours_per_second` hours of market time per second (0: never). `provider_name`
     is the first part of every Node's providerID. A failed fixed machine is repaired after
-    `repair_seconds`. Without an `identity` it serves plaintext.
+    `repair_seconds`. `market_file` (JSON lines, may come later) changes prices and interrupts kinds
+    of spot machines at Unix times. Without an `identity` it serves plaintext.
     """
 
     listen_port: Annotated[int, LISTEN]
@@ -120,6 +121,15 @@ class ProviderConfig:
     repair_seconds: Annotated[
         float, Flag("--repair-time", "until a failed fixed machine recovers; inf: never", "SECONDS")
     ] = 60.0
+    market_file: Annotated[
+        Path | None,
+        Flag(
+            "--market",
+            "prices that move and interruptions of kinds of spot machines (JSON lines); read again "
+            "when it changes",
+            "FILE",
+        ),
+    ] = None
     identity: Identity | None = None
 
     def __post_init__(self) -> None:

@@ -18,6 +18,7 @@ from bigfleet.model.errors import Fenced, IllegalTransition, InvalidInput, Unava
 from bigfleet.model.machine import TRANSITIONAL, Machine, MachineEvent, MachineState
 from bigfleet.observe.metrics import (
     internal_errors,
+    provider_interruptions,
     provider_machines,
     provider_orders_fenced,
     provider_transitions,
@@ -28,6 +29,7 @@ from bigfleet.ports.provider import Fence
 from bigfleet.services.provider import fencing, lifecycle
 from bigfleet.services.provider.config import ProviderConfig
 from bigfleet.services.provider.lifecycle import Order, Record
+from bigfleet.services.provider.market_follower import MarketFollower
 from bigfleet.services.provider.spot_market import SPOT_INTERRUPTED, seconds_until_interruption
 from bigfleet.services.provider.store import Store
 
@@ -46,6 +48,7 @@ class OperationExecutor:
     def __init__(self, config: ProviderConfig, store: Store, host: Host, clock: Clock) -> None:
         self.store = store
         self._config, self._host, self._clock = config, host, clock
+        self._market = MarketFollower(config.market_file, store, clock)
         self._tasks: set[asyncio.Task[None]] = set()
         self._state_counts: Counter[MachineState] = Counter(r.machine.state for r in store)
         self.failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -71,9 +74,12 @@ class OperationExecutor:
         if after is before:
             self.store.save(None, fence, machine_id)
             return before
+        self._begin(before, after, order, fence)
+        return self.store.get(machine_id)
+
+    def _begin(self, before: Record, after: Record, order: Order, fence: Fence | None) -> None:
         self._change(before, after, order.event, fence)
         self._start(after)
-        return self.store.get(machine_id)
 
     def _check_fence(self, fence: Fence, machine_id: str) -> None:
         try:
@@ -99,6 +105,31 @@ class OperationExecutor:
                 self._schedule_interruption(record)
             elif record.machine.state is MachineState.FAILED:
                 self._schedule_repair(record)
+
+    async def follow_market(self) -> None:
+        """Bring all machines up to date with the market file, and keep them so.
+
+        InvalidInput for a file that is not a market; one that becomes so later ends the provider.
+        """
+        await self._market.adopt(self._withdraw)
+        self._spawn(self._market.keep(self._withdraw), "market")
+
+    def _withdraw(self, record: Record) -> None:
+        """Take back a machine whose kind is gone: from its cluster, or idle."""
+        if record.machine.state is MachineState.CONFIGURED:
+            self._spawn(self.interrupt(record), f"{record.operation_id} loss")
+        elif record.machine.state is MachineState.IDLE:
+            self._spawn(self._take_back(record.machine.id), f"{record.operation_id} loss")
+
+    async def _take_back(self, machine_id: str) -> None:
+        order = Order(MachineEvent.DELETE)
+        while (now := self.store.get(machine_id)).machine.state is MachineState.IDLE:
+            latency_seconds = self._latency_seconds(now, order)
+            after = lifecycle.accept(now, order, self._clock.unix_seconds(), latency_seconds)
+            try:
+                self._begin(now, after, order, None)
+            except Unavailable as error:
+                await self._wait_for_disk(error)
 
     async def close(self) -> None:
         """Cancel all tasks; operations under way stay so in the store."""
@@ -153,6 +184,7 @@ class OperationExecutor:
             now = self.store.get(record.machine.id)
             try:
                 self._change(now, lifecycle.fail(now, SPOT_INTERRUPTED), MachineEvent.FAIL)
+                provider_interruptions.inc()
             except Unavailable as error:
                 await self._wait_for_disk(error)
 
@@ -179,7 +211,9 @@ class OperationExecutor:
                 self._change(record, after, event)
             except Unavailable as error:
                 await self._wait_for_disk(error)
-        if after.machine.state is MachineState.CONFIGURED:
+        if self._market.is_gone(after.machine):
+            self._withdraw(after)
+        elif after.machine.state is MachineState.CONFIGURED:
             self._schedule_interruption(after)
         elif after.machine.state is MachineState.FAILED:
             self._schedule_repair(after)
@@ -204,6 +238,7 @@ class OperationExecutor:
     async def _perform(self, record: Record) -> None:
         await self._sleep_until(record.due_unix_seconds)
         if record.machine.state is MachineState.CREATING:
+            self._market.check_capacity(record.machine)
             await self._host.acquire(record.machine)
         elif record.machine.state is MachineState.CONFIGURING:
             await self._boot(record)
@@ -250,7 +285,7 @@ class OperationExecutor:
     def _change(
         self, before: Record, after: Record, event: MachineEvent, fence: Fence | None = None
     ) -> None:
-        self.store.save(after, fence)
+        self.store.save(self._market.quoted(after), fence)
         old, new = before.machine.state, after.machine.state
         self._state_counts[old] -= 1
         self._state_counts[new] += 1

@@ -73,6 +73,7 @@ async def serving(config: ProviderConfig, host: Host) -> AsyncIterator[RunningPr
         address = f"{config.listen_host}:{config.listen_port}"
         port = transport.listen(server, address, config.identity)
         executor.resume()
+        await executor.follow_market()
         await server.start()
         closing.push_async_callback(server.stop, _STOP_GRACE_SECONDS)
         not_ready = ""

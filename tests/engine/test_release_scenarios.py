@@ -160,3 +160,15 @@ def test_of_machines_that_disturb_as_little_those_go_on_which_nothing_is_counted
     here = [configured(f"a{n}", labels={RACK: "a"}, price=9, last_claimed_by=0) for n in range(2)]
     story = Story([*here, configured("b", labels={RACK: "b"})], ("east", gang), settings=NO_HOLD)
     assert story.cycle() == ["Reclaim b"]
+
+
+def test_machines_that_must_stay_hide_few_of_those_that_need_not() -> None:
+    """Every eighth is the only one for some pods; one decision finds most of the others."""
+    specs = [configured(f"m{n}", labels={RACK: str(n)}, disruption_cost=1.0 + n) for n in range(32)]
+    needs = [
+        ("east", need_of(4, Requirement(RACK, Operator.IN, (str(n),)))) for n in (3, 11, 19, 27)
+    ]
+    settings = EngineConfig(reclaim_cap_fraction=1.0, reclaim_hold_seconds=0.0)
+    story = Story(specs, *needs, settings=settings)
+    story.demand = replace(story.demand, fell_seconds={0: NOW})
+    assert len(story.cycle()) == 21

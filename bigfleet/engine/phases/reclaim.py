@@ -29,7 +29,7 @@ from bigfleet.engine.state.cycle_state import CycleState
 from bigfleet.model.machine import MachineState
 
 # Each trial repacks all pods of a cluster.
-_MAX_TRIALS = 12
+_MAX_TRIALS = 24
 
 
 class ReclaimPhase:

@@ -80,10 +80,10 @@ class ReclaimPhase:
                 self.going.append(slot.machine)
 
     def _removable(self, cluster: Cluster, its: Sequence[Slot]) -> list[Slot]:
-        """Bisect in at most 12 trials: what fails is retried in halves, the first half first."""
+        """Bisect in at most 24 trials: what fails is retried in halves, the first half first."""
         chosen: list[Slot] = []
         parts = [list(its)]
-        for _ in range(12):
+        for _ in range(24):
             if not parts:
                 break
             part = parts.pop()

@@ -79,6 +79,20 @@ def test_a_machine_for_additional_needs_has_room_for_a_part_of_its_cluster_s_gro
     assert Story([served, small, large], pods, additional()).cycle() == ["Bootstrap large"]
 
 
+def test_a_machine_with_gpus_for_additional_needs_is_chosen_for_their_pods_alone() -> None:
+    """Neither for growth nor for other pending pods, which have their turn and machines without."""
+    gpus = {"nvidia.com/gpu": 1}
+    small, large = (
+        idle(name, cpu=cpu, labels=IN_A, price=price, more=gpus)
+        for name, cpu, price in (("small", 4, 1.0), ("large", 64, 1.5))
+    )
+    pod = "east", need_of(1, unit=1, more=gpus, group="additional")
+    others = "east", need_of(60, unit=1)
+    story = Story([small, large, idle("ordinary", cpu=64)], pod, others)
+    assert story.cycle() == ["Bootstrap small", "Bootstrap ordinary"]
+    assert story.short() == {}
+
+
 def test_machines_for_additional_pods_that_keep_apart_share_the_growth_of_such_pods() -> None:
     """Each of them takes a machine of its own, and the next workloads use the rest of it: of twenty
     machines each has room for a twentieth of them, and one alone for a quarter at most.

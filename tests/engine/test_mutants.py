@@ -66,6 +66,8 @@ MUTANTS = [
     ("phases/assign", "        self._place_additional()\n        changes", "        changes"),
     ("placement/acquire",
      "expected = expected_pods(state, index, parts_by_machine(state, index))", "pass"),
+    ("placement/acquire", "    if expected is None:\n        pending",
+     "    if expected is None or _requests_scarce(state, index):\n        pending"),
     ("placement/growth", "return max(ADDITIONAL_PARTS, machines)", "return ADDITIONAL_PARTS"),
     ("placement/growth", "return max(ADDITIONAL_PARTS, machines)", "return machines"),
     ("placement/growth", " & ((classes.most < NO_LIMIT) == is_apart)", ""),

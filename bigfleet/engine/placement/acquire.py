@@ -173,7 +173,8 @@ class Selection:
 def acquire(state: CycleState, free_pools: FreePools, index: int, others: Longs) -> None:
     """Acquire machines for the unplaced pods of need `index`, and place them there.
 
-    Remaining capacity is offered to the pending pods of `others`, classes of the same cluster.
+    Remaining capacity is offered to the pending pods of `others`, classes of the same cluster, but
+    not that of an additional need's machines.
     """
     keys = preferred_keys(state, index)
     pools = free_pools.pools(index, keys)

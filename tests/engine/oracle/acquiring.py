@@ -335,10 +335,13 @@ def give_back(cycle: Cycle, need: NeedView, machines: Sequence[Machine]) -> None
 
 
 def acquire(cycle: Cycle, need: NeedView, others: Sequence[PodSize]) -> None:
-    """Acquire machines for the unplaced pods of a plain or additional need."""
+    """Acquire machines for the unplaced pods of a plain need, which `others` are placed on at once,
+    or of an additional one.
+    """
     keys = preferred_keys(need)
     expected = None
     if need.kind == "additional":
+        others = ()
         left = sum(size.left for size in need.sizes) if need.one_a_machine else 0
         expected = growth_part(cycle, need, max(LEAST_PARTS, left))
     offers = free_machines(cycle, need, keys)

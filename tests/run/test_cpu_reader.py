@@ -57,7 +57,8 @@ def test_a_process_beside_the_run_is_not_one_of_the_others(tmp_path: Path) -> No
         reader = CpuReader(dict, (), lambda: {"provider": pid})
         apart = CpuReader(dict)
         wait_until(lambda: reader.read().processes.get("provider", 0.0) >= 0.1, "CPU used")
-        with_it, without = reader.read(), apart.read()
+        # What this process has used grows meanwhile.
+        without, with_it = apart.read(), reader.read()
         assert with_it.run_seconds >= without.run_seconds + 0.1
         assert any(name.endswith(f"({pid})") for name in without.others)
         assert not any(name.endswith(f"({pid})") for name in with_it.others)

@@ -21,7 +21,7 @@ from bigfleet.services.shard.fleet.backoff import FailureBackOff
 from bigfleet.services.shard.records.views import Transition
 from bigfleet.services.shard.sessions import session
 from tests.engine.engine_rig import configured, fleet_of, idle
-from tests.support.shard_rig import cycles, machine, need, shard
+from tests.support.shard_rig import Rig, cycles, machine, need, shard
 from tests.support.waiting import eventually
 
 _S = MachineState
@@ -170,6 +170,19 @@ class BootsFailIn(MemoryProvider):
         """How many machines were bought."""
         return [call for call, *_ in self.orders].count("CREATE")
 
+    def is_at_rest(self) -> bool:
+        """Whether each machine is where it stays until something is ordered."""
+        return all(m.state in (_S.SPECULATIVE, _S.IDLE) for m in self._machines.values())
+
+
+async def comes_to_rest(rig: Rig, provider: BootsFailIn) -> None:
+    """Return after ten cycles that order nothing, with nothing under way."""
+    orders = None
+    while orders != len(provider.orders):
+        orders = len(provider.orders)
+        await eventually(provider.is_at_rest)
+        await cycles(rig, 10)
+
 
 async def test_a_cluster_whose_machines_do_not_boot_leaves_their_offering_to_others(
     tmp_path: Path,
@@ -206,12 +219,12 @@ async def test_a_cluster_whose_machines_do_not_boot_is_tried_with_one_at_a_time(
         operator = await rig.operator("broken")
         await operator.roll_up(need(8))
         await eventually(lambda: provider.boots() >= 5)
-        await cycles(rig, 10)
+        await comes_to_rest(rig, provider)
         for _ in range(3):
             before = provider.boots(), provider.purchases()
             clock.advance(1000.0)
             await eventually(partial(provider.has_tried, before[0] + 1))
-            await cycles(rig, 10)
+            await comes_to_rest(rig, provider)
             assert (provider.boots(), provider.purchases()) == (before[0] + 1, before[1] + 1)
         provider.clusters = ()
         clock.advance(1000.0)

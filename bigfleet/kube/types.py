@@ -7,7 +7,7 @@ with fewer fields.
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
@@ -46,6 +46,17 @@ class ObjectMeta(msgspec.Struct, rename="camel"):
     def controller(self) -> OwnerReference | None:
         """The owner that controls it."""
         return next((owner for owner in self.owner_references or () if owner.controller), None)
+
+
+def eviction_of(pod: ObjectMeta) -> tuple[str, dict[str, Any]]:
+    """The path and the body of a request to evict the Pod, but no later one of its name."""
+    body = {
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": {"name": pod.name, "namespace": pod.namespace},
+        "deleteOptions": {"preconditions": {"uid": pod.uid}},
+    }
+    return f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}/eviction", body
 
 
 class ObjectList(msgspec.Struct, Generic[T]):

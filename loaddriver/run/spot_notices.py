@@ -23,7 +23,7 @@ from bigfleet.kube.client import (
     KubeClient,
     is_transient,
 )
-from bigfleet.kube.types import ObjectList, ObjectMeta
+from bigfleet.kube.types import ObjectList, ObjectMeta, eviction_of
 from loaddriver.errors import InfrastructureError
 from loaddriver.plan.manifests import INSTANCE_TYPE_KEY, ZONE_KEY
 from loaddriver.plan.market import Kind
@@ -116,14 +116,7 @@ async def drain_kind(client: KubeClient, kind: Kind) -> None:
 
 
 async def _evict(client: KubeClient, pod: _Pod, slots: asyncio.Semaphore) -> None:
-    metadata = pod.metadata
-    eviction = {
-        "apiVersion": "policy/v1",
-        "kind": "Eviction",
-        "metadata": {"name": metadata.name, "namespace": metadata.namespace},
-        "deleteOptions": {"preconditions": {"uid": metadata.uid}},
-    }
-    path = f"/api/v1/namespaces/{metadata.namespace}/pods/{metadata.name}/eviction"
+    path, eviction = eviction_of(pod.metadata)
     async with slots:
         await _unless_gone(client.create(path, eviction))
 

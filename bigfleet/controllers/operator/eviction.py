@@ -26,6 +26,7 @@ from bigfleet.kube.client import (
     KubeClient,
     is_transient,
 )
+from bigfleet.kube.types import eviction_of
 from bigfleet.observe import metrics
 
 _LOG = logging.getLogger(__name__)
@@ -122,15 +123,7 @@ class Evictor:
                     self._slots.serialize_owner(owner)
 
     async def _evict(self, pod: PodOnNode) -> str:
-        metadata = pod.metadata
-        eviction = {
-            "apiVersion": "policy/v1",
-            "kind": "Eviction",
-            "metadata": {"name": metadata.name, "namespace": metadata.namespace},
-            "deleteOptions": {"preconditions": {"uid": metadata.uid}},
-        }
-        path = f"/api/v1/namespaces/{metadata.namespace}/pods/{metadata.name}/eviction"
-        outcome = await self._outcome(path, eviction)
+        outcome = await self._outcome(*eviction_of(pod.metadata))
         metrics.operator_evictions.labels(outcome).inc()
         return outcome
 

@@ -73,7 +73,7 @@ ORDER_INSIDE: dict[str, list[set[str]]] = {
         {"checks"},
         {"federation_checks", "fleet_checks", "shape_checks"},
         {"settings"},
-        {"federation", "fleet", "gates"},
+        {"bigfleet", "federation", "fleet", "gates"},
         {"catalog_checks", "overrides", "pod_template"},
         {"catalog"},
         {"instance_types"},

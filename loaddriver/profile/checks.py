@@ -49,13 +49,14 @@ def _shard_errors(settings: ProfileSettings) -> Iterator[FieldError]:
 def _fault_errors(settings: ProfileSettings) -> Iterator[FieldError]:
     joining, soak = settings.bigfleet.joining_shards, settings.soak.seconds
     if settings.changing_roles and settings.system != "bigfleet":
-        yield FieldError("faults", "are of BigFleet's roles; remove them and joiningShards")
+        yield FieldError(settings.changing_roles, "is of BigFleet's roles; remove it")
     if joining is not None and not settings.bigfleet.coordinators:
         yield FieldError("bigfleet.joiningShards", "need a coordinator to be given machines")
     if joining is not None and joining.at_seconds > soak:
         yield FieldError(
             "bigfleet.joiningShards.atSeconds", f"= {joining.at_seconds:g} is after the soak's end"
         )
+    yield from _leaving_errors(settings)
     ended: dict[str, float] = {}
     for number, fault in sorted(enumerate(settings.faults), key=lambda each: each[1].at_seconds):
         where = f"faults[{number}]"
@@ -65,6 +66,23 @@ def _fault_errors(settings: ProfileSettings) -> Iterator[FieldError]:
         if fault.at_seconds < ended.get(fault.role, 0.0):
             yield FieldError(where, f"begins while {fault.role} is still down")
         ended[fault.role] = fault.ends_at_seconds
+
+
+def _leaving_errors(settings: ProfileSettings) -> Iterator[FieldError]:
+    bigfleet, key = settings.bigfleet, "bigfleet.leavingShard"
+    leaving, joining = bigfleet.leaving_shard, bigfleet.joining_shards
+    if leaving is None:
+        return
+    if bigfleet.most_shards < 2:
+        yield FieldError(key, "leaves no shard; write bigfleet.shards or joiningShards")
+    first = {f"shard-{number}" for number in range(bigfleet.shards)}
+    names = [f"shard-{number}" for number in range(bigfleet.most_shards)]
+    if leaving.shard not in names:
+        yield FieldError(f"{key}.shard", f"= {leaving.shard}: there are {', '.join(names)}")
+    elif leaving.shard not in first and joining and leaving.at_seconds <= joining.at_seconds:
+        yield FieldError(f"{key}.atSeconds", f"= {leaving.at_seconds:g}: it has not joined then")
+    if leaving.at_seconds > settings.soak.seconds:
+        yield FieldError(f"{key}.atSeconds", f"= {leaving.at_seconds:g} is after the soak's end")
 
 
 def _system_errors(settings: ProfileSettings) -> Iterator[FieldError]:

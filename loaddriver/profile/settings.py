@@ -11,46 +11,12 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from loaddriver.profile.archetypes import Count, DnsLabel, NotNegative, Positive, Sentence, Share
+from loaddriver.profile.archetypes import Count, DnsLabel, NotNegative, Positive, Sentence
+from loaddriver.profile.bigfleet import BigfleetSettings
 from loaddriver.profile.catalog import DEFAULT_CATALOG
 from loaddriver.profile.decoding import ConfigStruct
 from loaddriver.profile.federation import FederationSettings
 from loaddriver.profile.fleet import FleetSettings
-
-
-class JoiningShards(ConfigStruct, frozen=True, kw_only=True):
-    """Shards that are added to the running fleet, `atSeconds` into the soak."""
-
-    number: Count
-    at_seconds: NotNegative
-
-
-class BigfleetSettings(ConfigStruct, frozen=True, kw_only=True):
-    """The settings of the system under test that change what is measured.
-
-    The acknowledgement of a CapacityRequest is a write per pod: without `acknowledgementsPerSecond`
-    requests are acknowledged only where the load consists of them.
-    Several `shards` split the machines and clusters, assigned by a coordinator with `coordinators`
-    replicas. Without a coordinator, the one shard owns everything. The fleet has a part for each of
-    the `joiningShards`, too.
-    """
-
-    cycle_seconds: Positive
-    rollup_seconds: Positive
-    reclaim_cap_fraction: Share
-    reclaim_hold_seconds: NotNegative
-    idle_hold_seconds: NotNegative
-    unschedulable_delay_seconds: NotNegative = 15.0
-    node_ready_timeout_seconds: NotNegative = 300.0
-    acknowledgements_per_second: NotNegative | None = None
-    shards: Annotated[int, msgspec.Meta(ge=1, le=8)] = 1
-    coordinators: Literal[0, 1, 3] = 0
-    joining_shards: JoiningShards | None = None
-
-    @property
-    def most_shards(self) -> int:
-        """The number of shards once all have joined."""
-        return self.shards + (self.joining_shards.number if self.joining_shards else 0)
 
 
 class KarpenterSettings(ConfigStruct, frozen=True, kw_only=True):
@@ -240,9 +206,13 @@ class ProfileSettings(ConfigStruct, frozen=True, kw_only=True):
 
     @property
     def changing_roles(self) -> str:
-        """The key by which roles are killed or added while the load runs; "" if there is none."""
-        joining = "bigfleet.joiningShards" if self.bigfleet.joining_shards else ""
-        return "faults" if self.faults else joining
+        """The key by which roles are killed, added or removed while the load runs; "" if none."""
+        keys = {
+            "faults": self.faults,
+            "bigfleet.joiningShards": self.bigfleet.joining_shards,
+            "bigfleet.leavingShard": self.bigfleet.leaving_shard,
+        }
+        return next((key for key, value in keys.items() if value), "")
 
     @property
     def live_changes(self) -> str:

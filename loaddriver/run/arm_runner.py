@@ -221,8 +221,8 @@ class ArmRunner:
         self.provenance = await asyncio.to_thread(self.read_provenance)
         await self._start()
         before = await scrape.durations(self.roles.values())
-        own, machines = self.node_source, self.arm.inputs.machines
-        changes = make_fleet_changes(self.substrate, own, self.clusters, self._add_role)
+        own, machines, roles = self.node_source, self.arm.inputs.machines, self.roles.values()
+        changes = make_fleet_changes(self.substrate, own, self.clusters, roles, self._add_role)
         await self._measurement.play(self.clusters, self._show, self._federation_run, changes)
         if self.roles:
             found = await scrape.components(self.roles.values(), before, machines)

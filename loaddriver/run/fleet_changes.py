@@ -1,5 +1,5 @@
-"""What happens to BigFleet while the load runs: roles are killed and started again, shards join,
-prices move, and kinds of spot machines are interrupted.
+"""What happens to BigFleet while the load runs: roles are killed and started again, shards join and
+leave, prices move, and kinds of spot machines are interrupted.
 
 All of it is declared by the profile; anything else that dies ends the run. What has happened is
 counted, because a gate on a fault that never came would say nothing.
@@ -8,18 +8,21 @@ counted, because a gate on a fault that never came would say nothing.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 import msgspec
 
+from bigfleet.api.auth.identity import Identity, Principal
 from loaddriver.plan.market import NO_CHANGES, Interruption, MarketPlan
+from loaddriver.profile.bigfleet import LeavingShard
 from loaddriver.profile.settings import Fault, ProfileSettings
 from loaddriver.record.watching import now_micros
-from loaddriver.run.bigfleet_roles import market_of, shard_names
+from loaddriver.run.bigfleet_roles import coordinators_of, market_of, shard_names
 from loaddriver.run.node_source import FleetNodeSource, NodeSource
+from loaddriver.run.shard_parts import remove_shard
 from loaddriver.run.spot_notices import act_on_notice
 from loaddriver.sizing.market import UNCHANGED, PlayedMarket
 from loaddriver.substrates.base import Cluster, Endpoint, RoleSpec, Substrate, SubstrateError
@@ -34,24 +37,29 @@ def write_market(market: PlayedMarket, path: Path) -> None:
 
 @runtime_checkable
 class KillingSubstrate(Protocol):
-    """A substrate that can kill one of its roles, as a crash of its host would."""
+    """A substrate that can kill one of its roles, as a crash of its host would, and has the
+    identity of an administrator.
+    """
 
     async def kill_role(self, name: str) -> None: ...
 
     async def start_role(self, role: RoleSpec) -> Endpoint: ...
 
+    def identity(self, name: Principal) -> Identity: ...
+
 
 @dataclass
 class FleetChanges:
     """The changes that `settings` declare; `specs` are all roles by name. `on_joined` gets each
-    role that was not there from the start. The providers follow the `market` by `market_file`;
-    `played_market` has its times once it is written.
+    role that was not there from the start. `coordinators` remove shards. The providers
+    follow the `market` by `market_file`; `played_market` has its times once it is written.
     """
 
     settings: ProfileSettings
     substrate: KillingSubstrate
     specs: Mapping[str, RoleSpec]
     on_joined: Callable[[Endpoint], None]
+    coordinators: Sequence[Endpoint] = ()
     market: MarketPlan = NO_CHANGES
     market_file: Path = Path()
     clusters: Sequence[Cluster] = ()
@@ -59,6 +67,7 @@ class FleetChanges:
     killed: list[str] = field(default_factory=list)
     restarted: list[str] = field(default_factory=list)
     joined: list[str] = field(default_factory=list)
+    left: list[str] = field(default_factory=list)
 
     def numbers(self) -> dict[str, int]:
         """What has happened, for the summary."""
@@ -66,6 +75,7 @@ class FleetChanges:
             "rolesKilled": len(self.killed),
             "rolesRestarted": len(self.restarted),
             "shardsJoined": len(self.joined),
+            "shardsLeft": len(self.left),
         }
 
     async def play(
@@ -84,6 +94,8 @@ class FleetChanges:
         ]
         if self.settings.bigfleet.joining_shards:
             changes.append(self._join(self.settings.bigfleet.joining_shards.at_seconds, show))
+        if self.settings.bigfleet.leaving_shard:
+            changes.append(self._leave(self.settings.bigfleet.leaving_shard, show))
         if self.market != NO_CHANGES:
             self.played_market = PlayedMarket(self.market, began_micros())
             write_market(self.played_market, self.market_file)
@@ -116,15 +128,27 @@ class FleetChanges:
             self.joined.append(name)
             show(f"{name} has joined")
 
+    async def _leave(self, leaving: LeavingShard, show: Callable[[str], None]) -> None:
+        """Remove a shard, and wait until it has released everything; its process goes on, as its
+        metrics are read at the end.
+        """
+        await asyncio.sleep(leaving.at_seconds)
+        show(f"{leaving.shard} is removed")
+        identity = self.substrate.identity(Principal("admin"))
+        await remove_shard(self.coordinators, identity, leaving.shard)
+        self.left.append(leaving.shard)
+        show(f"{leaving.shard} has left")
+
 
 def make_fleet_changes(
     substrate: Substrate,
     source: NodeSource,
     clusters: Sequence[Cluster],
+    roles: Iterable[Endpoint],
     on_joined: Callable[[Endpoint], None],
 ) -> FleetChanges | None:
-    """The changes of a run; None if the profile has none. Raises SubstrateError if the substrate
-    cannot make them.
+    """The changes of a run with these `roles`; None if the profile has none. Raises SubstrateError
+    if the substrate cannot make them.
     """
     if not isinstance(source, FleetNodeSource):
         return None
@@ -138,6 +162,7 @@ def make_fleet_changes(
         substrate,
         source.specs,
         on_joined,
+        coordinators_of(roles),
         source.inputs.market,
         market_of(source.scratch),
         clusters,

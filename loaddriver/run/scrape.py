@@ -22,7 +22,7 @@ from bigfleet.api.v1alpha1.shardread_pb2_grpc import ShardReadStub
 from loaddriver.judge.facts import Shortfall
 from loaddriver.plan.manifests import INSTANCE_TYPE_KEY
 from loaddriver.record.histograms import Histogram, Series, histograms, numbers, summed
-from loaddriver.run.bigfleet_roles import LISTEN, coordinators_of, shards_of
+from loaddriver.run.bigfleet_roles import LISTEN, coordinators_of
 from loaddriver.run.shard_parts import unevenness
 from loaddriver.sizing.inventory import InventoryMachine
 from loaddriver.substrates.base import Endpoint
@@ -159,8 +159,7 @@ async def components(
     result["domainsMoved"] = _by_label(samples, "bigfleet_coordinator_domains_moved_total", "cause")
     result["durations"] = numbers(observed)
     if machines and (replicas := coordinators_of(endpoints)):
-        shards = [each.name for each in shards_of(endpoints)]
-        result["unevenness"] = await unevenness(replicas, machines, shards)
+        result["unevenness"] = await unevenness(replicas, machines)
     return result
 
 

@@ -1,9 +1,11 @@
-"""How evenly a fleet's machines are divided among its shards, from the coordinator's table."""
+"""How evenly a fleet is divided among its shards, and their removal, by the coordinator."""
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import grpc
@@ -15,25 +17,30 @@ from bigfleet.api.v1alpha1 import coordinator_pb2 as wire
 from bigfleet.api.v1alpha1.coordinator_pb2_grpc import CoordinatorStub
 from loaddriver.run.bigfleet_roles import LISTEN
 from loaddriver.sizing.inventory import InventoryMachine
-from loaddriver.substrates.base import Endpoint
+from loaddriver.substrates.base import Endpoint, SubstrateError
 
 # A replica that does not lead answers at once.
 _RPC_TIMEOUT_SECONDS = 5.0
+_LISTING_SECONDS = 0.5
 
 
 async def unevenness(
-    coordinators: Sequence[Endpoint],
-    machines: Iterable[InventoryMachine],
-    shards: Collection[str],
+    coordinators: Sequence[Endpoint], machines: Iterable[InventoryMachine]
 ) -> float | None:
-    """How far any shard's part of any kind of machine is from an even one, as a share of that; None
-    if no coordinator answers.
+    """How far the part of any shard that stays is from an even one, of any kind of machine, as a
+    share of that; None if no coordinator answers.
     """
-    for coordinator in coordinators:
-        owners = await _owners(coordinator)
-        if owners is not None:
-            return most_uneven(machines, owners, shards)
-    return None
+    readonly = next((each.readonly_identity for each in coordinators), None)
+    identity = Identity(readonly) if readonly else None
+    assigned = await _ask(
+        coordinators, identity, "ListDomainAssignments", wire.ListDomainAssignmentsRequest()
+    )
+    found = await _ask(coordinators, identity, "ListShards", wire.ListShardsRequest())
+    if assigned is None or found is None:
+        return None
+    owners = {each.topology_value: each.shard_id for each in assigned.assignments}
+    staying = {each.shard_id for each in found.shards if not each.leaving}
+    return most_uneven(machines, owners, staying)
 
 
 def most_uneven(
@@ -54,14 +61,28 @@ def most_uneven(
     return worst
 
 
-async def _owners(coordinator: Endpoint) -> Mapping[str, str] | None:
-    identity = Identity(coordinator.readonly_identity) if coordinator.readonly_identity else None
-    address = coordinator.addresses[LISTEN]
-    try:
-        async with transport.channel(address, identity, "coordinator") as channel:
-            stub: Any = CoordinatorStub(channel)
-            request = wire.ListDomainAssignmentsRequest()
-            answer = await stub.ListDomainAssignments(request, timeout=_RPC_TIMEOUT_SECONDS)
-    except grpc.aio.AioRpcError:
-        return None
-    return {each.topology_value: each.shard_id for each in answer.assignments}
+async def remove_shard(coordinators: Sequence[Endpoint], identity: Identity, shard: str) -> None:
+    """Have the coordinator remove a live shard, and wait until it has released everything. Raises
+    SubstrateError if none answers or it is refused.
+    """
+    request = wire.RemoveShardRequest(shard_id=shard)
+    if await _ask(coordinators, identity, "RemoveShard", request) is None:
+        raise SubstrateError(f"{shard} cannot be removed: no coordinator does it")
+    while True:
+        found = await _ask(coordinators, identity, "ListShards", wire.ListShardsRequest())
+        if found is not None and shard not in {each.shard_id for each in found.shards}:
+            return
+        await asyncio.sleep(_LISTING_SECONDS)
+
+
+async def _ask(
+    coordinators: Sequence[Endpoint], identity: Identity | None, method: str, request: Any
+) -> Any:
+    """The answer of the first replica that gives one: of the leader; None if there is none."""
+    for coordinator in coordinators:
+        address = coordinator.addresses[LISTEN]
+        with suppress(grpc.aio.AioRpcError):
+            async with transport.channel(address, identity, "coordinator") as channel:
+                stub = CoordinatorStub(channel)
+                return await getattr(stub, method)(request, timeout=_RPC_TIMEOUT_SECONDS)
+    return None

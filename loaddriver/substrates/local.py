@@ -11,6 +11,7 @@ from pathlib import Path
 
 import aiohttp
 
+from bigfleet.api.auth.identity import Identity, Principal
 from loaddriver.substrates import fleet_identities
 from loaddriver.substrates.apiserver import ApiServer, ClusterContext
 from loaddriver.substrates.base import (
@@ -134,6 +135,10 @@ class LocalSubstrate:
             if process.name == name:
                 process.send(signal.SIGKILL)
                 await process.wait()
+
+    def identity(self, name: Principal) -> Identity:
+        """The identity of `name`, by the authority of the run."""
+        return fleet_identities.issue(self._data_directory, name)
 
     def pids(self) -> dict[str, int]:
         """The process ids of components, as `<cluster>/<component>`, and of roles."""

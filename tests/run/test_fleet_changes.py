@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bigfleet.api.auth.identity import Principal
+from bigfleet.api.auth.identity import Identity, Principal
 from loaddriver.errors import ProfileError
 from loaddriver.profile.loading import load_profile
 from loaddriver.run.bigfleet_roles import check_faults, fleet_roles, provider_roles
@@ -27,6 +27,7 @@ HALL = "{name: hall, capacityTypes: [bareMetal]}"
 CLOUD = "{name: cloud, capacityTypes: [onDemand, spot]}"
 ONE_KILLED = "faults=[{role: shard-0, atSeconds: 0, downSeconds: 0}]"
 ONE_JOINS = ("bigfleet.coordinators=1", "bigfleet.joiningShards={number: 1, atSeconds: 0}")
+LEAVES = "bigfleet.leavingShard={{shard: {}, atSeconds: {}}}"
 
 
 def clusters(*names: str) -> list[Cluster]:
@@ -91,7 +92,11 @@ def test_a_shard_is_given_all_providers_each_with_a_name_and_an_inventory() -> N
         ),
         (("bigfleet.joiningShards={number: 1, atSeconds: 1}",), "need a coordinator"),
         ((*ONE_JOINS[:1], ONE_JOINS[1].replace(": 0}", ": 99}")), "is after the soak's end"),
-        (("system=none", ONE_KILLED, "anchors=off"), "are of BigFleet's roles"),
+        (("system=none", ONE_KILLED, "anchors=off"), "is of BigFleet's roles"),
+        (("bigfleet.leavingShard={shard: shard-0, atSeconds: 1}",), "leaves no shard"),
+        ((*ONE_JOINS, LEAVES.format("shard-2", 1)), "there are shard-0, shard-1"),
+        ((*ONE_JOINS, LEAVES.format("shard-1", 0)), "it has not joined then"),
+        ((*ONE_JOINS, LEAVES.format("shard-0", 99)), "is after the soak's end"),
         ((f"fleet.providers=[{HALL}, {HALL}]",), "'hall' is a duplicate"),
     ],
 )
@@ -127,6 +132,10 @@ class Roles:
         self.done.append(("start", role.name))
         return Endpoint(role.name, None, Path())
 
+    def identity(self, name: Principal) -> Identity:
+        """Nobody asks for it."""
+        raise AssertionError(name)
+
 
 async def test_changes_begin_with_the_soak_and_are_counted() -> None:
     """A gate on their number fails if one of them did not happen."""
@@ -138,7 +147,7 @@ async def test_changes_begin_with_the_soak_and_are_counted() -> None:
     await asyncio.sleep(0)
     assert not roles.done
     begin.set()
-    wanted = {"rolesKilled": 1, "rolesRestarted": 1, "shardsJoined": 1}
+    wanted = {"rolesKilled": 1, "rolesRestarted": 1, "shardsJoined": 1, "shardsLeft": 0}
     await eventually(lambda: changes.numbers() == wanted)
     playing.cancel()
     assert [each for each in roles.done if each[1] == "shard-0"] == [

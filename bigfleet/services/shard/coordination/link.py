@@ -72,9 +72,8 @@ class Link:
         try:
             ack = await self._coordinator.report(report)
         except Fenced as error:
-            metrics.shard_incidents.labels("fenced-by-coordinator").inc()
             self._missed(str(error))
-            self._fence(f"fenced by the coordinator: {error}")
+            self._stop(error)
         except BigFleetError as error:
             self._missed(str(error))
         else:
@@ -96,6 +95,13 @@ class Link:
         self._handler.delivered(answers)
         self._acknowledged(report, ack.coordinator_term)
         self._handler.take(ack.instructions)
+
+    def _stop(self, error: Fenced) -> None:
+        # One that was removed after it had released everything owns nothing that others order for.
+        if self._ownership.record.domains:
+            metrics.shard_incidents.labels("fenced-by-coordinator").inc()
+            _log.critical("incident: fenced by the coordinator: %s", error)
+        self._fence(f"fenced by the coordinator: {error}")
 
     def _missed(self, why: str) -> None:
         metrics.shard_coordinator_reports.labels("missed").inc()

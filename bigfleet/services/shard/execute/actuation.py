@@ -121,6 +121,7 @@ class Actuation:
                 self.stop_ordering(
                     f"fenced: another process of this shard has a newer epoch ({why})"
                 )
+                _log.critical("incident: %s", self.fenced)
         except Exception as error:  # noqa: BLE001  a defect in one order must not affect others
             _log.exception("order failed", extra={"machine": order.machine_id})
             outcome, why = OrderOutcome.FAILED, str(error)
@@ -146,7 +147,7 @@ class Actuation:
         """Stop executing orders for the rest of this process; the first reason is kept."""
         if not self.fenced:
             self.fenced = f"{why}; this process issues no more orders and should be stopped"
-            _log.critical("incident: %s", self.fenced)
+            _log.warning("ordering stopped", extra={"why": self.fenced})
 
     def _lane(self, order: Order) -> _Lane:
         """Each lane has its own limit: for each provider one per cluster, and "" for orders without

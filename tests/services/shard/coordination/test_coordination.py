@@ -357,6 +357,21 @@ async def test_a_removed_shard_stops_ordering_and_sends_its_operators_away(tmp_p
     assert provider.orders == []
 
 
+@pytest.mark.parametrize("owns", [True, False])
+async def test_a_removed_shard_is_an_incident_only_while_it_owns_domains(
+    tmp_path: Path, owns: bool
+) -> None:
+    """One that has released everything, as a live one does first, orders for nobody."""
+    provider, coordinator = fleet("a"), FakeCoordinator(gives_domains=owns)
+    counted = shard_incidents.labels("fenced-by-coordinator")._value
+    async with shards(provider, coordinator, tmp_path, "s-0") as (one,):
+        await eventually(lambda: len(domains(one)) == owns)
+        before = counted.get()
+        coordinator.deposed_shards.add("s-0")
+        await eventually(lambda: "fenced by the coordinator" in one.shard.cycle.not_ready())
+        assert (counted.get() > before) == owns
+
+
 async def test_an_answer_of_an_older_term_is_ignored(tmp_path: Path) -> None:
     """A leader that was cut off for a while may still believe that it leads."""
     provider, coordinator = fleet("a", "b"), FakeCoordinator(gives_domains=False)

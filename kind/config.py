@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,23 +16,8 @@ ONE_NODE = CLUSTERS_DIRECTORY / "one-node.yaml"
 SEVERAL_NODES = CLUSTERS_DIRECTORY / "several-nodes.yaml"
 
 
-@dataclass(frozen=True)
-class Mount:
-    """A host path mounted into the control-plane node."""
-
-    host_path: Path
-    container_path: str
-    read_only: bool = True
-
-
-def cluster_config(
-    node_image: NodeImage,
-    base: Path = ONE_NODE,
-    *,
-    patches: Sequence[str] = (),
-    mounts: Sequence[Mount] = (),
-) -> str:
-    """The config's YAML: the base, with patches for kubeadm (YAML each) and mounts added."""
+def cluster_config(node_image: NodeImage, base: Path = ONE_NODE) -> str:
+    """The config's YAML: the base, with patches for kubeadm where the image needs them."""
     config: dict[str, Any] = yaml.safe_load(base.read_text(encoding="utf-8"))
     if node_image.air_gapped:
         config["networking"] = {
@@ -41,11 +25,7 @@ def cluster_config(
             "podSubnet": POD_SUBNET,
             "serviceSubnet": SERVICE_SUBNET,
         }
-        patches = [*_air_gapped_patches(node_image.versions), *patches]
-    if patches:
-        config["kubeadmConfigPatches"] = list(patches)
-    if mounts:
-        _control_plane(config)["extraMounts"] = [_mount(mount) for mount in mounts]
+        config["kubeadmConfigPatches"] = _air_gapped_patches(node_image.versions)
     return yaml.safe_dump(config, sort_keys=False)
 
 
@@ -58,17 +38,3 @@ def _air_gapped_patches(versions: Mapping[str, str]) -> list[str]:
     }
     kubelet = {"kind": "KubeletConfiguration", "failCgroupV1": False}
     return [yaml.safe_dump(patch, sort_keys=False) for patch in (images, kubelet)]
-
-
-def _control_plane(config: dict[str, Any]) -> dict[str, Any]:
-    node: dict[str, Any] = next(n for n in config["nodes"] if n["role"] == "control-plane")
-    return node
-
-
-def _mount(mount: Mount) -> dict[str, object]:
-    return {
-        # kind runs in another directory, so paths must be absolute.
-        "hostPath": str(mount.host_path.absolute()),
-        "containerPath": mount.container_path,
-        "readOnly": mount.read_only,
-    }

@@ -43,7 +43,7 @@ ORDER_INSIDE: dict[str, list[set[str]]] = {
         {"__main__"},
         {"commands"},
         {"doctor", "history"},
-        {"compare"},
+        {"compare", "kindrun"},
         {"run"},
         {"report"},
         {"judge"},

@@ -44,7 +44,6 @@ SMALL_FILES: dict[str, str] = {
     "loaddriver/run/node_sources.py": "which system; its importer, what is done with it",
     "loaddriver/profile/overrides.py": "of the command line; its importer reads files",
     "loaddriver/report/table.py": "one output format",
-    "loaddriver/substrates/kind/diagnostics.py": "for failures only; its importer runs clusters",
 }
 UNFINISHED = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b")
 

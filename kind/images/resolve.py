@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from controlplane.pins import wanted_modules
+from controlplane.pins import OPTIONAL_MODULES, wanted_modules
 from controlplane.request import BinaryRequest
 from controlplane.resolve import obtain
 from kind.engine import Engine
@@ -14,7 +14,7 @@ from kind.errors import KindError
 from kind.images.base import SCRATCH
 from kind.images.builder import Builder, Image
 from kind.images.context import BinaryContext, PythonContext
-from kind.images.recipe import BINARY_IMAGES, PYTHON_IMAGES
+from kind.images.recipe import BINARY_IMAGES, OPTIONAL_IMAGES, PYTHON_IMAGES
 
 _CHECKOUT = Path(__file__).parent.parent.parent
 
@@ -45,8 +45,8 @@ def resolve_images(
 def resolve_image(
     name: str, request: BinaryRequest, engine: Engine, progress: Callable[[str], None]
 ) -> Image:
-    """One image, by its name in Images, in the engine and as an archive; built only if its inputs
-    changed.
+    """One image, by the name of its recipe, in the engine and as an archive; built only if its
+    inputs changed.
 
     Raises KindError or controlplane's errors with what this machine lacks.
     """
@@ -55,7 +55,7 @@ def resolve_image(
     work = request.cache_directory / "images"
     work.mkdir(parents=True, exist_ok=True)
     builder = Builder(_CHECKOUT, work, engine, progress)
-    if name in BINARY_IMAGES:
+    if name in (*BINARY_IMAGES, *OPTIONAL_IMAGES):
         return builder.resolve(name, BinaryContext(_binary(name, request, progress)), SCRATCH)
     recipe = PYTHON_IMAGES[name]
     context = PythonContext(
@@ -70,5 +70,6 @@ def resolve_image(
 
 
 def _binary(name: str, request: BinaryRequest, progress: Callable[[str], None]) -> Path:
-    modules = [module for module in wanted_modules(None) if module.name == name]
+    known = (*wanted_modules(None), *OPTIONAL_MODULES.values())
+    modules = [module for module in known if module.name == name]
     return obtain(modules, request, progress)[name].path

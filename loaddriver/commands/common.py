@@ -12,16 +12,19 @@ from collections.abc import Coroutine, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from controlplane.request import Binaries, request_from
+from controlplane.request import Binaries, BinaryRequest, request_from
 from loaddriver.errors import ExitCode, ProfileError
 from loaddriver.judge.schema import Summary
+from loaddriver.kindrun import prerequisites as kind
+from loaddriver.kindrun.run import release_values, run_on_kind
+from loaddriver.profile.loading import PROFILES
 from loaddriver.profile.settings import ProfileSettings
 from loaddriver.run.arm_runner import RunContext
 from loaddriver.run.arms import RunOutcome, run_arms
 from loaddriver.run.context import RunOptions
 from loaddriver.run.existing_clusters import existing_clusters
 from loaddriver.run.folder import KEPT_RUNS, create, prune
-from loaddriver.run.inputs import prepare_inputs
+from loaddriver.run.inputs import RunInputs, prepare_inputs
 from loaddriver.run.live_view import view_on
 from loaddriver.run.system import component_at, scheduler_config_at, system_at, with_components
 from loaddriver.substrates.choice import Prerequisites, SubstrateName, obtain_prerequisites
@@ -51,9 +54,6 @@ NEXT_STEPS: Mapping[ExitCode, str] = {
 
 
 T = TypeVar("T")
-
-PROFILES = Path(__file__).resolve().parents[2] / "profiles"
-"""The profiles that come with the harness."""
 
 
 def profile_flags(command: argparse.ArgumentParser) -> None:
@@ -183,17 +183,27 @@ def run_once(options: RunOptions) -> RunOutcome:
     for line in check.lines:
         say(line)
     check.raise_errors()
-    prerequisites = get_prerequisites(options, inputs.profile.settings)
-    with machine_claimed(options.profile) as lock, view_on(sys.stderr) as view:
-        folder = create(options.results, options.profile)
-        work = run_arms(RunContext(options, prerequisites, lock, view), inputs, folder)
-        outcome = asyncio.run(ended_by_signals(work))
+    if options.substrate is SubstrateName.KIND:
+        values = release_values(options, inputs.profile)
+        metrics = inputs.profile.settings.resource_metrics
+        found = kind.obtain(_request(options), say, resource_metrics=metrics)
+        outcome = run_on_kind(options, values, found, say)
+    else:
+        outcome = _run_here(options, inputs)
     for name in prune(options.results):
         say(
             f"removed the results of {name}: only the newest {KEPT_RUNS} runs of a profile are "
             "kept; `loaddriver runs pin` keeps a run for good"
         )
     return outcome
+
+
+def _run_here(options: RunOptions, inputs: RunInputs) -> RunOutcome:
+    prerequisites = get_prerequisites(options, inputs.profile.settings)
+    with machine_claimed(options.profile) as lock, view_on(sys.stderr) as view:
+        folder = create(options.results, options.profile)
+        work = run_arms(RunContext(options, prerequisites, lock, view), inputs, folder)
+        return asyncio.run(ended_by_signals(work))
 
 
 def get_prerequisites(
@@ -203,18 +213,12 @@ def get_prerequisites(
 
     Without a profile's `settings`, those of plain control planes.
     """
-    request = request_from(
-        options.environment,
-        binaries=options.binaries,
-        kubernetes_version=options.kubernetes_version,
-    )
     found = obtain_prerequisites(
         options.substrate,
-        request,
+        _request(options),
         say,
         resource_metrics=settings is not None and settings.resource_metrics,
         karpenter=settings is not None and settings.on_karpenter,
-        coordinators=settings.bigfleet.coordinators if settings else 0,
         local_only=_local_only(options, settings) if settings else "",
         clusters=None if settings is None else existing_clusters(options, settings),
     )
@@ -223,6 +227,14 @@ def get_prerequisites(
     if not isinstance(found, Binaries):
         raise ProfileError(["--component needs --substrate local, which starts the components"])
     return with_components(found, options.components)
+
+
+def _request(options: RunOptions) -> BinaryRequest:
+    return request_from(
+        options.environment,
+        binaries=options.binaries,
+        kubernetes_version=options.kubernetes_version,
+    )
 
 
 def _local_only(options: RunOptions, settings: ProfileSettings) -> str:

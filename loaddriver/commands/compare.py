@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from loaddriver.commands.common import PROFILES, say
+from loaddriver.commands.common import say
 from loaddriver.compare.comparison import Comparison, json_schema
 from loaddriver.compare.evaluate import VOID_LIMIT
 from loaddriver.compare.fact_runner import gather
@@ -24,7 +24,7 @@ from loaddriver.compare.state import SESSION, SessionState, SideName, read_state
 from loaddriver.compare.stored import compare_stored
 from loaddriver.compare.systems import checkout, components_folder
 from loaddriver.errors import ExitCode, InfrastructureError, ProfileError
-from loaddriver.profile.loading import load_profile
+from loaddriver.profile.loading import PROFILES, load_profile
 from loaddriver.run.provenance import ROOT
 from loaddriver.run.system import scheduler_config_at, system_at
 

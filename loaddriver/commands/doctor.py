@@ -10,7 +10,6 @@ from typing import Any
 
 import msgspec
 
-from loaddriver.commands.common import PROFILES
 from loaddriver.doctor.assess import Assessment, assess
 from loaddriver.doctor.canary import Instruments, instruments, run_canary
 from loaddriver.doctor.facts import Disk, Machine
@@ -26,7 +25,7 @@ from loaddriver.doctor.reading import (
 )
 from loaddriver.doctor.text import lines_of
 from loaddriver.errors import ExitCode
-from loaddriver.profile.loading import load_profile, profile_names
+from loaddriver.profile.loading import PROFILES, load_profile, profile_names
 from loaddriver.substrates.base import SubstrateError
 from loaddriver.substrates.datadir import data_roots, root_with_space
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import msgspec
 
-from loaddriver.commands.common import PROFILES
 from loaddriver.errors import ExitCode, ProfileError
 from loaddriver.judge.gates import GateResult, format_number, judge_gates
 from loaddriver.judge.schema import Summary
 from loaddriver.judge.sensitivity import least_regression
 from loaddriver.profile.gates import load_gates
+from loaddriver.profile.loading import PROFILES
 from loaddriver.report.results import read_bare, read_summary
 from loaddriver.run.folder import finished_runs
 

@@ -12,7 +12,6 @@ from typing import Any, Protocol, runtime_checkable
 
 from loaddriver.fedhpa import objects, setup
 from loaddriver.fedhpa.load_schedule import LoadSchedule, PhaseWindow
-from loaddriver.fedhpa.proxy import PartitionableProxy
 from loaddriver.fedhpa.record import (
     FEDERATION_DOWN,
     FEDERATION_UP,
@@ -24,10 +23,11 @@ from loaddriver.fedhpa.record import (
 from loaddriver.fedhpa.usage import UsageFeeder
 from loaddriver.profile.catalog import Catalog
 from loaddriver.substrates.base import Cluster, Endpoint, RoleSpec
+from loaddriver.substrates.proxy import PartitionableProxy
 
 
 class ApiServerProcess(Protocol):
-    """An API server that can be killed and restarted."""
+    """An API server that can be killed and restarted, as the federation sees it."""
 
     async def kill(self) -> None: ...
 
@@ -121,7 +121,7 @@ class FederationRun:
         )
 
     async def _proxy_to(self, member: Cluster) -> PartitionableProxy:
-        proxy = PartitionableProxy(int(member.api_server.rpartition(":")[2]))
+        proxy = PartitionableProxy(member.api_server)
         await proxy.start()
         self._stack.push_async_callback(proxy.stop)
         self._proxies[member.name] = proxy

@@ -16,9 +16,9 @@ from bigfleet.api.install_fedhpa import install_fedhpa, install_member
 from bigfleet.kube.client import CONNECTION_ERRORS, ApiError, KubeClient
 from loaddriver.errors import InfrastructureError
 from loaddriver.fedhpa import objects
-from loaddriver.fedhpa.proxy import PartitionableProxy
 from loaddriver.plan.setup_manifests import namespace_body
 from loaddriver.substrates.base import Cluster, RoleSpec
+from loaddriver.substrates.proxy import PartitionableProxy
 
 HOST = "host"
 ROLE = RoleSpec(

@@ -23,6 +23,9 @@ from loaddriver.profile.pod_template import archetype_keys
 from loaddriver.profile.settings import ProfileSettings
 from loaddriver.profile.yaml_reader import read_yaml
 
+PROFILES = Path(__file__).resolve().parents[2] / "profiles"
+"""The profiles that come with the harness."""
+
 
 @dataclass(frozen=True)
 class Profile:

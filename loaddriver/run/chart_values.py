@@ -29,9 +29,7 @@ def chart_values(profile: Profile, overrides: Sequence[str], seed: int | None) -
     for a profile that the chart cannot run.
     """
     settings = profile.settings
-    providers = "fleet.providers" if settings.fleet.providers else ""
-    running = "fleet.runningProvider" if settings.fleet.running_provider else ""
-    if lacks := settings.live_changes or providers or running:
+    if lacks := _lacking(settings):
         raise ProfileError([f"{profile.name}: charts/scaletest cannot have {lacks}"])
     run: dict[str, Any] = {"profile": profile.name}
     if overrides:
@@ -43,7 +41,10 @@ def chart_values(profile: Profile, overrides: Sequence[str], seed: int | None) -
     return {
         **run,
         "clusters": settings.clusters,
-        "controlPlane": {"resources": _control_plane(settings)},
+        "controlPlane": {
+            **({"resourceMetrics": True} if settings.resource_metrics else {}),
+            "resources": _control_plane(settings),
+        },
         "flags": {
             "provider": _flags(provider),
             "operator": _flags(operator),
@@ -55,10 +56,39 @@ def chart_values(profile: Profile, overrides: Sequence[str], seed: int | None) -
                 "limits": {"memory": _mebibytes(2 * _runner_bytes(settings))},
             }
         },
+        **_federation(settings),
         "bigfleet": {
-            "shard": {"replicas": settings.bigfleet.shards, "flags": _flags(shard_role(settings))}
+            **_coordinators(settings),
+            "shard": {"replicas": settings.bigfleet.shards, "flags": _flags(shard_role(settings))},
         },
     }
+
+
+def _lacking(settings: ProfileSettings) -> str:
+    """The setting that no release can have; "" if it can have all."""
+    asked = {
+        settings.live_changes: bool(settings.live_changes),
+        "fleet.providers": bool(settings.fleet.providers),
+        "fleet.runningProvider": settings.fleet.running_provider is not None,
+        f"system: {settings.system}": settings.system != "bigfleet",
+        # Its second arm would find the load of the first.
+        "anchors: both": settings.anchors == "both",
+    }
+    return next((name for name, wanted in asked.items() if wanted), "")
+
+
+def _federation(settings: ProfileSettings) -> dict[str, Any]:
+    if settings.federation is None:
+        return {}
+    return {
+        "federation": {"enabled": True, "onPremise": settings.federation.on_premise.cluster},
+    }
+
+
+def _coordinators(settings: ProfileSettings) -> dict[str, Any]:
+    """As many as the profile names; a fleet without any has those of the chart all the same."""
+    replicas = settings.bigfleet.coordinators
+    return {"coordinator": {"replicas": replicas}} if replicas else {}
 
 
 def heading(profile: Profile) -> str:

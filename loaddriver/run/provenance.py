@@ -21,7 +21,6 @@ from loaddriver.run.host import processor
 from loaddriver.run.inputs import RunInputs
 from loaddriver.substrates.choice import Prerequisites
 from loaddriver.substrates.existing.substrate import Prerequisites as ExistingPrerequisites
-from loaddriver.substrates.pods import places as pods
 
 ROOT = Path(__file__).resolve().parents[2]
 _PACKAGES = ("bigfleet", "loaddriver", "controlplane")
@@ -127,13 +126,7 @@ def _binaries(prerequisites: Prerequisites) -> dict[str, str]:
     if isinstance(prerequisites, ExistingPrerequisites):
         own = prerequisites.binaries
         return {} if own is None else {"kwok": digest_of_file(own.kwok)}
-    if isinstance(prerequisites, pods.Prerequisites):
-        return dict(prerequisites.places.images)
-    return {
-        "bigfleet": prerequisites.bigfleet.reference,
-        "kwok": prerequisites.kwok.reference,
-        "node": prerequisites.setup.node_image.reference,
-    }
+    return dict(prerequisites.places.images)
 
 
 def _machine_id() -> str:

@@ -125,21 +125,18 @@ class Endpoint:
 class UnexpectedExit:
     """An undeclared exit.
 
-    `returncode` as in subprocess: negative is a signal's number; None if unknown. `bundle` is a
-    folder with diagnostics.
+    `returncode` as in subprocess: negative is a signal's number; None if unknown.
     """
 
     name: str
     returncode: int | None
     log_path: Path
     last_lines: tuple[str, ...]
-    bundle: Path | None = None
 
     @property
     def sentence(self) -> str:
         """One line for people, e.g. `a/kube-scheduler was killed by SIGKILL; its log: ...`."""
-        found = f"; diagnostics: {self.bundle}" if self.bundle else ""
-        return f"{self.name} {describe_exit(self.returncode)}; its log: {self.log_path}{found}"
+        return f"{self.name} {describe_exit(self.returncode)}; its log: {self.log_path}"
 
 
 class Substrate(Protocol):

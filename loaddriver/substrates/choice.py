@@ -18,21 +18,17 @@ from loaddriver.substrates.components import ControlPlaneConfig
 from loaddriver.substrates.existing import substrate as existing
 from loaddriver.substrates.existing.contexts import read_contexts
 from loaddriver.substrates.existing.substrate import ExistingSubstrate
-from loaddriver.substrates.kind import prerequisites as kind
-from loaddriver.substrates.kind.substrate import KindSubstrate
 from loaddriver.substrates.local import LocalSubstrate
 from loaddriver.substrates.pods import places as pods
 from loaddriver.substrates.pods.substrate import PodsSubstrate
 from loaddriver.substrates.runscope import RunScope
 
-Prerequisites: TypeAlias = (
-    Binaries | kind.Prerequisites | existing.Prerequisites | pods.Prerequisites
-)
+Prerequisites: TypeAlias = Binaries | existing.Prerequisites | pods.Prerequisites
 """What a substrate needs of this machine before it starts."""
 
 
 class SubstrateName(StrEnum):
-    """The substrates of the command line."""
+    """The substrates of the command line. A run on kind is one on `pods` there (kindrun)."""
 
     LOCAL = "local"
     KIND = "kind"
@@ -60,7 +56,6 @@ def obtain_prerequisites(
     *,
     resource_metrics: bool = False,
     karpenter: bool = False,
-    coordinators: int = 0,
     local_only: str = "",
     clusters: ExistingClusters | None = None,
 ) -> Prerequisites:
@@ -76,14 +71,12 @@ def obtain_prerequisites(
             wanted = {METRICS_SERVER: resource_metrics, KARPENTER: karpenter}
             return resolve(request, progress, [name for name, asked in wanted.items() if asked])
         case SubstrateName.KIND:
-            _check_only_local(resource_metrics, karpenter)
-            if coordinators:
-                raise _only_local(f"bigfleet.coordinators: {coordinators}")
-            return kind.obtain(request, progress)
+            raise SubstrateError("--substrate kind is for whole runs alone: loaddriver run PROFILE")
         case SubstrateName.EXISTING:
             return _existing(request, progress, clusters)
         case SubstrateName.PODS:
-            _check_only_local(resource_metrics, karpenter)
+            if karpenter:
+                raise _only_local("system: karpenter")
             return pods.obtain(request.environment)
 
 
@@ -104,13 +97,6 @@ def _existing(
         )
     binaries = resolve(request, progress) if clusters.fleet_nodes else None
     return existing.Prerequisites(contexts, binaries, dict(request.environment))
-
-
-def _check_only_local(resource_metrics: bool, karpenter: bool) -> None:
-    if resource_metrics:
-        raise _only_local("metrics: resource")
-    if karpenter:
-        raise _only_local("system: karpenter")
 
 
 def _only_local(setting: str) -> SubstrateError:
@@ -159,6 +145,4 @@ def make_substrate(
         raise SubstrateError("--sut and --scheduler-config need --substrate local")
     if isinstance(prerequisites, existing.Prerequisites):
         return ExistingSubstrate(run_id, data, log_directory, prerequisites)
-    if isinstance(prerequisites, pods.Prerequisites):
-        return PodsSubstrate(log_directory, prerequisites)
-    return KindSubstrate(run_id, data, log_directory, prerequisites, environment)
+    return PodsSubstrate(log_directory, prerequisites, resource_metrics=resource_metrics)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -15,6 +15,7 @@ from loaddriver.substrates.credentials import FRONT_PROXY, Credentials, FrontPro
 from loaddriver.substrates.ports import LOOPBACK
 
 KWOK_STAGES = Path(__file__).with_name("manifests") / "kwok-stages.yaml"
+KWOK_METRICS = KWOK_STAGES.with_name("kwok-metrics.yaml")
 
 # kwok simulates every Node that has the annotation and at least one label, until the Node gets the
 # label below: then it leaves kwok's watch, and its lease is no longer renewed. Removing the
@@ -144,6 +145,10 @@ class Layout:
     def kwok_stages(self) -> Path:
         return self.data / KWOK_STAGES.name
 
+    @property
+    def kwok_metrics(self) -> Path:
+        return KWOK_METRICS
+
 
 def etcd(binaries: Binaries, layout: Layout) -> list[str]:
     """etcd, which listens on sockets in the run's directory: no ports, no access by other users."""
@@ -181,7 +186,10 @@ def kube_apiserver(binaries: Binaries, layout: Layout, credentials: Credentials)
         "--service-account-issuer=https://kubernetes.default.svc",
         f"--service-account-key-file={credentials.service_account_public_key}",
         f"--service-account-signing-key-file={credentials.service_account_private_key}",
-        *api_server_flags(credentials.token_file, layout.audit_policy, layout.audit_log),
+        f"--token-auth-file={credentials.token_file}",
+        f"--max-requests-inflight={_READS_INFLIGHT}",
+        f"--max-mutating-requests-inflight={_WRITES_INFLIGHT}",
+        *audit.flags(layout.audit_policy, layout.audit_log),
     ]
 
 
@@ -202,13 +210,20 @@ def kube_controller_manager(
 ) -> list[str]:
     """kube-controller-manager; each controller has its own identity in the audit log."""
     kubeconfig = credentials.kubeconfigs["kube-controller-manager"]
+    more = [*settings.extra_controllers, *([_HPA_CONTROLLER] if settings.resource_metrics else [])]
     return [
         str(binaries.kube_controller_manager),
         f"--kubeconfig={kubeconfig}",
         f"--authentication-kubeconfig={kubeconfig}",
         f"--authorization-kubeconfig={kubeconfig}",
         *serving(layout.controller_manager_port, credentials),
-        *controller_manager_flags(CONTROLLERS, settings),
+        "--leader-elect=false",
+        "--use-service-account-credentials=true",
+        f"--controllers={','.join([*CONTROLLERS, *more])}",
+        f"--kube-api-qps={_CLIENT_QUERIES_PER_SECOND}",
+        f"--kube-api-burst={_CLIENT_BURST}",
+        f"--node-monitor-grace-period={settings.node_monitor_grace_seconds}s",
+        f"--node-monitor-period={settings.node_monitor_seconds}s",
         *(_HPA_FLAGS if settings.resource_metrics else ()),
     ]
 
@@ -228,30 +243,6 @@ def kube_scheduler(binaries: Binaries, layout: Layout, credentials: Credentials)
 def kwok(binaries: Binaries, layout: Layout, credentials: Credentials) -> list[str]:
     """kwok, which simulates the kubelet of annotated Nodes; it needs no port."""
     return [str(binaries.kwok), *kwok_flags(credentials.kubeconfigs["kwok"], layout.kwok_stages)]
-
-
-def api_server_flags(token_file: Path, audit_policy: Path, audit_log: Path) -> list[str]:
-    """Common flags of kube-apiserver on all substrates; paths as it sees them."""
-    return [
-        f"--token-auth-file={token_file}",
-        f"--max-requests-inflight={_READS_INFLIGHT}",
-        f"--max-mutating-requests-inflight={_WRITES_INFLIGHT}",
-        *audit.flags(audit_policy, audit_log),
-    ]
-
-
-def controller_manager_flags(controllers: Sequence[str], settings: ControlPlaneConfig) -> list[str]:
-    """Common flags of kube-controller-manager on all substrates."""
-    more = [*settings.extra_controllers, *([_HPA_CONTROLLER] if settings.resource_metrics else [])]
-    return [
-        "--leader-elect=false",
-        "--use-service-account-credentials=true",
-        f"--controllers={','.join([*controllers, *more])}",
-        f"--kube-api-qps={_CLIENT_QUERIES_PER_SECOND}",
-        f"--kube-api-burst={_CLIENT_BURST}",
-        f"--node-monitor-grace-period={settings.node_monitor_grace_seconds}s",
-        f"--node-monitor-period={settings.node_monitor_seconds}s",
-    ]
 
 
 def kwok_flags(kubeconfig: Path, stages: Path) -> list[str]:

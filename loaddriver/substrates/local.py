@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import shutil
 import signal
 import sys
@@ -24,7 +25,6 @@ from loaddriver.substrates.base import (
 )
 from loaddriver.substrates.components import Binaries, ControlPlaneConfig, Layout
 from loaddriver.substrates.controlplane import ControlPlane
-from loaddriver.substrates.placeholders import API_SERVER, ETCD, IDENTITY, STATE, peer, substituted
 from loaddriver.substrates.ports import LOOPBACK, HeldPorts, free_port
 from loaddriver.substrates.probes import answers
 from loaddriver.substrates.processes import Process, Supervisor, until_ready
@@ -35,6 +35,9 @@ _ROLE_GRACE_SECONDS = 1.0
 _ROLE_EXIT_SECONDS = 30.0
 # sun_path of a Unix socket holds 108 bytes, the last of them zero.
 _SOCKET_PATH_BYTES = 107
+# Placeholders in a role's arguments, for values such as addresses.
+_STATE, _IDENTITY, _API_SERVER, _ETCD = "state", "identity", "api-server", "etcd"
+_PLACEHOLDER = re.compile(r"\{([^{}]+)\}")
 
 
 class LocalSubstrate:
@@ -109,7 +112,7 @@ class LocalSubstrate:
         """Start `bigfleet ...`, or restart it after an exit. Raises SubstrateError."""
         await self._supervisor.await_expected_exit(role.name, _ROLE_EXIT_SECONDS)
         addresses = {port: f"{LOOPBACK}:{self._port_of(role, port)}" for port in role.ports}
-        self._addresses |= {peer(role.name, port): at for port, at in addresses.items()}
+        self._addresses |= {_peer(role.name, port): at for port, at in addresses.items()}
         self._addresses |= {
             name: f"{LOOPBACK}:{self._ports.hold(name)}" for name in role.preallocated_ports
         }
@@ -202,19 +205,19 @@ class LocalSubstrate:
             **{name: str(path) for name, path in role.inputs.items()},
             **{name: str(self._log_directory / file) for name, file in role.outputs.items()},
             **{name: str(self._access(role, name)) for name in role.kubeconfigs},
-            STATE: str(self._data_directory / role.name),
-            ETCD: str(self._binaries.etcd),
+            _STATE: str(self._data_directory / role.name),
+            _ETCD: str(self._binaries.etcd),
         }
         if role.peer_identity:
             own = fleet_identities.issue(self._data_directory, role.peer_identity)
-            values[IDENTITY] = str(own.directory)
+            values[_IDENTITY] = str(own.directory)
         kubeconfig = ""
         if role.cluster:
             cluster = {**self._clusters, **self._alone}[role.cluster]
-            values[API_SERVER] = cluster.api_server
+            values[_API_SERVER] = cluster.api_server
             if role.identity:
                 kubeconfig = str(cluster.kubeconfigs[role.identity])
-        arguments = substituted(role, values)
+        arguments = _substituted(role, values)
         if role.program is not None:
             return [str(role.program), *arguments], {**self._environment, "KUBECONFIG": kubeconfig}
         access = ["--kubeconfig", kubeconfig] if kubeconfig else []
@@ -227,3 +230,23 @@ class LocalSubstrate:
             kubeconfig = cluster.kubeconfigs[role.kubeconfigs[name]]
             shutil.copy(kubeconfig, folder / f"{cluster.name}.kubeconfig")
         return folder
+
+
+def _substituted(role: RoleSpec, values: Mapping[str, str]) -> list[str]:
+    """Replace every `{name}` in the role's arguments. Raises SubstrateError for an unknown one."""
+
+    def value(found: re.Match[str]) -> str:
+        name = found[1]
+        if name not in values:
+            raise SubstrateError(
+                f"role {role.name}: unknown placeholder {{{name}}}; a role whose port is used "
+                f"must have been started before. Known: {', '.join(sorted(values)) or 'nothing'}"
+            )
+        return values[name]
+
+    return [_PLACEHOLDER.sub(value, argument) for argument in role.arguments]
+
+
+def _peer(role: str, port: str) -> str:
+    """The placeholder of another role's port."""
+    return f"{role}/{port}"

@@ -32,7 +32,7 @@ _RESOLUTION_SECONDS = 10
 def kwok_flags(layout: Layout) -> list[str]:
     """Additional flags of kwok."""
     return [
-        f"--config={_MANIFESTS / 'kwok-metrics.yaml'}",
+        f"--config={layout.kwok_metrics}",
         f"--enable-crds={_USAGES}",
         f"--node-ip={LOOPBACK}",
         f"--node-port={layout.kubelet_port}",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -13,9 +14,16 @@ import pytest
 import yaml
 
 from bigfleet.api.auth.identity import Principal
+from bigfleet.commands import fedhpa
 from bigfleet.commands import roles as role_commands
 from bigfleet.commands.config_flags import LazyParser
+from bigfleet.model.resources import parse
+from kind.images.builder import Image
+from kind.nodeimage.node import NodeImage
 from loaddriver.__main__ import build_parser
+from loaddriver.kindrun.prerequisites import IMAGES as LOADED
+from loaddriver.kindrun.prerequisites import METRICS_SERVER_IMAGE
+from loaddriver.kindrun.values import kind_values, volumes
 from loaddriver.profile.loading import load_profile
 from loaddriver.run.bigfleet_roles import cluster_roles, provider_role, shard_role
 from loaddriver.run.chart_values import chart_values, heading
@@ -158,7 +166,9 @@ def test_roles_run_with_the_flags_of_their_profile(helm: Helm, name: str) -> Non
 def test_each_role_accepts_its_command_line(helm: Helm, values: Path) -> None:
     """Every flag exists: the product's parser, the harness's and that of the file server say so."""
     product = LazyParser(prog="bigfleet")
-    role_commands.add(product.add_subparsers(dest="role", required=True))
+    roles = product.add_subparsers(dest="role", required=True)
+    role_commands.add(roles)
+    fedhpa.add(roles)
     seen = set()
     for component, _, container in containers(template(helm, values)):
         arguments = [each.replace("$(POD_NAME)", "p") for each in container.get("args", ())]
@@ -222,7 +232,7 @@ def test_the_runner_is_told_of_containers_and_hosts_that_exist(helm: Helm, value
     told = places(objects)
     sets = {each["metadata"]["name"]: each for each in of_kind(objects, "StatefulSet")}
     services = {each["metadata"]["name"]: each for each in of_kind(objects, "Service")}
-    for role in told.roles.values():
+    for role in (each for each in told.roles.values() if each.pod):
         name, _, number = role.pod.rpartition("-")
         spec: Any = sets[name]["spec"]
         assert int(number) < spec["replicas"]
@@ -247,7 +257,7 @@ def test_every_secret_that_a_pod_mounts_is_made(helm: Helm, values: Path) -> Non
     objects = template(helm, values)
     told = places(objects)
     made = {told.authority_secret, told.token_secret, *(each.secret for each in told.identities)}
-    made |= {name for each in told.clusters for name in (each.secret, each.access)}
+    made |= {name for each in told.api_servers for name in (each.secret, each.access)}
     for _, spec in pods(objects):
         for volume in spec["volumes"]:
             sources = volume.get("projected", {}).get("sources", [volume])
@@ -262,3 +272,73 @@ def test_a_release_of_two_hundred_clusters_fits_into_its_secret(helm: Helm) -> N
     objects = template(helm, SCALETEST / "values" / "50k.yaml")
     [told] = [each for each in of_kind(objects, "ConfigMap") if "places.yaml" in each["data"]]
     assert len(told["data"]["places.yaml"]) < 2**20 / 4
+
+
+@pytest.mark.parametrize("name", ["smoke", "shards-8", "fedhpa-3"])
+def test_a_release_for_kind_fits_on_a_node_of_two_cores(
+    helm: Helm, name: str, tmp_path: Path
+) -> None:
+    """Beside what kubeadm runs there; each claim finds its volume."""
+    profile = chart_values(load_profile(name, ROOT / "profiles", (), None), (), None)
+    images = {
+        each: Image(f"localhost/{each}:1", tmp_path) for each in (*LOADED, METRICS_SERVER_IMAGE)
+    }
+    files = tmp_path / "profile.yaml", tmp_path / "kind.yaml"
+    on_kind = kind_values(profile, images, NodeImage("node", False, {}), 2.0)
+    for file, values in zip(files, (profile, on_kind), strict=True):
+        file.write_text(yaml.safe_dump(values))
+    objects = template(helm, files[0], "-f", str(files[1]))
+    assert sum(replicas * millicores(spec) for replicas, spec in running(objects)) <= 1150
+    volumes_of = Counter(each["spec"]["storageClassName"] for each in volumes(profile))
+    assert Counter(claimed(objects)) == volumes_of
+
+
+def running(objects: list[Object]) -> Iterator[tuple[int, Object]]:
+    """The pods of a release that run at a time: how many, and their spec."""
+    for each in of_kind(objects, "StatefulSet", "Deployment", "Job"):
+        yield each["spec"].get("replicas", 1), each["spec"]["template"]["spec"]
+
+
+def millicores(spec: Object) -> int:
+    """What a pod requests: its containers together, or those that start first, if that is more."""
+    first = spec.get("initContainers", [])
+    stay = [each for each in first if each.get("restartPolicy") == "Always"]
+    end = [each for each in first if each not in stay]
+    together = sum(map(requested, (*spec["containers"], *stay)))
+    return max([together, *(sum(map(requested, stay)) + requested(each) for each in end)])
+
+
+def requested(container: Object) -> int:
+    return parse("cpu", str(container["resources"]["requests"]["cpu"]), round_up=True)
+
+
+def claimed(objects: list[Object]) -> Iterator[str]:
+    """The class of each claim."""
+    for each in of_kind(objects, "PersistentVolumeClaim"):
+        yield each["spec"]["storageClassName"]
+    for each in of_kind(objects, "StatefulSet"):
+        for claim in each["spec"].get("volumeClaimTemplates", ()):
+            yield from each["spec"]["replicas"] * [claim["spec"]["storageClassName"]]
+
+
+def test_only_a_federation_has_an_api_server_more_and_clusters_without_bigfleet(
+    helm: Helm,
+) -> None:
+    """On premise no operator runs; each cluster has metrics-server; the runner is told so."""
+    objects = template(helm, SCALETEST / "values" / "fedhpa-3.yaml")
+    seen = {
+        each["metadata"]["name"]: {
+            c["name"] for c in each["spec"]["template"]["spec"]["containers"]
+        }
+        for each in of_kind(objects, "StatefulSet")
+    }
+    assert seen["st-host"] == {"files"}
+    assert "operator" not in seen["st-c1"]
+    assert "operator" in seen["st-c2"]
+    assert all("metrics-server" in seen[f"st-c{number}"] for number in (1, 2, 3))
+    told = places(objects)
+    assert told.federation is not None
+    assert {"c2/operator", "federation"} < told.roles.keys() - {"c1/operator"}
+    assert "c1/operator" not in told.roles
+    plain = places(template(helm, SCALETEST / "values" / "smoke.yaml"))
+    assert (plain.federation, "federation" in plain.roles) == (None, False)

@@ -7,15 +7,15 @@ import pytest
 import yaml
 
 from kind.cluster import pod_routes
-from kind.config import ONE_NODE, SEVERAL_NODES, Mount, cluster_config
+from kind.config import ONE_NODE, SEVERAL_NODES, cluster_config
 from kind.nodeimage.node import POD_SUBNET, SERVICE_SUBNET, NodeImage
 
 KIND_NODE_IMAGE = NodeImage("kindest/node:v1", air_gapped=False, versions={})
 MADE_HERE = NodeImage("localhost/node:1", True, {"etcd": "3.7.3", "coredns": "1.14.2"})
 
 
-def config(image: NodeImage, *arguments: Any, **named: Any) -> dict[str, Any]:
-    loaded: dict[str, Any] = yaml.safe_load(cluster_config(image, *arguments, **named))
+def config(image: NodeImage, base: Path = ONE_NODE) -> dict[str, Any]:
+    loaded: dict[str, Any] = yaml.safe_load(cluster_config(image, base))
     return loaded
 
 
@@ -46,28 +46,6 @@ def test_an_image_made_here_brings_its_own_network_and_names_its_own_components(
     assert patches(loaded)["ClusterConfiguration"]["etcd"]["local"]["imageTag"] == "3.7.3-0"
     assert patches(loaded)["ClusterConfiguration"]["dns"]["imageTag"] == "v1.14.2"
     assert patches(loaded)["KubeletConfiguration"]["failCgroupV1"] is False
-
-
-@pytest.mark.parametrize("image", [KIND_NODE_IMAGE, MADE_HERE])
-def test_a_callers_patches_are_added_to_those_of_the_image(image: NodeImage) -> None:
-    loaded = config(image, patches=["kind: InitConfiguration\n"])
-    assert loaded["kubeadmConfigPatches"][-1] == "kind: InitConfiguration\n"
-    assert ("ClusterConfiguration" in patches(loaded)) == image.air_gapped
-
-
-def test_a_relative_mount_means_the_callers_directory() -> None:
-    """The tools that read the config run elsewhere."""
-    [node] = config(KIND_NODE_IMAGE, mounts=[Mount(Path("results/logs"), "/logs")])["nodes"]
-    assert node["extraMounts"][0]["hostPath"] == str(Path.cwd() / "results/logs")
-
-
-def test_mounts_go_to_the_control_plane_alone() -> None:
-    mount = Mount(Path("/run/audit"), "/var/log/audit", read_only=False)
-    control_plane, *workers = config(KIND_NODE_IMAGE, SEVERAL_NODES, mounts=[mount])["nodes"]
-    assert control_plane["extraMounts"] == [
-        {"hostPath": "/run/audit", "containerPath": "/var/log/audit", "readOnly": False}
-    ]
-    assert not any("extraMounts" in worker for worker in workers)
 
 
 def node(name: str, address: str, pods: str) -> dict[str, Any]:

@@ -1,8 +1,6 @@
-"""What a profile asks for that its substrate has not is refused before anything is fetched."""
+"""What a substrate has not is refused before anything is fetched."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import pytest
 
@@ -11,20 +9,9 @@ from loaddriver.substrates.base import SubstrateError
 from loaddriver.substrates.choice import SubstrateName, obtain_prerequisites
 
 
-@pytest.mark.parametrize(
-    ("asked", "setting"),
-    [
-        ({"resource_metrics": True}, "metrics: resource"),
-        ({"coordinators": 3}, "bigfleet.coordinators: 3"),
-    ],
-)
-def test_kind_names_the_setting_that_only_local_runs_have(
-    asked: dict[str, Any], setting: str
-) -> None:
-    """So that nobody waits for images first."""
+def test_kind_is_for_whole_runs_alone() -> None:
+    """`up`, `hold` and `bare` would need the parts of a run here."""
     told: list[str] = []
-    with pytest.raises(SubstrateError, match=f"{setting}.*use --substrate local"):
-        obtain_prerequisites(
-            SubstrateName.KIND, request_from({"HOME": "/nowhere"}), told.append, **asked
-        )
+    with pytest.raises(SubstrateError, match="whole runs alone: loaddriver run"):
+        obtain_prerequisites(SubstrateName.KIND, request_from({"HOME": "/nowhere"}), told.append)
     assert told == []

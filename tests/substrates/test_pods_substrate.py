@@ -13,8 +13,8 @@ import pytest
 from controlplane.request import request_from
 from loaddriver.substrates.base import RoleSpec, SubstrateError
 from loaddriver.substrates.choice import SubstrateName, obtain_prerequisites
-from loaddriver.substrates.kind.containers import Container
 from loaddriver.substrates.pods import pod_health
+from loaddriver.substrates.pods.containers import Container
 from loaddriver.substrates.pods.places import RELEASE_VARIABLE, obtain
 from loaddriver.substrates.pods.pod_health import PodHealth
 from loaddriver.substrates.pods.pod_states import (
@@ -102,9 +102,7 @@ def test_a_pod_that_is_being_deleted_does_not_count() -> None:
 
 
 def container(component: str, identity: str) -> PodContainer:
-    return PodContainer(
-        Container(component, "st", "p", "c", identity, 0, None, 137, ""), ("arguments",)
-    )
+    return PodContainer(Container(component, "p", "c", identity, None, 137, ""), ("arguments",))
 
 
 async def followed(
@@ -117,22 +115,31 @@ async def followed(
     async def read() -> Mapping[str, PodContainer]:
         return left.pop(0) if len(left) > 1 else left[0]
 
-    health = PodHealth(read, ["shard-0"], log)
+    health = PodHealth(read, SURVIVE, log)
     await health.start()
     await eventually(lambda: len(left) == 1)
     await asyncio.sleep(0.01)
     return health
 
 
-async def test_a_shard_may_restart_and_its_restart_is_recorded(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+SURVIVE = ("shard-0", "coordinator-1")
+
+
+@pytest.mark.parametrize("component", SURVIVE)
+async def test_a_shard_or_coordinator_may_restart_and_its_restart_is_recorded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, component: str
 ) -> None:
-    """It keeps its state in a volume; meanwhile it may have no pod at all."""
+    """It keeps its state in a volume; meanwhile it may have no pod at all, or one that waits."""
     log = tmp_path / "restarts.log"
-    states = [{"shard-0": container("shard-0", "1")}, {}, {"shard-0": container("shard-0", "2")}]
+    states = [
+        {component: container(component, "1")},
+        {},
+        {component: container(component, "")},
+        {component: container(component, "2")},
+    ]
     health = await followed(log, states, monkeypatch)
     await eventually(log.exists, "the restart's line")
-    assert "shard-0 was restarted" in log.read_text()
+    assert log.read_text().count(f"{component} was restarted") == 1
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(health.first_exit(), 0.05)
     await health.stop()

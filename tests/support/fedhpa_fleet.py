@@ -21,8 +21,8 @@ from bigfleet.api.install_fedhpa import install_fedhpa, install_member
 from bigfleet.fedhpa import role as federation
 from bigfleet.fedhpa.members.registry import SECRETS, member_secret
 from bigfleet.kube.client import NOT_FOUND, ApiError, KubeClient
-from loaddriver.fedhpa.proxy import PartitionableProxy
 from loaddriver.substrates.base import Cluster
+from loaddriver.substrates.proxy import PartitionableProxy
 from tests.support.clusters import get, namespace, node, role
 from tests.support.waiting import eventually
 
@@ -219,14 +219,10 @@ def _through(kubeconfig: Path, port: int) -> str:
     return yaml.safe_dump(content)
 
 
-def _port(cluster: Cluster) -> int:
-    return int(cluster.api_server.rpartition(":")[2])
-
-
 @asynccontextmanager
 async def fleet(clusters: dict[str, Cluster], folder: Path) -> AsyncIterator[Fleet]:
     """The fleet with both members joined and lines whole."""
-    lines = {name: PartitionableProxy(_port(cluster)) for name, cluster in clusters.items()}
+    lines = {name: PartitionableProxy(cluster.api_server) for name, cluster in clusters.items()}
     async with contextlib.AsyncExitStack() as stack:
         clients = {}
         for name, cluster in clusters.items():

@@ -87,14 +87,6 @@ class Identity:
             leaf.not_valid_after_utc,
         )
 
-    def file_contents(self) -> dict[str, str]:
-        """The files' contents by name, to copy them elsewhere; InvalidInput as `load`."""
-        pem = self.load()
-        parts = (pem.certificate, pem.key, pem.authority)
-        return {
-            n: part.decode() for n, part in zip((CERTIFICATE, KEY, AUTHORITY), parts, strict=True)
-        }
-
     def load_as(self, role: str, own: str) -> IdentityFiles:
         """As `load`; InvalidInput also unless it is that of `role`/`own`, and not expired."""
         pem, wanted = self.load(), Principal(role, own)

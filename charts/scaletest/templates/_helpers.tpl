@@ -15,6 +15,11 @@
 {{ join "," $names }}
 {{- end }}
 
+{{/* Those, and `host` for a federation. */}}
+{{- define "scaletest.apiServers" -}}
+{{ include "scaletest.clusters" . }}{{ if .Values.federation.enabled }},host{{ end }}
+{{- end }}
+
 {{/* A host of this namespace. Takes (list . "NAME"). */}}
 {{- define "scaletest.host" -}}
 {{- $root := index . 0 -}}
@@ -26,6 +31,20 @@
 {{- $root := index . 0 -}}
 {{- $fleet := dict "Release" $root.Release "Values" $root.Values.bigfleet -}}
 {{ include "bigfleet.podAddress" (list $fleet (index . 1) (index . 2) (index . 3)) }}
+{{- end }}
+
+{{/* A nested cluster, as places.yaml tells of it. Takes (list . "NAME"). */}}
+{{- define "scaletest.clusterPlace" -}}
+{{- $root := index . 0 -}}
+{{- $name := printf "%s-%s" $root.Release.Name (index . 1) -}}
+{{- $host := include "scaletest.host" (list $root $name) -}}
+name: {{ index . 1 }}
+pod: {{ $name }}-0
+host: {{ $host }}
+apiServer: https://{{ $host }}:6443
+files: http://{{ $host }}:8090
+secret: {{ $name }}
+access: {{ $name }}-access
 {{- end }}
 
 {{/* The Secret with a process's identity. Takes (list . "NAME"). */}}
@@ -72,16 +91,17 @@ securityContext: {{ include "bigfleet.containerSecurity" . | nindent 2 }}
 - {name: api, mountPath: /var/run/secrets/kubernetes.io/serviceaccount, readOnly: true}
 {{- end }}
 
-{{/* Kubeconfigs of all nested clusters; PATH has the cluster's name in place of %s. Takes (list . PATH KEYS). */}}
+{{/* Kubeconfigs of nested clusters; PATH has the cluster's name in place of %s. Takes (list . NAMES PATH KEYS). */}}
 {{- define "scaletest.accessVolume" -}}
 {{- $root := index . 0 -}}
-{{- $path := index . 1 -}}
-{{- $keys := index . 2 -}}
+{{- $names := index . 1 -}}
+{{- $path := index . 2 -}}
+{{- $keys := index . 3 -}}
 - name: access
   projected:
     defaultMode: 0440
     sources:
-      {{- range $name := splitList "," (include "scaletest.clusters" $root) }}
+      {{- range $name := splitList "," (include $names $root) }}
       - secret:
           name: {{ $root.Release.Name }}-{{ $name }}-access
           items:

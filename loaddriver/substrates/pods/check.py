@@ -27,13 +27,14 @@ async def not_ready(prerequisites: Prerequisites) -> list[str]:
     """The URLs of all parts that do not say that they are ready."""
     places, mounts = prerequisites.places, prerequisites.mounts
     asked: dict[str, bool] = {}
-    for cluster in places.clusters:
+    for cluster in places.api_servers:
         url = f"{cluster.name}: {cluster.api_server}{_READY}"
         asked[url] = await _api_server_answers(mounts.kubeconfig(cluster.name, "admin"))
     async with aiohttp.ClientSession() as session:
         for name, role in places.roles.items():
-            url = f"http://{role.observe}{_READY}"
-            asked[f"{name}: {url}"] = await answers(session, url)
+            if role.pod:
+                url = f"http://{role.observe}{_READY}"
+                asked[f"{name}: {url}"] = await answers(session, url)
     return [what for what, ready in asked.items() if not ready]
 
 

@@ -11,8 +11,8 @@ from types import SimpleNamespace
 
 import yaml
 
-from loaddriver.substrates import components
-from loaddriver.substrates.components import KWOK_STAGES, ControlPlaneConfig, Layout
+from loaddriver.substrates import components, metrics
+from loaddriver.substrates.components import KWOK_METRICS, KWOK_STAGES, ControlPlaneConfig, Layout
 from loaddriver.substrates.credentials import IDENTITIES, Credentials, FrontProxy
 from loaddriver.substrates.ports import LOOPBACK
 
@@ -24,6 +24,7 @@ API_SERVER_PORT, CONTROLLER_MANAGER_PORT, SCHEDULER_PORT, ETCD_METRICS_PORT = (
     10259,
     2381,
 )
+METRICS_SERVER_PORT, KUBELET_PORT = 4443, 10250
 _EVERYWHERE = "0.0.0.0"
 _HEADING = """\
 # Printed by `python -m loaddriver.substrates.pods.control_plane`: the command lines with which the
@@ -46,9 +47,19 @@ class _PodLayout(Layout):
     def kwok_stages(self) -> Path:
         return MOUNTED / KWOK_STAGES.name
 
+    @property
+    def kwok_metrics(self) -> Path:
+        return MOUNTED / KWOK_METRICS.name
+
 
 LAYOUT = _PodLayout(
-    Path("/data"), Path("/logs"), API_SERVER_PORT, CONTROLLER_MANAGER_PORT, SCHEDULER_PORT
+    Path("/data"),
+    Path("/logs"),
+    API_SERVER_PORT,
+    CONTROLLER_MANAGER_PORT,
+    SCHEDULER_PORT,
+    METRICS_SERVER_PORT,
+    KUBELET_PORT,
 )
 CREDENTIALS = Credentials(
     ca_certificate=MOUNTED / "ca.crt",
@@ -65,12 +76,12 @@ CREDENTIALS = Credentials(
 )
 
 
-def command_lines() -> dict[str, list[str]]:
+def command_lines(*, resource_metrics: bool = False) -> dict[str, list[str]]:
     """The arguments of each component, without its program.
 
     They listen on all addresses: kubelet probes them from outside of the pod.
     """
-    settings = ControlPlaneConfig()
+    settings = ControlPlaneConfig(resource_metrics=resource_metrics)
     programs = SimpleNamespace(
         **{
             name: Path(name)
@@ -80,6 +91,7 @@ def command_lines() -> dict[str, list[str]]:
                 "kube_controller_manager",
                 "kube_scheduler",
                 "kwok",
+                "metrics_server",
             )
         }
     )
@@ -94,6 +106,9 @@ def command_lines() -> dict[str, list[str]]:
         "kube-scheduler": components.kube_scheduler(programs, LAYOUT, CREDENTIALS),
         "kwok": components.kwok(programs, LAYOUT, CREDENTIALS),
     }
+    if resource_metrics:
+        found["kwok"] += metrics.kwok_flags(LAYOUT)
+        found["metrics-server"] = metrics.metrics_server(programs, LAYOUT, CREDENTIALS)
     on_loopback, everywhere = f"--bind-address={LOOPBACK}", f"--bind-address={_EVERYWHERE}"
     return {
         name: [everywhere if each == on_loopback else each for each in command[1:]]
@@ -102,8 +117,11 @@ def command_lines() -> dict[str, list[str]]:
 
 
 def text() -> str:
-    """The file of the chart."""
-    return _HEADING + yaml.safe_dump(command_lines(), sort_keys=False, width=1000)
+    """The file of the chart; `withMetrics` has what differs in a cluster with resource metrics."""
+    plain, measured = command_lines(), command_lines(resource_metrics=True)
+    differing = {name: line for name, line in measured.items() if line != plain.get(name)}
+    content = {**plain, "withMetrics": differing}
+    return _HEADING + yaml.safe_dump(content, sort_keys=False, width=1000)
 
 
 if __name__ == "__main__":

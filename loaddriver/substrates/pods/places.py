@@ -19,6 +19,7 @@ class ClusterPlace(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rena
     """A nested cluster: its pod, the host name of its Service, and URLs.
 
     `files` serves its audit log. `secret` has what its control plane needs, `access` kubeconfigs.
+    The federation, if it is its own, reaches it at the port `proxy` of the runner's pod.
     """
 
     name: str
@@ -28,18 +29,20 @@ class ClusterPlace(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rena
     files: str
     secret: str
     access: str
+    proxy: int = 0
 
 
 class RolePlace(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """One of BigFleet's roles: its container, and `<host>:<port>` of its ports.
+    """One of BigFleet's roles: its container, and `<host>:<port>` of its ports. Without a `pod` it
+    runs beside the runner.
 
     `restarts_allowed` says that it keeps its state outside its pod, so a run survives its restart.
     `files` is the URL that serves what it writes for the harness, if it does.
     """
 
-    pod: str
     container: str
     observe: str
+    pod: str = ""
     listen: str = ""
     files: str = ""
     restarts_allowed: bool = False
@@ -57,6 +60,7 @@ class Places(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="ca
     """All parts of a release in `namespace`.
 
     Secrets that are made for it are deleted with `owner`, a ConfigMap. `images` are by component.
+    `federation` is the API server of a federated HPA, without controllers.
     """
 
     namespace: str
@@ -67,6 +71,12 @@ class Places(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="ca
     authority_secret: str
     token_secret: str
     images: dict[str, str]
+    federation: ClusterPlace | None = None
+
+    @property
+    def api_servers(self) -> tuple[ClusterPlace, ...]:
+        """All clusters, and the federation's."""
+        return (*self.clusters, *([self.federation] if self.federation else []))
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from bigfleet.kube.client import CONNECTION_ERRORS, ApiError
-from loaddriver.substrates.kind.containers import Container, Exit, exits
+from loaddriver.substrates.pods.containers import Container, Exit, exits
 from loaddriver.substrates.pods.pod_states import PodContainer
 
 _POLL_SECONDS = 1.0

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import msgspec
 
 from loaddriver.substrates.base import RoleSpec
-from loaddriver.substrates.kind.containers import Container, Pod, container_of
+from loaddriver.substrates.pods.containers import Container, Pod, container_of
 
 PodAndContainer = tuple[str, str]
 

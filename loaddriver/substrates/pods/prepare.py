@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import secrets
+import shutil
 import tempfile
 from base64 import b64decode, b64encode
 from collections.abc import Iterator, Mapping
@@ -34,7 +35,8 @@ from loaddriver.substrates.pods.places import (
     host_client,
     obtain,
 )
-from loaddriver.substrates.pods.substrate import IDENTITIES
+from loaddriver.substrates.pods.substrate import FEDERATION, IDENTITIES
+from loaddriver.substrates.ports import LOOPBACK
 
 _IN_POD = f"https://localhost:{API_SERVER_PORT}"
 _PROVIDER = "fake-host"
@@ -48,7 +50,7 @@ async def prepare(client: KubeClient, places: Places) -> list[str]:
     writer = _Writer(client, places, await _owner(client, places))
     with tempfile.TemporaryDirectory() as scratch:
         await writer.identities(Path(scratch))
-        for cluster in places.clusters:
+        for cluster in places.api_servers:
             await writer.cluster(Path(scratch) / cluster.name, cluster)
         await writer.write(places.token_secret, {"token": secrets.token_urlsafe(24).encode()})
     return writer.created
@@ -83,6 +85,7 @@ class _Writer:
         scheduler = scratch / LAYOUT.scheduler_configuration.name
         components.write_scheduler_configuration(scheduler, kubeconfig)
         write_kwok_stages(scratch / LAYOUT.kwok_stages.name, network_agents=False)
+        shutil.copy(components.KWOK_METRICS, scratch / LAYOUT.kwok_metrics.name)
         files = _read_all(scratch)
         for path in issued.kubeconfigs.values():
             files[path.name] = files[path.name].replace(str(scratch).encode(), bytes(MOUNTED))
@@ -131,7 +134,9 @@ def _kubeconfigs(
     ca = b64encode(issued.ca_certificate.read_bytes()).decode()
     for identity in (*IDENTITIES, _PROVIDER):
         authority, token = {"certificate-authority-data": ca}, issued.tokens[identity]
-        text = credentials.kubeconfig(place.name, place.api_server, authority, token)
+        by_proxy = place.proxy and identity == FEDERATION
+        server = f"https://{LOOPBACK}:{place.proxy}" if by_proxy else place.api_server
+        text = credentials.kubeconfig(place.name, server, authority, token)
         yield f"{identity}.kubeconfig", text
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -11,7 +12,7 @@ from pathlib import Path
 import aiohttp
 
 from bigfleet.kube.client import CONNECTION_ERRORS, ApiError, KubeClient
-from loaddriver.substrates import readiness
+from loaddriver.substrates import metrics, readiness
 from loaddriver.substrates.base import (
     Capabilities,
     Cluster,
@@ -20,7 +21,7 @@ from loaddriver.substrates.base import (
     SubstrateError,
     UnexpectedExit,
 )
-from loaddriver.substrates.kind.containers import Container
+from loaddriver.substrates.pods.containers import Container
 from loaddriver.substrates.pods.mirror import Mirror
 from loaddriver.substrates.pods.places import (
     ClusterPlace,
@@ -37,16 +38,26 @@ from loaddriver.substrates.pods.pod_states import (
 )
 from loaddriver.substrates.probes import answers
 from loaddriver.substrates.processes import last_lines
+from loaddriver.substrates.proxy import CutOff, PartitionableProxy
 
 # Pods may wait for a node, for their images, and for what is made before them.
 _START_SECONDS = 600.0
 _POLL_SECONDS = 0.5
 # In the order in which a nested cluster's pod starts them; each has a log.
-CONTROL_PLANE = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok")
+CONTROL_PLANE = (
+    "etcd",
+    "kube-apiserver",
+    "kube-controller-manager",
+    "kube-scheduler",
+    "kwok",
+    "metrics-server",
+)
+FEDERATION = "bigfleet-fedhpa"
 # The identities whose kubeconfigs a runner has.
-IDENTITIES = ("admin", "load-driver", "recorder", "substrate-check")
+IDENTITIES = ("admin", "load-driver", "recorder", "substrate-check", FEDERATION)
 _CHECK = "substrate-check"
 AUDIT_LOG = "audit.log"
+_REINSTALL = "install it with the values that `loaddriver chart-values PROFILE` prints"
 
 
 class PodsSubstrate:
@@ -63,14 +74,18 @@ class PodsSubstrate:
         roles_in_pods=True,
     )
 
-    def __init__(self, log_directory: Path, prerequisites: Prerequisites) -> None:
+    def __init__(
+        self, log_directory: Path, prerequisites: Prerequisites, *, resource_metrics: bool = False
+    ) -> None:
         self._logs, self._prerequisites = log_directory, prerequisites
+        self._resource_metrics = resource_metrics
         self._places, self._mounts = prerequisites.places, prerequisites.mounts
         self._components = components_of(prerequisites)
         self._client: KubeClient | None = None
         self._session = aiohttp.ClientSession()
         self._mirrors: list[Mirror] = []
         self._following: list[asyncio.Task[None]] = []
+        self._proxies: list[PartitionableProxy] = []
         survives = [name for name, role in self._places.roles.items() if role.restarts_allowed]
         self._health = PodHealth(self._read_pods, survives, log_directory / "restarts.log")
 
@@ -79,12 +94,24 @@ class PodsSubstrate:
         places = {place.name: place for place in self._places.clusters}
         if sorted(places) != sorted(names):
             raise SubstrateError(
-                f"the profile wants {len(names)} clusters, the release has {len(places)}: install "
-                "it with the values that `loaddriver chart-values PROFILE` prints"
+                f"the profile wants {len(names)} clusters, the release has {len(places)}: "
+                f"{_REINSTALL}"
             )
         started = await asyncio.gather(*(self._start_cluster(places[name]) for name in names))
         await self._health.start()
         return list(started)
+
+    async def start_api_server(self, name: str) -> tuple[Cluster, CutOff]:
+        """Wait until the federation's API server works. Raises SubstrateError."""
+        place = self._places.federation
+        if place is None or place.name != name:
+            raise SubstrateError(f"the release has no {name}: {_REINSTALL}")
+        ready = partial(_responds, self._mounts.kubeconfig(name, _CHECK))
+        self._health.track((await self._until(f"{name}/kube-apiserver", ready)).container)
+        proxy = PartitionableProxy(place.api_server, place.proxy)
+        await proxy.start()
+        self._proxies.append(proxy)
+        return self._cluster(place), CutOff(proxy)
 
     async def start_role(self, role: RoleSpec) -> Endpoint:
         """Wait until the role is ready. Raises SubstrateError, also if its flags are not those of
@@ -98,8 +125,8 @@ class PodsSubstrate:
         found = await self._until(role.name, ready)
         if differences := list(differing_flags(role, found.arguments)):
             raise SubstrateError(
-                f"{role.name} does not run as the profile says: {'; '.join(differences)}. Install "
-                "the release with the values that `loaddriver chart-values PROFILE` prints"
+                f"{role.name} does not run as the profile says: {'; '.join(differences)}: "
+                f"{_REINSTALL}"
             )
         for name, file in role.outputs.items():
             self._mirror(f"{place.files}/{name}", self._logs / file)
@@ -129,6 +156,8 @@ class PodsSubstrate:
         for task in following:
             task.cancel()
         await asyncio.gather(*following, return_exceptions=True)
+        proxies, self._proxies = self._proxies, []
+        await asyncio.gather(*(proxy.stop() for proxy in proxies))
         if self._client is not None:
             with suppress(ApiError, *CONNECTION_ERRORS):
                 for component, found in (await self._read_pods()).items():
@@ -142,12 +171,19 @@ class PodsSubstrate:
         return dict(self._prerequisites.versions)
 
     async def _start_cluster(self, place: ClusterPlace) -> Cluster:
-        kubeconfigs = {
-            identity: self._mounts.kubeconfig(place.name, identity) for identity in IDENTITIES
-        }
-        check = kubeconfigs.pop(_CHECK)
+        check = self._mounts.kubeconfig(place.name, _CHECK)
         await self._until(f"{place.name}/kwok", partial(_responds, check))
         await _verify(place, check)
+        if self._resource_metrics:
+            await self._until(f"{place.name}/metrics-server", partial(_has_metrics, check))
+        return self._cluster(place)
+
+    def _cluster(self, place: ClusterPlace) -> Cluster:
+        kubeconfigs = {
+            identity: self._mounts.kubeconfig(place.name, identity)
+            for identity in IDENTITIES
+            if identity != _CHECK
+        }
         audit_log = self._logs / place.name / AUDIT_LOG
         self._mirror(f"{place.files}/{AUDIT_LOG}", audit_log)
         return Cluster(
@@ -210,10 +246,11 @@ class PodsSubstrate:
 def components_of(prerequisites: Prerequisites) -> dict[PodAndContainer, str]:
     """The component of each container of a release."""
     places = prerequisites.places
-    roles = {(role.pod, role.container): name for name, role in places.roles.items()}
+    here = socket.gethostname()  # a pod's name
+    roles = {(role.pod or here, role.container): name for name, role in places.roles.items()}
     return roles | {
         (cluster.pod, component): f"{cluster.name}/{component}"
-        for cluster in places.clusters
+        for cluster in places.api_servers
         for component in CONTROL_PLANE
     }
 
@@ -226,6 +263,13 @@ def _write(path: Path, text: bytes) -> None:
 async def _responds(kubeconfig: Path) -> bool:
     async with await KubeClient.from_kubeconfig(kubeconfig) as client:
         return await readiness.answers(client, "/readyz")
+
+
+async def _has_metrics(kubeconfig: Path) -> bool:
+    with suppress(ApiError, *CONNECTION_ERRORS):
+        async with await KubeClient.from_kubeconfig(kubeconfig) as client:
+            return await metrics.is_available(client)
+    return False
 
 
 async def _verify(place: ClusterPlace, kubeconfig: Path) -> None:

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest_asyncio
 
-from loaddriver.fedhpa.proxy import PartitionableProxy
+from loaddriver.substrates.proxy import CutOff, PartitionableProxy
 
 
 @pytest_asyncio.fixture
@@ -20,7 +20,7 @@ async def proxy() -> AsyncIterator[PartitionableProxy]:
         writer.close()
 
     server = await asyncio.start_server(twice, "127.0.0.1", 0)
-    made = PartitionableProxy(server.sockets[0].getsockname()[1])
+    made = PartitionableProxy(f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}")
     await made.start()
     yield made
     await made.stop()
@@ -59,4 +59,14 @@ async def test_a_cut_closes_connections_at_once_and_refuses_new_ones_until_it_is
     writer.transport.abort()
     assert await asked(proxy) == b""
     proxy.reconnect()
+    assert await asked(proxy) == b"abab"
+
+
+async def test_an_api_server_that_is_cut_off_has_died_for_its_clients(
+    proxy: PartitionableProxy,
+) -> None:
+    server = CutOff(proxy)
+    await server.kill()
+    assert await asked(proxy) == b""
+    await server.restart()
     assert await asked(proxy) == b"abab"

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlsplit
 
 from loaddriver.substrates.ports import LOOPBACK
 
@@ -12,18 +14,21 @@ _CHUNK_BYTES = 1 << 16
 
 
 class PartitionableProxy:
-    """Forwards connections from `port` to the server at port `target`."""
+    """Forwards connections from `port` of loopback to the server at the URL `target`; without a
+    `port` it takes a free one.
+    """
 
-    def __init__(self, target: int) -> None:
-        self._target = target
+    def __init__(self, target: str, port: int = 0) -> None:
+        parts = urlsplit(target)
+        self._target = parts.hostname, parts.port
         self._connected = True
         self._writers: set[asyncio.StreamWriter] = set()
         self._serving: set[asyncio.Task[Any]] = set()
-        self.port = 0
+        self.port = port
 
     async def start(self) -> None:
         """Accept connections."""
-        self._server = await asyncio.start_server(self._serve, LOOPBACK, 0)
+        self._server = await asyncio.start_server(self._serve, LOOPBACK, self.port)
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def stop(self) -> None:
@@ -56,7 +61,7 @@ class PartitionableProxy:
             writer.transport.abort()
 
     async def _connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        upstream_reader, upstream = await asyncio.open_connection(LOOPBACK, self._target)
+        upstream_reader, upstream = await asyncio.open_connection(*self._target)
         writers = {writer, upstream}
         self._writers |= writers
         pumps = [
@@ -71,6 +76,21 @@ class PartitionableProxy:
             for end in writers:
                 end.transport.abort()
             await asyncio.gather(*pumps, return_exceptions=True)
+
+
+@dataclass(frozen=True)
+class CutOff:
+    """An API server that its clients lose with the way to it, as if it had died."""
+
+    proxy: PartitionableProxy
+
+    async def kill(self) -> None:
+        """Cut the way."""
+        self.proxy.disconnect()
+
+    async def restart(self) -> None:
+        """Let clients through again."""
+        self.proxy.reconnect()
 
 
 async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

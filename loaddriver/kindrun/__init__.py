@@ -1,0 +1,1 @@
+"""A run in a kind cluster: charts/scaletest is installed there, its runner gives the verdict."""

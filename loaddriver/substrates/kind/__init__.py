@@ -1,1 +1,0 @@
-"""The kind substrate: kind clusters, with BigFleet's roles in pods."""

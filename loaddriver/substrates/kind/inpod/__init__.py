@@ -1,1 +1,0 @@
-"""What runs inside the pods of a kind substrate."""

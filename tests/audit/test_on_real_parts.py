@@ -104,6 +104,7 @@ class Fleet:
     sources: Sources
     shards: Sequence[Rig]
     operators: dict[str, FakeOperator]
+    provider: str
 
     async def connect(self, cluster: str) -> None:
         """A session of the cluster with the shard that serves it."""
@@ -150,7 +151,7 @@ async def fleet(binaries: Binaries, directory: Path) -> AsyncIterator[Fleet]:
             rig = shard({at: remote}, directory / name, None, link, shard_id=name)
             shards.append(await closing.enter_async_context(rig))
         await eventually(lambda: all(rig.shard.inventory.owned().any() for rig in shards))
-        found = Fleet(Sources(coordinator=[coordinator]), shards, {})
+        found = Fleet(Sources(coordinator=[coordinator]), shards, {}, at)
         for cluster in ("east", "west"):
             await found.connect(cluster)
             await found.operators[cluster].roll_up(need(1))
@@ -199,6 +200,24 @@ async def test_a_quota_that_is_exceeded_is_found(fleet: Fleet) -> None:
         )
         await client.call("SetQuota", coordinator_pb2.SetQuotaRequest(quota=quota))
     await finds(fleet.sources, (_K.QUOTA_EXCEEDED, "quota of s1 at kwok a"))
+
+
+async def test_a_machine_that_two_providers_list_is_found(fleet: Fleet, directory: Path) -> None:
+    """By the record of one alone nobody could tell which of them is meant."""
+    for cluster in ("east", "west"):
+        await eventually(partial(has_machine, fleet.serving(cluster), cluster))
+    await finds(fleet.sources)
+    known = fleet.shards[0].shard.inventory
+    free = next(m for m in ("m-0", "m-1") if known.state(m) is _S.SPECULATIVE)
+    other = directory / "other"
+    other.mkdir()
+    size = {"cpu": "4", "memory": "16Gi", "pods": "110"}
+    line = {"id": free, "zone": "a", "rack": "r1", "resources": size}
+    write_inventory(other / "inventory.jsonl", line)
+    async with provider_serving(settings(other), InstantHost()) as second:
+        providers = [fleet.provider, f"127.0.0.1:{second.port}"]
+        both = replace(fleet.sources, providers=providers)
+        await finds(both, (_K.MACHINE_OF_TWO_PROVIDERS, f"machine {free}"))
 
 
 async def test_parts_that_do_not_answer_are_found_and_nothing_is_guessed(fleet: Fleet) -> None:

@@ -167,7 +167,7 @@ def test_values_reach_the_shards_configuration(helm: Helm, root: Path) -> None:
     shard = made["bigfleet-shard-0"]
     assert isinstance(shard, ShardConfig)
     assert shard.actuation_paused
-    assert shard.provider_addresses == ("provider.example.com:9000",)
+    assert shard.provider_addresses == ("provider.example.com:9000", "cloud.example.com:9001")
     assert shard.cluster_absence_seconds == 3600000
     assert shard.engine.reclaim_hold_seconds == 0
     assert shard.ceilings is not None

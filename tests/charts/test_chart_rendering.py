@@ -11,7 +11,17 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.charts.helm_rig import CASES, CHARTS, NAMESPACES, ROOT, VALUES, Helm, of_kind, replicas
+from tests.charts.helm_rig import (
+    CASES,
+    CHARTS,
+    FLEET,
+    NAMESPACES,
+    ROOT,
+    VALUES,
+    Helm,
+    of_kind,
+    replicas,
+)
 
 EACH_CASE = pytest.mark.parametrize(("chart", "values"), CASES, ids=lambda path: path.stem)
 EACH_CHART = pytest.mark.parametrize("chart", CHARTS, ids=lambda path: path.name)
@@ -160,3 +170,20 @@ def test_monitors_and_certificates_are_rendered_only_on_request(helm: Helm, char
         if case == chart:
             found = of_kind(helm.template(chart, values), *optional)
             assert bool(found) == values.stem.endswith("everything")
+
+
+@pytest.mark.parametrize(
+    ("values", "ports"), [("fleet-everything", {9000, 9001}), ("fleet-simulated", {7790, 9001})]
+)
+def test_a_shard_may_reach_each_of_its_providers(helm: Helm, values: str, ports: set[int]) -> None:
+    """Besides the coordinators and DNS."""
+    others = ("--set-json", 'provider.others=["cloud.example.com:9001"]')
+    others += ("--set", "networkPolicy.enabled=true")
+    objects = helm.template(FLEET, VALUES / f"{values}.yaml", *others)
+    [policy] = [
+        each
+        for each in of_kind(objects, "NetworkPolicy")
+        if each["metadata"]["name"].endswith("-shard")
+    ]
+    allowed = {port["port"] for rule in policy["spec"]["egress"] for port in rule["ports"]}
+    assert allowed - {53, 7791} == ports

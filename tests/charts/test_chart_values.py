@@ -23,6 +23,7 @@ WRONG = [
     (FLEET, 'image.pullPolicy="Sometimes"', "/image/pullPolicy"),
     (FLEET, 'provider.address=""', "/provider/address"),
     (FLEET, 'provider.address="provider.example.com"', "/provider/address"),
+    (FLEET, 'provider.others=["cloud.example.com"]', "/provider/others/0"),
     (FLEET, "provider.simulated.enabled=true", "/provider/"),
     (FLEET, "coordinator.replicas=0", "/coordinator/replicas"),
     (FLEET, "coordinator.replicas=1.5", "/coordinator/replicas"),

@@ -2,7 +2,7 @@
 
 A kernel is an ordinary Python function over numpy arrays, which numba compiles on first use and
 caches on disk in ~/.cache/bigfleet/kernels, or in NUMBA_CACHE_DIR. Installations with equal sources
-share what is there. It releases the GIL, so that sessions are served meanwhile. With
+share what is there; an empty cache begins with those in BIGFLEET_KERNELS, which images have. It releases the GIL, so that sessions are served meanwhile. With
 NUMBA_DISABLE_JIT=1 in the environment it stays a Python function, with the same results.
 """
 
@@ -10,8 +10,11 @@ from __future__ import annotations
 
 import hashlib
 import importlib
+import os
+import shutil
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -47,7 +50,20 @@ def _cache_directory() -> str:
     digest = hashlib.sha256(b"\0".join(source.read_bytes() for source in sources))
     configured: str = config.CACHE_DIR  # type: ignore[attr-defined]
     base = configured or Path("~/.cache/bigfleet/kernels").expanduser()
-    return str(Path(base) / digest.hexdigest()[:16])
+    directory = Path(base) / digest.hexdigest()[:16]
+    _begin_with(Path(os.environ.get("BIGFLEET_KERNELS", "")) / directory.name, directory)
+    return str(directory)
+
+
+def _begin_with(compiled: Path, directory: Path) -> None:
+    """Copy the kernels that an image was built with; numba's own cache must be writable."""
+    if directory.exists() or not compiled.is_dir():
+        return
+    draft = directory.with_name(f".{directory.name}-{os.getpid()}")
+    with suppress(OSError):  # another process was faster, or nothing can be written
+        shutil.copytree(compiled, draft)
+        draft.rename(directory)
+    shutil.rmtree(draft, ignore_errors=True)
 
 
 config.CACHE_DIR = _cache_directory()  # type: ignore[attr-defined]

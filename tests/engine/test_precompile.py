@@ -77,6 +77,24 @@ def test_installations_with_equal_sources_share_what_is_compiled(tmp_path: Path)
     assert here.splitlines()[1:] == there.splitlines()[1:]
 
 
+def test_an_empty_cache_begins_with_what_an_image_was_built_with(tmp_path: Path) -> None:
+    """A shard that has lost its volume, or never had one, need not compile for a minute."""
+    compiled = Path(_run("from bigfleet import jit; print(jit.config.CACHE_DIR)").strip()).parent
+    code = (
+        "from bigfleet.engine import precompile\n"
+        "precompile.precompile()\n"
+        "from bigfleet.engine.kernels import scoring\n"
+        "stats = scoring.fits.stats\n"
+        "print(stats.cache_path, sum(stats.cache_misses.values()))\n"
+    )
+    precompiled = "from bigfleet.engine import precompile; precompile.precompile()"
+    assert _run(precompiled, NUMBA_CACHE_DIR=str(compiled)) == ""
+    environment = {"NUMBA_CACHE_DIR": str(tmp_path / "own"), "BIGFLEET_KERNELS": str(compiled)}
+    path, misses = _run(code, **environment).split()
+    assert path.startswith(f"{tmp_path}/own/")
+    assert misses == "0"
+
+
 def test_where_nothing_can_be_kept_kernels_are_compiled_all_the_same() -> None:
     """A container whose file system is read-only still decides. No kernel can be kept, and what a
     small decision calls is compiled; what kernels compile to does not depend on being kept.

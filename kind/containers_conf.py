@@ -43,18 +43,19 @@ def _bounding_set(status: str) -> int:
 
 
 def containers_conf(facts: HostFacts) -> str | None:
-    """The text of a containers.conf, or None if podman's defaults work.
+    """The text of a containers.conf, or None for rootless podman, which has its own limits.
 
-    crun rejects hosts with both cgroup versions mounted, and podman sets limits that require
-    CAP_SYS_RESOURCE. Rootless podman determines its own limits.
+    podman allows 2,048 threads in a container, and a node has more than that as soon as it runs
+    some control planes. crun rejects hosts with both cgroup versions mounted, and podman sets
+    limits that require CAP_SYS_RESOURCE.
     """
     if not facts.root:
         return None
-    sections: list[str] = []
+    text = "[containers]\npids_limit = 0\n"
     if not facts.may_raise_limits:
         limits = {"nofile": facts.open_files, "nproc": facts.processes}
         stated = ", ".join(f'"{name}={value}:{value}"' for name, value in limits.items())
-        sections.append(f"[containers]\ndefault_ulimits = [{stated}]\n")
+        text += f"default_ulimits = [{stated}]\n"
     if not facts.unified_cgroups:
-        sections.append('[engine]\nruntime = "runc"\ncgroup_manager = "cgroupfs"\n')
-    return "\n".join(sections) or None
+        text += '\n[engine]\nruntime = "runc"\ncgroup_manager = "cgroupfs"\n'
+    return text

@@ -11,8 +11,12 @@ PLAIN = HostFacts(
 )
 
 
-def test_an_ordinary_host_needs_no_settings() -> None:
-    assert containers_conf(PLAIN) is None
+UNLIMITED = {"pids_limit": 0}
+
+
+def test_a_node_may_have_more_threads_than_other_containers() -> None:
+    """containerd dies when it cannot have another one."""
+    assert tomllib.loads(containers_conf(PLAIN) or "") == {"containers": UNLIMITED}
 
 
 def test_a_rootless_podman_is_left_alone() -> None:
@@ -22,12 +26,14 @@ def test_a_rootless_podman_is_left_alone() -> None:
 
 def test_old_cgroups_need_runc_and_plain_cgroup_files() -> None:
     settings = tomllib.loads(containers_conf(replace(PLAIN, unified_cgroups=False)) or "")
-    assert settings == {"engine": {"runtime": "runc", "cgroup_manager": "cgroupfs"}}
+    engine = {"runtime": "runc", "cgroup_manager": "cgroupfs"}
+    assert settings == {"containers": UNLIMITED, "engine": engine}
 
 
 def test_a_host_that_may_not_raise_limits_asks_for_none_above_its_own() -> None:
     settings = tomllib.loads(containers_conf(replace(PLAIN, may_raise_limits=False)) or "")
-    assert settings == {"containers": {"default_ulimits": ["nofile=1024:1024", "nproc=4096:4096"]}}
+    limits = {"default_ulimits": ["nofile=1024:1024", "nproc=4096:4096"]}
+    assert settings == {"containers": {**UNLIMITED, **limits}}
 
 
 def test_facts_come_from_the_host(tmp_path: Path) -> None:

@@ -248,11 +248,14 @@ class StandIn:
         start = f"/apis/{group}/{version}/namespaces/{self.namespace}"
         return f"{start}/{kind.lower()}s/{reference['name']}"
 
+    def access(self) -> InlineAccess:
+        """To the cluster's Nodes, as Cluster API has it."""
+        user = json.loads(self._cluster.kubeconfig())["users"][0]["user"]
+        return InlineAccess(self._cluster.url, token=user["token"])
+
     @asynccontextmanager
     async def _nodes(self) -> AsyncIterator[KubeClient]:
-        user = json.loads(self._cluster.kubeconfig())["users"][0]["user"]
-        access = InlineAccess(self._cluster.url, token=user["token"])
-        async with KubeClient.with_access(access) as client:
+        async with KubeClient.with_access(self.access()) as client:
             yield client
 
     async def _patch(self, path: str, patch: Object) -> None:

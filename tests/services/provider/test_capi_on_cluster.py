@@ -13,8 +13,10 @@ from bigfleet.api.v1alpha1.provider_pb2_grpc import CapacityProviderStub
 from bigfleet.conformance.check import CheckOutcome
 from bigfleet.conformance.subject import Bounds, Subject
 from bigfleet.conformance.suite import run_checks
+from bigfleet.kube.client import KubeClient
 from bigfleet.model.errors import IllegalTransition, InvalidInput, Unavailable
 from bigfleet.model.machine import MachineEvent, MachineState
+from bigfleet.services.provider.capi.management import ManagementCluster
 from tests.services.provider.capi_rig import ELASTIC, OWN, CapiProcess, Rig, rig
 from tests.support import cluster_api
 from tests.support.clusters import get
@@ -268,9 +270,27 @@ async def test_of_two_providers_the_second_to_write_reads_what_the_first_has_wri
     assert token.sequence == made.sequence
 
 
-async def test_a_management_cluster_without_cluster_api_or_rights_ends_it_with_a_reason(
-    made: Rig,
-) -> None:
+async def test_a_config_of_somebody_else_with_the_same_name_is_left_alone(made: Rig) -> None:
+    """What an interrupted order has left is replaced, and nothing else is."""
+    made.cluster.id = "east"
+    foreign = cluster_api.documents("bootstrap.yaml")[0]
+    spec = foreign["spec"]["template"]["spec"]
+    foreign = {**foreign, "kind": "KubeadmConfig", "metadata": {"name": OWN}, "spec": spec}
+    await cluster_api.create(made.admin, made.namespace, foreign)
+    async with made.controller() as provider:
+        with pytest.raises(InvalidInput, match="is not of provider cluster-api"):
+            await made.give(provider, CONFIGURE, OWN)
+    assert await made.left() == [f"kubeadmconfigs/{OWN}"]
+
+
+async def test_a_cluster_without_cluster_api_is_told_so(made: Rig) -> None:
+    """Here one that has nothing but Nodes."""
+    async with KubeClient.with_access(made.stand_in.access()) as client:
+        with pytest.raises(InvalidInput, match=r"list Machines of cluster\.x-k8s\.io/v1beta2"):
+            await ManagementCluster(client, "fleet", "p").check()
+
+
+async def test_a_provider_without_rights_ends_with_the_reason(made: Rig) -> None:
     """Exit code 2: to start again would not help."""
     path = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{made.namespace}/rolebindings"
     await made.admin.delete(f"{path}/{cluster_api.ACCOUNT}")

@@ -116,7 +116,7 @@ class ManagementCluster:
 
     async def _replace(self, path: str, wanted: Mapping[str, Any]) -> None:
         """Create it anew; what an interrupted order has left of it is deleted."""
-        name, doing = wanted["metadata"]["name"], f"create {_named(wanted)}"
+        one, doing = f"{path}/{wanted['metadata']['name']}", f"create {_named(wanted)}"
         for last in (False, True):
             try:
                 await self.client.create(path, wanted)
@@ -125,7 +125,10 @@ class ManagementCluster:
                     _raise(error, doing)
             else:
                 return
-            await _absent(self.client.delete(f"{path}/{name}"), f"delete {_named(wanted)}")
+            if path == self._secrets:  # which may not be read; nobody else uses such a name
+                await _absent(self.client.delete(one), f"delete {_named(wanted)}")
+            else:
+                await self._delete(one)
 
     async def _create_once(self, path: str, wanted: Mapping[str, Any], operation_id: str) -> None:
         try:

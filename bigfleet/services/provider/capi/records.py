@@ -16,6 +16,7 @@ import msgspec
 from bigfleet.kube.client import (
     CONFLICT,
     CONNECTION_ERRORS,
+    GONE,
     NOT_FOUND,
     ApiError,
     KubeClient,
@@ -98,7 +99,8 @@ class Records:
                 page = msgspec.json.decode(await self._client.get(self._path, query), type=_Page)
             except (ApiError, *CONNECTION_ERRORS) as error:
                 told = _told(error, "read the records of machines")
-                if is_transient(error):
+                expired = isinstance(error, ApiError) and error.status == GONE
+                if expired or is_transient(error):
                     raise Unavailable(told) from None
                 raise InvalidInput("access to the management cluster", self._path, told) from None
             found += page.items

@@ -238,6 +238,16 @@ KIND_MODULE = Module(
     usual_build_time="half a minute",
 )
 
+# Nothing of it is built: tests read its CustomResourceDefinitions.
+CLUSTER_API_MODULE = Module(
+    name="cluster-api",
+    version="1.14.2",
+    packages=MappingProxyType({}),
+    release=_NEVER_RELEASED,
+    space=_space(module_cache=100, build_cache=0, scratch=0, output=0),
+    usual_build_time="nothing",
+)
+
 PINNED_MODULES = (_KUBERNETES, _ETCD, _KWOK)
 # Additional components of a kind node image.
 NODE_MODULES = (_NODE, _COREDNS, _PAUSE)

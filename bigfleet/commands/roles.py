@@ -67,6 +67,13 @@ def _provider() -> tuple[Any, Run]:
     return ProviderConfig, run
 
 
+def _capi_provider() -> tuple[Any, Run]:
+    from bigfleet.services.provider.capi.config import CapiConfig
+    from bigfleet.services.provider.capi.role import run
+
+    return CapiConfig, run
+
+
 def _shard() -> tuple[Any, Run]:
     from bigfleet.services.shard.config import ShardConfig
     from bigfleet.services.shard.role import run
@@ -104,6 +111,12 @@ _ROLES = (
         "provider",
         "run the kwok-backed capacity provider",
         _provider,
+        ("provider", "provider_name"),
+    ),
+    Role(
+        "capi-provider",
+        "run a capacity provider that makes its machines by Cluster API",
+        _capi_provider,
         ("provider", "provider_name"),
     ),
     Role("shard", "run a shard, which provisions machines", _shard, ("shard", "shard_id")),

@@ -13,27 +13,20 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 import msgspec
 
 from bigfleet.api.install import NODE_NAMESPACE, request_token
+from bigfleet.api.node_labels import is_in_domain, is_label_value, may_be_set_by_kubelet
 from bigfleet.api.v1alpha1.capacity_pb2 import NodeSelectorRequirement
 from bigfleet.api.v1alpha1.shard_pb2 import BootstrapBlobResponse, BootstrapRequest
-from bigfleet.api.wellknown import MACHINE_LABEL
+from bigfleet.api.wellknown import MACHINE_LABEL, OUR_DOMAIN
 from bigfleet.controllers.operator.node_types import Node, node_path
 from bigfleet.kube.client import CONFLICT, CONNECTION_ERRORS, NOT_FOUND, ApiError, KubeClient
 from bigfleet.kube.types import Named, ObjectList
 
-_NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
-_PREFIX = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
-# The labels of Kubernetes' own that the NodeRestriction admission plugin lets a kubelet set.
-_KUBELET_LABELS = frozenset(
-    {
-        "kubernetes.io/arch",
-        "kubernetes.io/os",
-        "topology.kubernetes.io/region",
-        "topology.kubernetes.io/zone",
-    }
-)
-_KUBELET_DOMAINS = ("kubelet.kubernetes.io", "node.kubernetes.io")
-_KUBERNETES_DOMAINS = ("kubernetes.io", "k8s.io")
-_OUR_DOMAIN = "bigfleet.lucy.sh"
+_LOG = logging.getLogger(__name__)
+TOKEN_SECONDS = 600
+_DNS_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+# The limit of a label value.
+_MAX_NAME_LENGTH = 63
+_ACCOUNTS = f"/api/v1/namespaces/{NODE_NAMESPACE}/serviceaccounts"
 
 
 def labels_of(requirements: Iterable[NodeSelectorRequirement]) -> Mapping[str, str]:
@@ -45,30 +38,10 @@ def labels_of(requirements: Iterable[NodeSelectorRequirement]) -> Mapping[str, s
         for each in requirements
         if each.operator == NodeSelectorRequirement.IN
         and len(each.values) == 1
-        and _may_be_set_by_kubelet(each.key)
-        and (not each.values[0] or _NAME.fullmatch(each.values[0]))
+        and may_be_set_by_kubelet(each.key)
+        and not is_in_domain(each.key, OUR_DOMAIN)
+        and is_label_value(each.values[0])
     }
-
-
-def _may_be_set_by_kubelet(key: str) -> bool:
-    prefix, _, name = key.rpartition("/")
-    if not _NAME.fullmatch(name) or (prefix and not _PREFIX.fullmatch(prefix)):
-        return False
-    if key in _KUBELET_LABELS or _is_in(prefix, _KUBELET_DOMAINS):
-        return True
-    return not _is_in(prefix, (*_KUBERNETES_DOMAINS, _OUR_DOMAIN))
-
-
-def _is_in(prefix: str, domains: Iterable[str]) -> bool:
-    return any(prefix == domain or prefix.endswith(f".{domain}") for domain in domains)
-
-
-_LOG = logging.getLogger(__name__)
-TOKEN_SECONDS = 600
-_DNS_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
-# The limit of a label value.
-_MAX_NAME_LENGTH = 63
-_ACCOUNTS = f"/api/v1/namespaces/{NODE_NAMESPACE}/serviceaccounts"
 
 
 class Credentials:

@@ -34,9 +34,9 @@ class _Taint(msgspec.Struct, forbid_unknown_fields=True):
     value: _LabelOrNone = ""
 
 
-class _Line(msgspec.Struct, forbid_unknown_fields=True):
-    id: _Id
-    state: Literal["IDLE", "SPECULATIVE"]
+class MachineSpec(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+    """What machines of one kind have in common."""
+
     instance_type: _Label
     zone: _Label
     capacity_type: Literal["BARE_METAL", "RESERVED", "ON_DEMAND", "SPOT"]
@@ -46,6 +46,11 @@ class _Line(msgspec.Struct, forbid_unknown_fields=True):
     rack: _LabelOrNone = ""
     labels: dict[str, _LabelOrNone] = {}
     taints: list[_Taint] = []
+
+
+class _Line(MachineSpec):
+    id: _Id
+    state: Literal["IDLE", "SPECULATIVE"]
 
 
 def read(path: Path) -> Iterator[Machine]:
@@ -65,7 +70,7 @@ def read(path: Path) -> Iterator[Machine]:
             line = _decoded(decoder, raw, where)
             if seen.setdefault(line.id, number) != number:
                 raise InvalidInput(f"{where}: id", line.id, f"repeats line {seen[line.id]}")
-            yield _machine(line, where)
+            yield machine_of(line, line.id, MachineState[line.state], where)
     if not seen:
         raise InvalidInput(
             "inventory", str(path), "has no machines; write one JSON object per line"
@@ -80,11 +85,12 @@ def _decoded(decoder: msgspec.json.Decoder[_Line], raw: bytes, where: str) -> _L
         raise InvalidInput(where, shown, f"is not a machine: {error}") from None
 
 
-def _machine(line: _Line, where: str) -> Machine:
+def machine_of(line: MachineSpec, machine_id: str, state: MachineState, where: str) -> Machine:
+    """A machine of that spec, SPECULATIVE or IDLE; InvalidInput names `where` and the field."""
     amounts = _amounts(line, where)
     return Machine(
-        id=line.id,
-        state=MachineState[line.state],
+        id=machine_id,
+        state=state,
         instance_type=line.instance_type,
         zone=line.zone,
         capacity_type=CapacityType[line.capacity_type],
@@ -94,11 +100,11 @@ def _machine(line: _Line, where: str) -> Machine:
         allocatable=amounts,
         labels=_labels(line, where),
         taints=_taints(line, where),
-        host=line.id if line.state == "IDLE" else "",
+        host=machine_id if state is MachineState.IDLE else "",
     )
 
 
-def _amounts(line: _Line, where: str) -> Mapping[str, int]:
+def _amounts(line: MachineSpec, where: str) -> Mapping[str, int]:
     try:
         amounts = resources.parse_capacity(line.resources)
     except InvalidInput as error:
@@ -110,7 +116,7 @@ def _amounts(line: _Line, where: str) -> Mapping[str, int]:
     return amounts
 
 
-def _taints(line: _Line, where: str) -> tuple[Taint, ...]:
+def _taints(line: MachineSpec, where: str) -> tuple[Taint, ...]:
     taints = sorted(Taint(t.key, t.value, t.effect) for t in line.taints)
     if len({(taint.key, taint.effect) for taint in taints}) < len(taints):
         shown = ", ".join(map(str, taints))
@@ -118,7 +124,7 @@ def _taints(line: _Line, where: str) -> tuple[Taint, ...]:
     return tuple(taints)
 
 
-def _labels(line: _Line, where: str) -> Mapping[str, str]:
+def _labels(line: MachineSpec, where: str) -> Mapping[str, str]:
     labels = {
         INSTANCE_TYPE_LABEL: line.instance_type,
         ZONE_LABEL: line.zone,

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from typing import Protocol
 
 from bigfleet.api.v1alpha1 import provider_pb2 as wire
 from bigfleet.model.errors import InvalidInput
 from bigfleet.model.machine import MachineEvent, MachineState
 from bigfleet.ports.provider import Fence
 from bigfleet.services.provider.lifecycle import Order, Record
-from bigfleet.services.provider.store import Store
 
 Mutation = wire.CreateRequest | wire.ConfigureRequest | wire.DrainRequest | wire.DeleteRequest
 
@@ -68,6 +68,28 @@ def _drain(request: wire.DrainRequest) -> Order:
     return Order(MachineEvent.DRAIN, grace_seconds=request.grace_period_seconds)
 
 
+class Records(Protocol):
+    """The records of all machines: see `record_index`."""
+
+    @property
+    def id(self) -> str:
+        """Distinguishes their revisions from those of other records."""
+        ...
+
+    @property
+    def revision(self) -> int:
+        """That of the last change."""
+        ...
+
+    def get(self, machine_id: str) -> Record:
+        """The machine's record; UnknownObject when there is none."""
+        ...
+
+    def changed_after(self, revision: int) -> Iterator[Record]:
+        """The records whose last change is later than `revision`, in order of change."""
+        ...
+
+
 @dataclass(frozen=True)
 class Selection:
     """Records in order of their last change, the revision to list changes since, and the token of
@@ -79,7 +101,7 @@ class Selection:
     next_page_token: bytes = b""
 
 
-def select(store: Store, request: wire.ListFilter) -> Selection:
+def select(store: Records, request: wire.ListFilter) -> Selection:
     """The records that a List selects.
 
     A revision that is malformed, of another store or in the future selects all records. Pages are
@@ -101,7 +123,7 @@ def select(store: Store, request: wire.ListFilter) -> Selection:
     return Selection(records, last, next_page_token=last)
 
 
-def _first_revision(store: Store, request: wire.ListFilter) -> int:
+def _first_revision(store: Records, request: wire.ListFilter) -> int:
     if not request.page_token:
         return _known_revision(store, request.since_revision) or 0
     revision = _known_revision(store, request.page_token)
@@ -118,11 +140,11 @@ def _state(value: int) -> MachineState:
         raise InvalidInput("states", value, "is not a known machine state") from None
 
 
-def _token(store: Store, revision: int) -> bytes:
+def _token(store: Records, revision: int) -> bytes:
     return f"{store.id}:{revision}".encode()
 
 
-def _known_revision(store: Store, token: bytes) -> int | None:
+def _known_revision(store: Records, token: bytes) -> int | None:
     store_id, _, number = token.partition(b":")
     if store_id != store.id.encode() or not number.isdigit() or len(number) > 18:
         return None

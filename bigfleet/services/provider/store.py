@@ -4,27 +4,24 @@ SQLite in WAL mode with synchronous=NORMAL: commits survive a crash of the proce
 as the provider contract requires. Only a power failure could lose the last commits, and it would
 end these machines' clusters as well; synchronous=FULL would block the event loop for a disk flush
 at every order.
-
-Changes are kept in the order of their revisions, so that listing some of them, or a page of all,
-costs in proportion to their number.
 """
 
 from __future__ import annotations
 
 import secrets
 import sqlite3
-from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from bigfleet.model.errors import InvalidInput, Unavailable, UnknownObject
+from bigfleet.model.errors import InvalidInput, Unavailable
 from bigfleet.model.machine import Machine
 from bigfleet.ports.provider import EPOCHS_SKIPPED, Fence
 from bigfleet.services.provider import schema
 from bigfleet.services.provider.fencing import FencingToken
 from bigfleet.services.provider.lifecycle import Record
+from bigfleet.services.provider.record_index import RecordIndex
 
 FILE_NAME = "machines.sqlite"
 # A checkpoint flushes the disk, some 20 ms: once in 2,000 changes, not in 500 as by default.
@@ -84,9 +81,7 @@ class Store:
             self._database.execute(statement)
 
     def _read_machines(self) -> None:
-        self._changes = list(self._load())
-        self._records = {record.machine.id: record for record in self._changes}
-        self.revision: int = self._changes[-1].revision if self._changes else 0
+        self._index = RecordIndex(self._load())
 
     def _load(self) -> Iterator[Record]:
         specs = {
@@ -111,28 +106,25 @@ class Store:
         """Release the directory; saved records are already durable."""
         self._database.close()
 
+    @property
+    def revision(self) -> int:
+        """That of the last change."""
+        return self._index.revision
+
     def __len__(self) -> int:
-        return len(self._records)
+        return len(self._index)
 
     def __iter__(self) -> Iterator[Record]:
         """All records, longest unchanged first."""
-        return self.changed_after(0)
+        return iter(self._index)
 
     def get(self, machine_id: str) -> Record:
         """The machine's record; UnknownObject when there is none."""
-        try:
-            return self._records[machine_id]
-        except KeyError:
-            raise UnknownObject(f"machine {machine_id!r} is not known to this provider") from None
+        return self._index.get(machine_id)
 
     def changed_after(self, revision: int) -> Iterator[Record]:
         """The records whose last change is later than `revision`, in order of change."""
-        changes = self._changes
-        first = bisect_right(changes, revision, key=lambda record: record.revision)
-        for number in range(first, len(changes)):
-            record = changes[number]
-            if self._records[record.machine.id] is record:
-                yield record
+        return self._index.changed_after(revision)
 
     def fencing_token(self, shard_id: str, machine_id: str) -> FencingToken | None:
         """The newest token that this shard has used for this machine."""
@@ -203,11 +195,7 @@ class Store:
         except sqlite3.Error as error:
             raise Unavailable(f"{self._path} cannot be written: {error}") from None
         if record:
-            self.revision = record.revision
-            self._records[record.machine.id] = record
-            self._changes.append(record)
-            if len(self._changes) > 2 * len(self._records):
-                self._changes = list(self)  # without those that later ones superseded
+            self._index.put(record)
 
 
 def _explain(error: sqlite3.Error) -> str:

@@ -16,6 +16,7 @@ from loaddriver.profile.catalog import DEFAULT_CATALOG
 from loaddriver.profile.decoding import ConfigStruct
 from loaddriver.profile.federation import FederationSettings
 from loaddriver.profile.fleet import FleetSettings
+from loaddriver.profile.load import Load
 
 
 class JoiningShards(ConfigStruct, frozen=True, kw_only=True):
@@ -92,14 +93,6 @@ class CommandSettings(ConfigStruct, frozen=True, kw_only=True):
 
 
 SystemName = Literal["bigfleet", "karpenter", "none", "command"]
-
-
-class Load(ConfigStruct, frozen=True, kw_only=True):
-    """What the load driver creates: workload objects whose controllers create pods, or, in `cr`
-    mode, one CapacityRequest per planned pod. In `cr` mode there are no pods, so nothing binds.
-    """
-
-    mode: Literal["pods", "cr"] = "pods"
 
 
 class OpenStage(ConfigStruct, frozen=True, kw_only=True):

@@ -12,13 +12,25 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from controlplane.errors import BinaryError, BinaryUsageError
-from loaddriver.commands import bare, calibrate, chart, compare, doctor, gates, history, plan, runs
+from loaddriver.commands import (
+    bare,
+    calibrate,
+    chart,
+    compare,
+    doctor,
+    gates,
+    history,
+    load_worker,
+    plan,
+    runs,
+)
 from loaddriver.commands.common import (
     bare_flag,
     context_flag,
     ended_by_signals,
     get_prerequisites,
     keep_flag,
+    load_flags,
     print_verdict,
     print_verdicts,
     profile_flags,
@@ -129,6 +141,7 @@ def build_parser() -> argparse.ArgumentParser:
     bare_flag(run)
     system_flags(run)
     provider_flags(run)
+    load_flags(run)
     run.set_defaults(do=_run)
     for name, do, text in (
         ("up", _up, "start a profile's clusters and BigFleet without load, in the background"),
@@ -151,7 +164,8 @@ def build_parser() -> argparse.ArgumentParser:
     judge.add_argument("results", type=Path, help="the results folder of a run")
     judge.add_argument("--expect", type=Path, required=True, help="a file like expect.yaml")
     judge.set_defaults(do=_judge)
-    for command_of in (bare, calibrate, chart, compare, doctor, gates, history, plan, runs):
+    others = bare, calibrate, chart, compare, doctor, gates, history, load_worker, plan, runs
+    for command_of in others:
         command_of.add(commands)
     return parser
 

@@ -53,7 +53,7 @@ ORDER_INSIDE: dict[str, list[set[str]]] = {
         {"plan"},
         {"profile"},
         {"substrates"},
-        {"apportion", "errors"},
+        {"apportion", "errors", "schedstat"},
     ],
     "loaddriver.compare": [
         {"outputs", "stored", "fact_runner"},
@@ -73,7 +73,7 @@ ORDER_INSIDE: dict[str, list[set[str]]] = {
         {"checks"},
         {"federation_checks", "fleet_checks", "shape_checks"},
         {"settings"},
-        {"bigfleet", "federation", "fleet", "gates"},
+        {"bigfleet", "federation", "fleet", "gates", "load"},
         {"catalog_checks", "overrides", "pod_template"},
         {"catalog"},
         {"instance_types"},

@@ -40,6 +40,8 @@ SMALL_FILES: dict[str, str] = {
     "loaddriver/compare/junit.py": "one output format",
     "loaddriver/judge/bands.py": "one section of a summary",
     "loaddriver/judge/requests.py": "one section of a summary",
+    "loaddriver/load/kubeconfigs.py": "pure; its importer is run by Locust",
+    "loaddriver/profile/load.py": "the settings of one part, as its neighbours are",
     "loaddriver/run/federation.py": "for profiles with a federation only",
     "loaddriver/run/node_sources.py": "which system; its importer, what is done with it",
     "loaddriver/profile/overrides.py": "of the command line; its importer reads files",

@@ -17,6 +17,7 @@ from loaddriver.errors import ExitCode, ProfileError
 from loaddriver.judge.schema import Summary
 from loaddriver.kindrun import prerequisites as kind
 from loaddriver.kindrun.run import release_values, run_on_kind
+from loaddriver.load.commands import host_and_port
 from loaddriver.profile.loading import PROFILES
 from loaddriver.profile.settings import ProfileSettings
 from loaddriver.run.arm_runner import RunContext
@@ -73,6 +74,7 @@ def profile_flags(command: argparse.ArgumentParser) -> None:
     context_flag(command)
     command.set_defaults(keep=False, bare=False, sut=None, scheduler_config=None, component=())
     command.set_defaults(provider=None, provider_identities=None, provider_kubeconfigs=None)
+    command.set_defaults(load_listen="")
 
 
 def context_flag(command: argparse.ArgumentParser) -> None:
@@ -118,6 +120,26 @@ def system_flags(command: argparse.ArgumentParser) -> None:
         metavar="NAME=PATH",
         help="a binary of your own for a component, such as kube-scheduler",
     )
+
+
+def load_flags(command: argparse.ArgumentParser) -> None:
+    """Add the flag of commands whose load can come from other hosts."""
+    command.add_argument(
+        "--load-listen",
+        type=address,
+        default="",
+        metavar="HOST:PORT",
+        help="wait here for `load.workers` processes `loaddriver load-worker` of other hosts",
+    )
+
+
+def address(text: str) -> str:
+    """HOST:PORT as it was given. Raises ArgumentTypeError."""
+    try:
+        host_and_port(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    return text
 
 
 def provider_flags(command: argparse.ArgumentParser) -> None:
@@ -170,6 +192,7 @@ def run_options(flags: argparse.Namespace) -> RunOptions:
         scheduler_config=None if config is None else scheduler_config_at(config),
         contexts=tuple(flags.context),
         components=dict(map(component_at, flags.component)),
+        load_listen=flags.load_listen,
     )
 
 

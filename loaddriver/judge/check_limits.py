@@ -94,7 +94,7 @@ THROTTLED_WINDOW = CheckLimit(
 DRIVER_CORES = CheckLimit(
     0.9,
     "cores",
-    "cores kept busy by the runner or by the load's process in the busiest 10 s",
+    "cores kept busy by the runner or by a process of the load in the busiest 10 s",
     "Each has one thread: near a whole core it is saturated by its own work.",
 )
 WATCH_GAPS = CheckLimit(

@@ -9,8 +9,9 @@ from typing import Any
 from loaddriver.errors import ExitCode
 from loaddriver.judge.disruptions import BudgetKey
 from loaddriver.judge.gangs import GroupKey
+from loaddriver.load.workers import WorkerRecord
 from loaddriver.profile.instance_types import DaemonSet
-from loaddriver.record.cpu import LOCUST, RUNNER, CpuUse
+from loaddriver.record.cpu import CpuUse, is_driver
 from loaddriver.record.fleet_audit import FleetAudit
 from loaddriver.record.provenance import Provenance
 from loaddriver.sizing.fit import PodRequirements
@@ -47,7 +48,8 @@ class HarnessHealth:
     `loop_computing_max_seconds` is the most CPU that the loop itself used in one, as opposed to
     waiting for a core. `clock_step_max_seconds` is the largest absolute change of wall clock minus
     monotonic clock between samples. `others_unknown` may give a legitimate reason why the CPU used
-    by others is unknown.
+    by others is unknown. `load_workers` are those that played the load, if there were several; what
+    one on another host used is known from itself only.
     """
 
     loop_stall_max_seconds: float
@@ -56,18 +58,40 @@ class HarnessHealth:
     cpu: CpuUse
     loop_computing_max_seconds: float = 0.0
     others_unknown: str = ""
+    load_workers: Sequence[WorkerRecord] = ()
 
     @property
     def harness_cpu_seconds(self) -> float:
-        """CPU of runner and load together."""
+        """CPU of runner and load together, on all hosts."""
         used = self.cpu.whole.processes
-        return used.get(RUNNER, 0.0) + used.get(LOCUST, 0.0)
+        here = sum(seconds for name, seconds in used.items() if is_driver(name))
+        return here + self._elsewhere_cpu_seconds
 
     @property
     def harness_cpu_share(self) -> float | None:
         """The harness's share of the run's CPU, 0 to 1; None if none was used."""
-        of_run = self.cpu.whole.run_seconds
+        of_run = self.cpu.whole.run_seconds + self._elsewhere_cpu_seconds
         return self.harness_cpu_seconds / of_run if of_run else None
+
+    @property
+    def busiest_driver_cores(self) -> float:
+        """The most cores that the runner, or one process of the load, kept busy for 10 s."""
+        elsewhere = (worker.busiest_cores for worker in self._elsewhere)
+        return max(self.cpu.busiest_driver_cores, *elsewhere, 0.0)
+
+    @property
+    def worst_driver_wait_share(self) -> float:
+        """The largest share of 10 s that one of them waited for a core, 0 to 1."""
+        elsewhere = (worker.worst_wait_share for worker in self._elsewhere)
+        return max(self.cpu.worst_driver_wait_share, *elsewhere, 0.0)
+
+    @property
+    def _elsewhere(self) -> list[WorkerRecord]:
+        return [worker for worker in self.load_workers if worker.elsewhere]
+
+    @property
+    def _elsewhere_cpu_seconds(self) -> float:
+        return sum(worker.cpu_seconds for worker in self._elsewhere)
 
 
 @dataclass(frozen=True)

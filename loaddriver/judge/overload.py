@@ -39,16 +39,16 @@ def attribute(reasons: Sequence[InvalidReason], health: HarnessHealth | None) ->
         return Attribution(sentences, ())
     if not _harness_was_well(health) or not _others_took_little(health):
         return Attribution(sentences, ())
-    starved = health.cpu.worst_driver_wait_share >= STARVED_SHARE
+    starved = health.worst_driver_wait_share >= STARVED_SHARE
     if any(reason.starved for reason in reasons) and not starved:
         return Attribution(sentences, ())
     return Attribution((), (_overloaded(health), *sentences))
 
 
 def _harness_was_well(health: HarnessHealth) -> bool:
-    """Whether its cost was normal and neither of its threads was saturated by its own work."""
+    """Whether its cost was normal and none of its threads was saturated by its own work."""
     share = health.harness_cpu_share
-    cores = health.cpu.busiest_driver_cores
+    cores = health.busiest_driver_cores
     return (
         share is not None
         and share <= NORMAL_HARNESS_SHARE

@@ -10,7 +10,7 @@ from itertools import accumulate
 import msgspec
 
 from loaddriver.judge.facts import HarnessHealth
-from loaddriver.record.cpu import LOCUST, RUNNER, CpuWindow
+from loaddriver.record.cpu import CpuWindow, is_driver
 from loaddriver.record.recorder import Observations
 from loaddriver.record.server_counts import WriteCount
 
@@ -78,7 +78,7 @@ def resources_section(
     if health is None or not health.cpu.windows:
         return None
     whole, memory = health.cpu.whole, health.cpu.peak_memory_bytes
-    if not whole.processes.keys() - {RUNNER, LOCUST}:
+    if all(map(is_driver, whole.processes)):
         return None
     writes = _writes(observed)
     return Resources(
@@ -100,7 +100,7 @@ def resources_section(
 
 def component_of(process: str) -> str:
     """The component of a process: `c1/kube-apiserver` is a kube-apiserver, `shard-0` a shard."""
-    if process in (RUNNER, LOCUST):
+    if is_driver(process):
         return HARNESS
     return _NUMBER.sub("", process.rpartition("/")[2])
 

@@ -58,7 +58,7 @@ def self_checks(
         "loadLatenessP99Seconds": _lateness_p99(load),
         "clockStepMaxSeconds": check_of(CLOCK_STEP, own.clock_step_max_seconds if own else None),
         "harnessCpuShare": check_of(CPU_SHARE, own.harness_cpu_share if own else None),
-        "harnessCoresMax10s": check_of(DRIVER_CORES, own.cpu.busiest_driver_cores if own else None),
+        "harnessCoresMax10s": check_of(DRIVER_CORES, own.busiest_driver_cores if own else None),
         **_others(own),
         "harnessCpuSecondsPerPod": SelfCheck(
             value=own.harness_cpu_seconds / made if own and made else None,
@@ -66,7 +66,7 @@ def self_checks(
             what="CPU of the harness per created pod",
         ),
         "harnessWaitShareMax10s": SelfCheck(
-            value=own.cpu.worst_driver_wait_share if own else None,
+            value=own.worst_driver_wait_share if own else None,
             unit="share of the time",
             what="time that runner or load waited for a core in the worst 10 s",
         ),

@@ -8,6 +8,7 @@ from loaddriver.judge.facts import RunFacts
 from loaddriver.judge.milestones import Milestones
 from loaddriver.judge.schema import SelfCheck
 from loaddriver.judge.self_checks import check_of
+from loaddriver.load.workers import MAX_CLOCK_OFFSET_SECONDS
 
 REPEATED = CheckLimit(
     0.01,
@@ -32,7 +33,7 @@ STAMP_ERROR = CheckLimit(
     overload=True,
 )
 CLOCK_OFFSET = CheckLimit(
-    0.05,
+    MAX_CLOCK_OFFSET_SECONDS,
     "seconds",
     "the largest proven offset between clocks of the load, an API server and a shard",
     "Due times are of the load's clock, milestones of the API servers' and shards': hops between "
@@ -61,7 +62,7 @@ def timing_checks(
         ),
         "clockOffsetSeconds": (
             check_of(CLOCK_OFFSET, facts.clock_offset_seconds)
-            if audit.available
+            if audit.available or facts.load.get("workers")
             else _unknown(CLOCK_OFFSET, "all timestamps are of this machine's clock")
         ),
     }

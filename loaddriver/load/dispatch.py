@@ -6,11 +6,13 @@ busy, an event is sent late and its lateness is recorded; later events keep thei
 
 from __future__ import annotations
 
+import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import gevent
+from gevent.pool import Group
 from gevent.queue import Queue
 
 from loaddriver.load.files import Control, StepReleased
@@ -19,8 +21,11 @@ from loaddriver.plan.records import LoadEvent
 # The request timeout. There are enough users for every response to take this long, so that a slow
 # API server does not slow the load down, which would hide its slowness.
 _REQUEST_TIMEOUT_SECONDS = 30
+DRAIN_TIMEOUT_SECONDS = 5.0
+"""How long requests that were sent have to be answered once the load is to stop."""
 # An idle user costs only a greenlet.
 _MIN_USERS, _MAX_USERS = 24, 1024
+_POLL_SECONDS = 0.05
 
 
 def users_for(events: Sequence[LoadEvent]) -> int:
@@ -50,6 +55,7 @@ class Dispatcher:
         for event in events:
             self._steps[event.step].append(event)
         self._released: set[int] = set()
+        self._feeders = Group()
         self._ready: Queue[DueEvent] = Queue()
         self._sending = 0
 
@@ -63,8 +69,17 @@ class Dispatcher:
         fresh = [each for each in control.releases if each.step not in self._released]
         for release in fresh:
             self._released.add(release.step)
-            gevent.spawn(self._feed, self._steps[release.step], release)
+            self._feeders.spawn(self._feed, self._steps[release.step], release)
         return fresh
+
+    def drain(self) -> None:
+        """Wait until all responses have arrived or timed out; then send nothing more."""
+        began = time.monotonic()
+        while not self.idle and time.monotonic() - began < DRAIN_TIMEOUT_SECONDS:
+            gevent.sleep(_POLL_SECONDS)
+        self._feeders.kill()
+        while not self._ready.empty():
+            self._ready.get_nowait()
 
     def play_next(self, send: Callable[[DueEvent], None]) -> None:
         """Wait for the next due event and send it."""

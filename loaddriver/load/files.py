@@ -6,6 +6,7 @@ are Unix seconds, so that the processes could run on different machines.
 
 from __future__ import annotations
 
+import base64
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -24,18 +25,29 @@ PLAN_VARIABLE = "LOADDRIVER_PLAN"
 CLUSTERS_VARIABLE = "LOADDRIVER_CLUSTERS"
 CONTROL_VARIABLE = "LOADDRIVER_CONTROL"
 RESULTS_VARIABLE = "LOADDRIVER_RESULTS"
+# How many workers a Locust master waits for, the name of a worker, and its folder of kubeconfigs
+# if it is on another host.
+WORKERS_VARIABLE = "LOADDRIVER_WORKERS"
+WORKER_VARIABLE = "LOADDRIVER_WORKER"
+KUBECONFIGS_VARIABLE = "LOADDRIVER_KUBECONFIGS"
 
 
 class ClusterEndpoint(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The endpoint of one cluster; its position in the list is its number in the plan.
 
-    Without `ca_file` the server's certificate is not verified.
+    Without an authority, as a file or in PEM, the server's certificate is not verified.
     """
 
     name: str
     url: str
     token: str
     ca_file: str | None = None
+    ca_pem: str | None = None
+
+    @property
+    def verified(self) -> bool:
+        """Whether the server's certificate is verified."""
+        return self.ca_file is not None or self.ca_pem is not None
 
 
 class StepReleased(msgspec.Struct, frozen=True, kw_only=True, tag="released", rename="camel"):
@@ -83,7 +95,7 @@ class EventResult(msgspec.Struct, frozen=True, kw_only=True, tag="result", renam
 
     `verb` is create, scale, delete or churn. `due`, `sent` (the first attempt) and `done` are Unix
     seconds. `status` is the last HTTP status, 0 without a response. `name` is that of the object;
-    empty if a churn found no pod.
+    empty if a churn found no pod. `worker` played it, "" if there is one process only.
     """
 
     id: str
@@ -99,6 +111,7 @@ class EventResult(msgspec.Struct, frozen=True, kw_only=True, tag="result", renam
     attempts: int
     ok: bool
     detail: str
+    worker: str = ""
 
     @property
     def unserved(self) -> bool:
@@ -112,7 +125,41 @@ class EventResult(msgspec.Struct, frozen=True, kw_only=True, tag="result", renam
         return self.verb == "churn" and self.ok and not (self.name and 200 <= self.status < 300)
 
 
-ResultLine = LoadStarted | StepReleased | EventResult
+class WorkerJoined(msgspec.Struct, frozen=True, kw_only=True, tag="joined", rename="camel"):
+    """A worker has its share of the plan: so many events."""
+
+    worker: str
+    events: int
+
+
+class WorkerLost(msgspec.Struct, frozen=True, kw_only=True, tag="lost", rename="camel"):
+    """A worker will not play its share; `reason` continues its name in a sentence."""
+
+    worker: str
+    reason: str
+
+
+class WorkerReading(msgspec.Struct, frozen=True, kw_only=True, tag="reading", rename="camel"):
+    """A worker's answer to its master, at `at` of its own clock in Unix seconds.
+
+    The master asked at `sent` and had the answer at `received` of its clock. `cpu_seconds` is the
+    CPU time of the worker so far; `wait_seconds` is how long it was ready to run without a core.
+    """
+
+    worker: str
+    sent: float
+    at: float
+    received: float = 0.0
+    cpu_seconds: float
+    wait_seconds: float
+
+    @property
+    def offset_bounds(self) -> tuple[float, float]:
+        """The least and the largest possible offset of its clock to the master's, in seconds."""
+        return self.at - self.received, self.at - self.sent
+
+
+ResultLine = LoadStarted | StepReleased | EventResult | WorkerJoined | WorkerLost | WorkerReading
 
 
 def cluster_endpoint(name: str, kubeconfig: Path) -> ClusterEndpoint:
@@ -132,8 +179,14 @@ def cluster_endpoint(name: str, kubeconfig: Path) -> ClusterEndpoint:
             f"{kubeconfig}: the user of its current context has no token; the load "
             "authenticates with bearer tokens"
         )
-    authority = cluster.get("certificate-authority")
-    return ClusterEndpoint(name=name, url=cluster["server"], token=user["token"], ca_file=authority)
+    encoded = cluster.get("certificate-authority-data")
+    return ClusterEndpoint(
+        name=name,
+        url=cluster["server"],
+        token=user["token"],
+        ca_file=cluster.get("certificate-authority"),
+        ca_pem=None if encoded is None else base64.b64decode(encoded).decode(),
+    )
 
 
 def write_endpoints(endpoints: Sequence[ClusterEndpoint], path: Path) -> None:
@@ -158,6 +211,21 @@ def write_control(control: Control, path: Path) -> None:
 def read_control(path: Path) -> Control:
     """Read the control file."""
     return msgspec.json.decode(path.read_bytes(), type=Control)
+
+
+class Recorder:
+    """Appends lines to a results file."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+
+    def record(self, line: ResultLine) -> None:
+        """Append one line."""
+        self.append(msgspec.json.encode(line) + b"\n")
+
+    def append(self, lines: bytes) -> None:
+        """Append encoded lines, each with its end."""
+        os.write(self._file, lines)
 
 
 class ResultReader:

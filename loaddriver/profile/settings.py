@@ -17,6 +17,7 @@ from loaddriver.profile.catalog import DEFAULT_CATALOG
 from loaddriver.profile.decoding import ConfigStruct
 from loaddriver.profile.federation import FederationSettings
 from loaddriver.profile.fleet import FleetSettings
+from loaddriver.profile.load import Load
 
 
 class KarpenterSettings(ConfigStruct, frozen=True, kw_only=True):
@@ -58,14 +59,6 @@ class CommandSettings(ConfigStruct, frozen=True, kw_only=True):
 
 
 SystemName = Literal["bigfleet", "karpenter", "none", "command"]
-
-
-class Load(ConfigStruct, frozen=True, kw_only=True):
-    """What the load driver creates: workload objects whose controllers create pods, or, in `cr`
-    mode, one CapacityRequest per planned pod. In `cr` mode there are no pods, so nothing binds.
-    """
-
-    mode: Literal["pods", "cr"] = "pods"
 
 
 class OpenStage(ConfigStruct, frozen=True, kw_only=True):

@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
 from loaddriver.load.files import EventResult
+from loaddriver.load.workers import WorkerRecord
 from loaddriver.plan.records import CreateEvent, LoadEvent
 from loaddriver.record.journal import Journal
 from loaddriver.record.losses import resource_and_namespace
@@ -43,16 +44,20 @@ def largest_clock_offset_seconds(
     results: Iterable[EventResult],
     observed: Sequence[Observations],
     journal: Journal | None,
+    workers: Iterable[WorkerRecord] = (),
 ) -> float | None:
     """The largest offset that the recording proves; None if nothing could be compared.
 
-    `observed` is in the order of the plan's cluster numbers.
+    `observed` is in the order of the plan's cluster numbers; `workers` played the load.
     """
     offsets = [
         *_api_servers_to_load(events, results, observed),
         *(_shards_to_operators(observed, journal) if journal else ()),
     ]
-    return max((_proven_seconds(each) for each in offsets), default=None)
+    proven = [_proven_seconds(each) for each in offsets]
+    of_workers = (worker.proven_clock_offset_seconds for worker in workers)
+    proven += (seconds for seconds in of_workers if seconds is not None)
+    return max(proven, default=None)
 
 
 def _proven_seconds(bounds: Sequence[tuple[int, int]]) -> float:
@@ -64,9 +69,9 @@ def _proven_seconds(bounds: Sequence[tuple[int, int]]) -> float:
 def _api_servers_to_load(
     events: Iterable[LoadEvent], results: Iterable[EventResult], observed: Sequence[Observations]
 ) -> Iterator[list[tuple[int, int]]]:
-    """For each API server, the bounds on its clock minus the load's."""
+    """For each API server and worker of the load, the bounds on its clock minus the worker's."""
     created = {event.id: event for event in events if isinstance(event, CreateEvent)}
-    bounds: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
+    bounds: defaultdict[tuple[int, str], list[tuple[int, int]]] = defaultdict(list)
     for result in results:
         event = created.get(result.id)
         log = observed[result.cluster].audit if event else None
@@ -77,7 +82,7 @@ def _api_servers_to_load(
         if span is not None:
             received, answered = span
             bound = answered - round(result.done * 1e6), received - round(result.sent * 1e6)
-            bounds[result.cluster].append(bound)
+            bounds[result.cluster, result.worker].append(bound)
     yield from bounds.values()
 
 

@@ -17,7 +17,12 @@ _MIN_WINDOW_SECONDS = 5.0
 _NAMED_SHARE = 0.01
 
 RUNNER, LOCUST = "runner", "locust"
-"""The harness's own processes."""
+"""The harness's own processes; workers of Locust are `locust-worker-1` and so on."""
+
+
+def is_driver(process: str) -> bool:
+    """Whether a process is the harness's own: the runner, or one of those that play the load."""
+    return process in (RUNNER, LOCUST) or process.startswith(f"{LOCUST}-worker-")
 
 
 @dataclass(frozen=True)
@@ -112,9 +117,11 @@ class CpuUse:
 
     @property
     def busiest_driver_cores(self) -> float:
-        """The most cores that runner or load kept busy in one window."""
-        drivers = (RUNNER, LOCUST)
-        return max((part.cores(name) for part in self.windows for name in drivers), default=0.0)
+        """The most cores that one of the harness's own processes kept busy in one window."""
+        used = (
+            part.cores(name) for part in self.windows for name in part.processes if is_driver(name)
+        )
+        return max(used, default=0.0)
 
 
 def other_cpu_share(elapsed: CpuTimes, run_seconds: float) -> float | None:

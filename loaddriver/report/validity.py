@@ -1,4 +1,4 @@
-"""The page's sections on self-checks and measurement."""
+"""The page's sections on self-checks, measurement and load."""
 
 from __future__ import annotations
 
@@ -11,6 +11,19 @@ import msgspec
 from loaddriver.judge.gates import format_number
 from loaddriver.judge.schema import SelfCheck, Summary
 from loaddriver.report import formatting
+
+_WORKERS = "workers"
+WORKER_COLUMNS = {
+    "Sent": "requestsSent",
+    "Failed": "requestsFailed",
+    "Repeated": "requestsRetried",
+    "Late, p99": "p99LatenessSeconds",
+    "Late, max": "maxLatenessSeconds",
+    "CPU": "cpuSeconds",
+    "Cores, max": "coresMax10s",
+    "Clock off by at most": "clockOffsetAtMostSeconds",
+}
+"""The columns of the table of workers, and the numbers in them."""
 
 
 @dataclass(frozen=True)
@@ -65,9 +78,30 @@ def flat(values: Mapping[str, Any]) -> list[tuple[str, str]]:
     return [(formatting.words(name), value) for name, value in _flat(values, "")]
 
 
+def load(summary: Summary) -> list[tuple[str, str]]:
+    """The numbers of the whole load, with readable names."""
+    return flat({name: value for name, value in summary.load.items() if name != _WORKERS})
+
+
+def worker_rows(summary: Summary) -> list[tuple[str, list[str]]]:
+    """The name of each worker and its cells; empty if one process played the load."""
+    return [
+        (name, [_cell(key, worker.get(key)) for key in WORKER_COLUMNS.values()])
+        for name, worker in summary.load.get(_WORKERS, {}).items()
+    ]
+
+
 def of_section(section: Any) -> list[tuple[str, str]]:
     """The numbers of a section of the summary."""
     return flat(msgspec.to_builtins(section))
+
+
+def _cell(key: str, value: float | None) -> str:
+    if value is None:
+        return formatting.ABSENT
+    return (
+        formatting.count(value) if key.startswith("requests") else formatting.plain_seconds(value)
+    )
 
 
 def _row(check: SelfCheck) -> CheckRow:

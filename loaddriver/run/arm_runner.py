@@ -143,6 +143,7 @@ class ArmRunner:
                 self.options.child_environment(),
                 self.arm.folder / "logs",
                 self.scope.data_directory / "load",
+                self.options.load_listen,
             ),
             make_auditor(self._pids, self.arm.inputs.beside, self.substrate.capabilities),
         )

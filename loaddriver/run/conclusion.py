@@ -14,7 +14,6 @@ from loaddriver.anchors.outcomes import GroupOutcome
 from loaddriver.fedhpa.record import FederationRecord
 from loaddriver.judge.facts import (
     ArchetypeFacts,
-    InvalidReason,
     RunFacts,
     RunFailure,
     Shortfall,
@@ -23,8 +22,7 @@ from loaddriver.judge.federation.section import FederationSection, Sources, fede
 from loaddriver.judge.schema import Summary
 from loaddriver.judge.summary import make_summary
 from loaddriver.karpenter.objects import machine_of
-from loaddriver.load.files import EventResult, LoadStarted, ResultReader, StepReleased
-from loaddriver.load.process import LoadProgress
+from loaddriver.load.files import EventResult, ResultReader, StepReleased
 from loaddriver.profile.archetypes import Archetype
 from loaddriver.profile.loading import Profile
 from loaddriver.profile.settings import ProfileSettings
@@ -41,6 +39,7 @@ from loaddriver.report.results import write_results
 from loaddriver.run.host import describe, python_versions
 from loaddriver.run.inputs import Arm
 from loaddriver.run.load_phases import RunProgress
+from loaddriver.run.load_section import load_section, unplayed_reasons
 from loaddriver.run.measurement import MeasurementResult
 from loaddriver.run.paired_run import PLAN, save_nodes
 from loaddriver.run.static_fleet import machine_like
@@ -89,7 +88,7 @@ def conclude(evidence: Evidence) -> Summary:
     facts = replace(
         _run_facts(evidence, own_nodes),
         clock_offset_seconds=largest_clock_offset_seconds(
-            arm.inputs.plan.events, results, measured.observed, journal
+            arm.inputs.plan.events, results, measured.observed, journal, measured.load_workers
         ),
     )
     until_micros = max((each.ended_micros for each in measured.observed), default=0)
@@ -137,7 +136,7 @@ def _federation(record: FederationRecord | None) -> FederationSection | None:
 def _load_lines(evidence: Evidence) -> list[StepReleased | EventResult]:
     """What the load driver recorded; empty if it never started."""
     lines = ResultReader(evidence.load_folder / _RESULTS).new_lines()
-    return [line for line in lines if not isinstance(line, LoadStarted)]
+    return [line for line in lines if isinstance(line, StepReleased | EventResult)]
 
 
 def _losses(
@@ -205,7 +204,7 @@ def _run_facts(evidence: Evidence, own_nodes: Sequence[InventoryMachine]) -> Run
         planned_groups=inputs.planned_groups(last_step) if pods_mode else {},
         versions={**evidence.versions, **python_versions()},
         environment=describe(inputs.host, evidence.capabilities),
-        load=_load_section(evidence.measured.load, run_progress, settings.ramp.pacing),
+        load=load_section(evidence.measured, run_progress, settings.ramp.pacing),
         components=evidence.components,
         failures=tuple(run_progress.failures),
         invalid_reasons=()
@@ -249,34 +248,3 @@ def _archetype_facts(archetype: Archetype, machines: Sequence[InventoryMachine])
         topology=archetype.gang.topology if archetype.gang else "",
         fleet_machines=sum(machine.instance_type in types for machine in machines),
     )
-
-
-def _load_section(
-    load: LoadProgress | None, run_progress: RunProgress, pacing: str
-) -> dict[str, Any]:
-    if load is None:
-        return {}
-    return {
-        "requestsPlanned": load.planned,
-        "requestsSent": load.sent,
-        "requestsFailed": load.failed,
-        "requestsUnserved": load.unserved,
-        "requestsRetried": load.retried,
-        "churnsWithoutTarget": load.without_target,
-        "maxLatenessSeconds": load.max_lateness_seconds,
-        "p99LatenessSeconds": load.p99_lateness_seconds,
-        "rampPacing": pacing,
-        "rampBreaches": len(run_progress.breaches),
-        "shownPodsPerSecond": run_progress.shown_pods_per_second,
-    }
-
-
-def unplayed_reasons(load: LoadProgress | None, unsent: str) -> Iterator[InvalidReason]:
-    """Requests that failed or were not sent. One that was served and refused is the harness's."""
-    if unsent:
-        yield InvalidReason(unsent, overload=True)
-    if load is not None and load.failed:
-        sentence = f"{load.failed} of the load's requests failed; first failure: "
-        yield InvalidReason(
-            f"{sentence}{load.first_failure}.", overload=load.unserved == load.failed
-        )

@@ -25,6 +25,8 @@ class RunOptions:
     checkout that BigFleet's processes come from, None for the harness's own; `scheduler_config`
     is kube-scheduler's configuration, None for its defaults. `contexts` are those of the existing
     clusters to run in; `components` are binaries by name, in place of the pinned ones.
+    `load_listen` is where workers of the load join from other hosts, HOST:PORT; if it is empty they
+    are started here.
     """
 
     profile: str
@@ -42,6 +44,7 @@ class RunOptions:
     scheduler_config: Path | None = None
     contexts: tuple[str, ...] = ()
     components: Mapping[str, Path] = field(default_factory=dict)
+    load_listen: str = ""
 
     def child_environment(self) -> dict[str, str]:
         """The environment variables of child processes."""

@@ -8,14 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 
 import psutil
 
-from loaddriver.record.cpu import LOCUST, RUNNER, CpuReading, CpuTimes
+from loaddriver.record.cpu import RUNNER, CpuReading, CpuTimes, is_driver
 from loaddriver.run.cpu_quota import CpuQuota, read_quotas
-from loaddriver.run.process_table import (
-    ProcessTable,
-    peak_memory_bytes,
-    read_table,
-    wait_seconds,
-)
+from loaddriver.run.process_table import ProcessTable, peak_memory_bytes, read_table
+from loaddriver.schedstat import wait_seconds
 
 Pids = Callable[[], Mapping[str, int]]
 """Returns the process ids of the run's running processes, by name."""
@@ -60,7 +56,7 @@ class CpuReader:
             run_seconds=machine.used if self._whole_machine else of_run,
             processes={RUNNER: time.process_time(), **used},
             others={} if self._whole_machine else _others(table, [own, *beside.values()]),
-            waits={RUNNER: wait_seconds(own), LOCUST: self._load_wait_seconds()},
+            waits={RUNNER: wait_seconds(own), **self._load_wait_seconds()},
             quotas=read_quotas(self._quotas),
         )
 
@@ -76,9 +72,9 @@ class CpuReader:
             self._last[name] = pid, table.tree_seconds(pid)
             self._note_memory(name, list(table.tree(pid)))
 
-    def _load_wait_seconds(self) -> float:
-        pid, _ = self._last.get(LOCUST, (0, 0.0))
-        return wait_seconds(pid) if pid else 0.0
+    def _load_wait_seconds(self) -> dict[str, float]:
+        running = {name: pid for name, (pid, _) in self._last.items() if pid and is_driver(name)}
+        return {name: wait_seconds(pid) for name, pid in running.items()}
 
     def _note_memory(self, name: str, pids: Sequence[int]) -> None:
         found = sum(peak_memory_bytes(pid) for pid in pids)

@@ -27,6 +27,7 @@ from loaddriver.sizing.demand import PlanDemand
 from loaddriver.sizing.estimate import HostCapacity, check_host_capacity
 from loaddriver.sizing.fit import pod_requirements
 from loaddriver.sizing.inventory import InventoryMachine, fleet_inventory, machines_by_provider
+from loaddriver.sizing.load import load_need
 from loaddriver.sizing.market import UNCHANGED, PlayedMarket, prices_by_kind
 from loaddriver.sizing.preflight import Preflight, preflight
 from loaddriver.sizing.shared_demand import SharedMachineDemand, compute_demand
@@ -68,7 +69,8 @@ class RunInputs:
 
     def preflight(self) -> Preflight:
         """Check that the fleet and this machine suffice for the profile."""
-        return preflight(self.profile, self.demand, self.machines, self.host)
+        need = load_need(self.plan)
+        return preflight(self.profile, self.demand, self.machines, self.host, need)
 
     @property
     def market(self) -> MarketPlan:

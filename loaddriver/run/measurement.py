@@ -6,7 +6,7 @@ import asyncio
 import gc
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +16,12 @@ from loaddriver.anchors.outcomes import GroupOutcome
 from loaddriver.fedhpa.federation_run import FederationRun
 from loaddriver.judge.facts import HarnessHealth
 from loaddriver.judge.gangs import GroupKey
+from loaddriver.load.commands import LoadPlace
 from loaddriver.load.files import cluster_endpoint
-from loaddriver.load.process import LoadProcess, LoadProgress
+from loaddriver.load.process import LoadProcess
+from loaddriver.load.progress import LoadProgress
+from loaddriver.load.workers import WorkerRecord
 from loaddriver.record.cluster_watch import Reader
-from loaddriver.record.cpu import LOCUST
 from loaddriver.record.recorder import Observations
 from loaddriver.record.watching import now_micros
 from loaddriver.run.failures import guarded
@@ -109,7 +111,7 @@ def full_collections_paused() -> Iterator[None]:
 @dataclass(frozen=True)
 class MeasurementResult:
     """What was recorded; `load` and `harness_health` are None if the load never started. `market`
-    is what prices and supply did.
+    is what prices and supply did; `load_workers` is empty if one process played the load.
     """
 
     observed: Sequence[Observations]
@@ -117,16 +119,20 @@ class MeasurementResult:
     load: LoadProgress | None
     harness_health: HarnessHealth | None
     market: PlayedMarket = UNCHANGED
+    load_workers: Sequence[WorkerRecord] = ()
 
 
 @dataclass(frozen=True)
 class LoadEnvironment:
-    """How the load process is started: supervisor, environment and folders."""
+    """How the load is started: supervisor, environment and folders. Its workers join at `listen`,
+    HOST:PORT; if that is empty, they are started here.
+    """
 
     supervisor: Supervisor
     environment: Mapping[str, str]
     logs: Path
     folder: Path
+    listen: str = ""
 
 
 class Measurement:
@@ -169,12 +175,14 @@ class Measurement:
                     self.recorders.failed(),
                     self._anchor_controllers.failed(),
                     self._auditor.watch(),
+                    load.failed(),
                     *(self._federation(federation_run) if federation_run else ()),
                     *([self._change(fleet_changes)] if fleet_changes else ()),
                 )
         finally:
             self._self_audit = self._auditor.end()
-        self._load_environment.supervisor.expect_exit(LOCUST)
+        for name in load.process_names:
+            self._load_environment.supervisor.expect_exit(name)
         await load.finish()
 
     def _federation(self, federation_run: FederationRun) -> list[Coroutine[Any, Any, None]]:
@@ -199,18 +207,23 @@ class Measurement:
     async def finish(self) -> MeasurementResult:
         """Stop recording and return the result; safe if nothing was started."""
         await self._anchor_controllers.stop()
+        workers = self._load.workers() if self._load else ()
+        health = self._self_audit
         return MeasurementResult(
             observed=await self.recorders.finish(),
             groups=self._anchor_controllers.outcomes(),
             load=self._load.progress() if self._load else None,
-            harness_health=self._self_audit,
+            harness_health=health and replace(health, load_workers=workers),
+            load_workers=workers,
             market=self._fleet_changes.played_market if self._fleet_changes else UNCHANGED,
         )
 
     async def _start_load(self, clusters: Sequence[Cluster]) -> LoadProcess:
         self._load_environment.folder.mkdir(mode=0o700)
         endpoints = [cluster_endpoint(c.name, c.kubeconfigs["load-driver"]) for c in clusters]
-        self._load = LoadProcess(self._inputs.plan, endpoints, self._load_environment.folder)
+        workers = self._inputs.profile.settings.load.workers
+        place = LoadPlace(workers, self._load_environment.listen)
+        self._load = LoadProcess(self._inputs.plan, endpoints, self._load_environment.folder, place)
         await self._load.start(self._spawn)
         self._auditor.begin()
         return self._load

@@ -68,17 +68,6 @@ def peak_memory_bytes(pid: int, proc: Path = PROC) -> int:
     return sum(1024 * int(line.split()[1]) for line in lines)
 
 
-def wait_seconds(pid: int, proc: Path = PROC) -> float:
-    """How long a process's main thread has been ready to run and had no core; 0 if unknown.
-
-    Unknown if it has exited, or if the kernel does not count it.
-    """
-    try:
-        return int((proc / str(pid) / "schedstat").read_bytes().split()[1]) / 1e9
-    except (OSError, IndexError):
-        return 0.0
-
-
 def _parsed(stat: bytes) -> ProcessTimes:
     """Parse a stat line; a command may contain spaces and parentheses."""
     head, _, rest = stat.rpartition(b") ")

@@ -19,6 +19,7 @@ from loaddriver.plan.make import make_plan
 from loaddriver.profile.loading import Profile
 from loaddriver.profile.settings import ProfileSettings
 from loaddriver.sizing.demand import demand
+from loaddriver.sizing.load import LoadNeed, churn_requests_per_second, load_need
 
 GIBIBYTE = 2**30
 CORES_MEASURED = 2
@@ -58,11 +59,14 @@ class HostCapacity:
 
 @dataclass(frozen=True)
 class CloudEstimate:
-    """A run on rented hosts, one of them for BigFleet."""
+    """A run on rented hosts, one of them for BigFleet, and those of `load_workers` if there must
+    be several.
+    """
 
     machines: int
     shards: int
     hosts: int
+    load_workers: int
     seconds: float
     dollars: float
 
@@ -121,8 +125,9 @@ def check_host_capacity(profile: Profile, host: HostCapacity) -> None:
 def cloud_estimate(profile: Profile) -> CloudEstimate:
     """Estimate hosts, shards, time and cost of a run on rented hosts."""
     settings = profile.settings
-    machines = _machines(profile)
-    hosts = 1 + max(
+    machines, need = _machines(profile), _load_need(profile)
+    hosts = 1 + need.hosts(_HOST_CORES)
+    hosts += max(
         math.ceil(settings.max_pods / _HOST_PODS),
         math.ceil(memory_bytes(settings) / (_HOST_GIBIBYTES * GIBIBYTE)),
     )
@@ -131,6 +136,7 @@ def cloud_estimate(profile: Profile) -> CloudEstimate:
         machines=machines,
         shards=math.ceil(machines / _SHARD_MACHINES),
         hosts=hosts,
+        load_workers=need.workers,
         seconds=seconds,
         dollars=hosts * _HOST_DOLLARS_PER_HOUR * seconds / 3600,
     )
@@ -149,14 +155,29 @@ def _machines(profile: Profile) -> int:
         )
     if profile.settings.cluster_weights:
         return demand(make_plan(profile), profile.catalog).machines_claimed
-    no_churn = msgspec.structs.replace(profile.settings.soak, churn_pods_per_second=0)
-    one = msgspec.structs.replace(profile.settings, clusters=1, bursts=(), soak=no_churn)
-    alike = Profile(profile.name, one, profile.gates, profile.catalog)
-    each = demand(make_plan(alike), profile.catalog).machines_claimed
+    each = demand(make_plan(_one_cluster(profile)), profile.catalog).machines_claimed
     return each * profile.settings.clusters + sum(
         math.ceil(burst.pods / profile.catalog.archetype(burst.archetype).density)
         for burst in profile.settings.bursts
     )
+
+
+def _load_need(profile: Profile) -> LoadNeed:
+    """That of the ramp or of the churn, whichever is more; bursts are left out."""
+    settings = profile.settings
+    if settings.cluster_weights:
+        return load_need(make_plan(profile))
+    one, soak = load_need(make_plan(_one_cluster(profile))), settings.soak
+    factor = soak.churn_burst.factor if soak.churn_burst else 1.0
+    churn = factor * churn_requests_per_second(soak.churn_pods_per_second)
+    return LoadNeed(max(settings.clusters * one.requests_per_second, churn))
+
+
+def _one_cluster(profile: Profile) -> Profile:
+    """The profile with one of its clusters, which are alike, without bursts and churn."""
+    no_churn = msgspec.structs.replace(profile.settings.soak, churn_pods_per_second=0)
+    one = msgspec.structs.replace(profile.settings, clusters=1, bursts=(), soak=no_churn)
+    return Profile(profile.name, one, profile.gates, profile.catalog)
 
 
 def cost_lines(profile: Profile) -> Iterator[str]:
@@ -172,6 +193,8 @@ def cost_lines(profile: Profile) -> Iterator[str]:
         f"{_HOST_GIBIBYTES} GiB for {needs.seconds / 60:.0f} minutes, ${needs.dollars:,.0f} at "
         f"${_HOST_DOLLARS_PER_HOUR} per host and hour"
     )
+    if needs.load_workers > 1:
+        yield f"  load.workers: {needs.load_workers} at least, on hosts of their own"
 
 
 def _plural(number: int, what: str) -> str:

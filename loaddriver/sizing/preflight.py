@@ -29,6 +29,7 @@ from loaddriver.sizing.inventory import (
     shard_demand,
     supply_counts,
 )
+from loaddriver.sizing.load import LoadNeed, load_lines
 from loaddriver.sizing.offered import offered_counts
 from loaddriver.sizing.shared_demand import SharedFleetFeasibility, SharedMachineDemand
 
@@ -57,17 +58,20 @@ def preflight(
     demand: PlanDemand | SharedMachineDemand,
     machines: tuple[InventoryMachine, ...],
     host: HostCapacity,
+    need: LoadNeed | None = None,
 ) -> Preflight:
-    """Check `profile`, whose plan has `demand`, against the fleet `machines` and `host`."""
+    """Check `profile`, whose plan has `demand`, against the fleet `machines` and `host`. `need` is
+    that of its load.
+    """
+    cost = (*_cost_lines(profile), *_load_lines(profile, need, host))
     if isinstance(demand, SharedMachineDemand):
-        return _shared_preflight(
-            profile, SharedFleetFeasibility(demand, machines, profile.catalog), host
-        )
+        fleet = SharedFleetFeasibility(demand, machines, profile.catalog)
+        return _shared_preflight(profile, fleet, host, cost)
     supply = _supply(profile, demand, machines)
     return Preflight(
         lines=(
             *_demand_lines(profile, demand, supply),
-            *_cost_lines(profile),
+            *cost,
         ),
         profile_errors=(
             *_supply_errors(profile, demand, supply),
@@ -79,7 +83,7 @@ def preflight(
 
 
 def _shared_preflight(
-    profile: Profile, fleet: SharedFleetFeasibility, host: HostCapacity
+    profile: Profile, fleet: SharedFleetFeasibility, host: HostCapacity, cost: tuple[str, ...]
 ) -> Preflight:
     settings = profile.settings.fleet
     short, scarce = list(fleet.shortages()), settings.scarce
@@ -93,7 +97,7 @@ def _shared_preflight(
         lines=(
             _headline(profile, fleet.needed.pods, fleet.needed.same_rack_share),
             *fleet.lines(),
-            *_cost_lines(profile),
+            *cost,
         ),
         profile_errors=(
             *(where + message for message in messages),
@@ -158,6 +162,11 @@ def _cost_lines(profile: Profile) -> Iterator[str]:
         f"{gibibytes(disk_bytes(settings))} disk, {run_seconds(settings) / 60:.1f} minutes on "
         "2 cores"
     )
+
+
+def _load_lines(profile: Profile, need: LoadNeed | None, host: HostCapacity) -> Iterator[str]:
+    if need is not None:
+        yield from load_lines(need, profile.settings.load.workers, host.cores)
 
 
 def _supply_errors(profile: Profile, demand: PlanDemand, supplies: Supply) -> Iterator[str]:

@@ -139,7 +139,7 @@ def test_a_sound_harness_is_within_every_bound() -> None:
         (
             used(window(harness=19, busy=1), *9 * [window()]),
             "harnessCoresMax10s",
-            "the load's process in the busiest 10 s: 0.95 cores, limit 0.9.",
+            "a process of the load in the busiest 10 s: 0.95 cores, limit 0.9.",
         ),
         (
             used(*10 * [window(others=0.26)]),

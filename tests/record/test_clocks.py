@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from loaddriver.load.files import EventResult
+from loaddriver.load.workers import WorkerRecord
 from loaddriver.plan.records import CreateEvent
 from loaddriver.record.audit import AuditTimestamps
 from loaddriver.record.clocks import largest_clock_offset_seconds
@@ -73,3 +74,19 @@ def test_a_shard_whose_clock_is_off_is_proven_by_its_roll_ups() -> None:
     assert offset(answered(10, 10.06), observed, journal) == pytest.approx(1.9)
     sound = Journal({}, 0, {"c0": [RollUp(at(5), at(5.1)), RollUp(at(8), at(8.1))]})
     assert offset(answered(10, 10.06), observed, sound) == 0
+
+
+def test_workers_of_the_load_with_clocks_of_their_own_are_compared_one_by_one() -> None:
+    """Two workers, of which each agrees with the API server at another time, disagree."""
+    early, late = answered(10, 10.06), answered(13, 13.06)
+    named = [
+        msgspec.structs.replace(early, worker="a"),
+        msgspec.structs.replace(late, worker="b"),
+    ]
+    found = largest_clock_offset_seconds([CREATE], named, [log(10.02, 10.03)], None)
+    assert found == pytest.approx(2.98)
+
+
+def test_the_offset_of_a_worker_to_its_master_counts() -> None:
+    workers = [WorkerRecord("a", 1, clock_offset_bounds=(-0.3, -0.2)), WorkerRecord("b", 1)]
+    assert largest_clock_offset_seconds([], [], [], None, workers) == 0.2

@@ -261,3 +261,13 @@ def test_prices_that_moved_and_interruptions_have_a_sentence_and_their_numbers(w
 def headings(summary: Summary) -> list[str]:
     """The headings of the page's sections."""
     return [unescape(each) for each in re.findall(r"<h2>([^<]+)", render_page(summary, FILES))]
+
+
+def test_each_worker_of_a_load_has_a_row(whole: Run) -> None:
+    """A load that one process played has no such table."""
+    worker = {"requestsSent": 1234, "maxLatenessSeconds": 0.25, "p99LatenessSeconds": None}
+    load = {**whole.summary.load, "workers": {"host-7": worker}}
+    said = text(msgspec.structs.replace(whole.summary, load=load))
+    assert "Its workers" in said
+    assert "host-7 1,234 \u2013 \u2013 \u2013 0.250" in said
+    assert "Its workers" not in text(whole.summary)

@@ -9,12 +9,13 @@ import pytest
 
 from loaddriver.errors import LoadTimeoutError
 from loaddriver.load.files import StepReleased
-from loaddriver.load.process import LoadProcess, LoadProgress
+from loaddriver.load.process import LoadProcess
+from loaddriver.load.progress import LoadProgress
 from loaddriver.plan.make import make_plan
 from loaddriver.record.live_counts import LiveCounts
 from loaddriver.run import load_phases
-from loaddriver.run.conclusion import unplayed_reasons
 from loaddriver.run.load_phases import LoadPhases
+from loaddriver.run.load_section import unplayed_reasons
 from loaddriver.run.recorders import ClusterRecorders
 from tests.record.record_rig import result
 from tests.run.run_rig import smoke

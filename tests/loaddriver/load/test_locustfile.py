@@ -7,9 +7,8 @@ answers take two seconds, and one that rejects our token.
 from __future__ import annotations
 
 import asyncio
-import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,9 +16,11 @@ import pytest
 
 from loaddriver.errors import LoadProcessError
 from loaddriver.judge.check_limits import LATENESS_MAX, LATENESS_P99
-from loaddriver.load.files import ClusterEndpoint, EventResult, ResultReader, StepReleased
-from loaddriver.load.process import RELEASE_NOTICE_SECONDS, Child, LoadProcess, LoadProgress, Spawn
+from loaddriver.load.files import ClusterEndpoint, EventResult, StepReleased
+from loaddriver.load.process import RELEASE_NOTICE_SECONDS, LoadProcess
+from loaddriver.load.progress import LoadProgress
 from loaddriver.plan.records import ChurnEvent, CreateEvent, DeleteEvent, Plan, ScaleEvent
+from tests.loaddriver.load.load_processes import read_releases, read_results, spawner
 from tests.loaddriver.load_rig import planned
 from tests.loaddriver.load_server import ApiServer, serving
 
@@ -52,18 +53,6 @@ class Played:
     lost: str
 
 
-def spawner(folder: Path, *instead: str) -> Spawn:
-    """Starts processes as the runner does, or the command `instead`."""
-
-    async def spawn(name: str, argv: Sequence[str], env: Mapping[str, str]) -> Child:
-        with (folder / f"{name}.log").open("wb") as log:
-            return await asyncio.create_subprocess_exec(
-                *(instead or argv), env={**os.environ, **env}, stdout=log, stderr=log, cwd=folder
-            )
-
-    return spawn
-
-
 async def play(plan: Plan, servers: Sequence[ApiServer], folder: Path) -> LoadProgress:
     """Plays the plan with all steps released ahead of time, one after another."""
     async with serving(*servers) as endpoints:
@@ -83,16 +72,6 @@ def creates(plan: Plan, cluster: int) -> list[CreateEvent]:
     ]
 
 
-def read_results(folder: Path) -> dict[str, EventResult]:
-    lines = ResultReader(folder / "load.jsonl").new_lines()
-    return {line.id: line for line in lines if isinstance(line, EventResult)}
-
-
-def read_releases(folder: Path) -> dict[int, StepReleased]:
-    lines = ResultReader(folder / "load.jsonl").new_lines()
-    return {line.step: line for line in lines if isinstance(line, StepReleased)}
-
-
 @pytest.fixture(scope="module")
 def played(tmp_path_factory: pytest.TempPathFactory) -> Played:
     folder = tmp_path_factory.mktemp("load")
@@ -105,7 +84,13 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Played:
     )
     progress = asyncio.run(play(plan, servers, folder))
     return Played(
-        plan, servers, progress, read_results(folder), read_releases(folder), rejected, lost
+        plan,
+        servers,
+        progress,
+        {result.id: result for result in read_results(folder)},
+        read_releases(folder),
+        rejected,
+        lost,
     )
 
 

@@ -24,6 +24,7 @@ from bigfleet.services.coordinator.handlers import LeaderHandlers
 from bigfleet.services.coordinator.leader_term import LeaderTerm, NotLeader
 from bigfleet.services.coordinator.leadership import Leadership
 from bigfleet.services.coordinator.membership import JoiningMember, Membership
+from bigfleet.services.coordinator.shards import HasLeft
 
 Context = grpc.aio.ServicerContext[Any, Any]
 Request = TypeVar("Request")
@@ -220,7 +221,7 @@ class CoordinatorService(CoordinatorServicer):
         return response
 
     async def _abort(self, context: Context, error: BigFleetError) -> NoReturn:
-        if isinstance(error, Fenced):
+        if isinstance(error, Fenced) and not isinstance(error, HasLeft):
             metrics.coordinator_incidents.labels("stale_shard").inc()
         self._set_leader_trailers(context)
         await grpc_status.abort(context, error)

@@ -29,7 +29,7 @@ DIGESTS = {
     "compare-50": ("83c1fa643002d902", "593a9f19cd8d31b3"),
     "drain-50": ("07433dd88c90cb27", "593a9f19cd8d31b3"),
     "providers-50": ("8e7d29cfc431b202", "42879bcd9533cd13"),
-    "shards-grow": ("44b41933df0842a0", "e9ec45c2f139f094"),
+    "shards-grow": ("a14326ae220dad87", "e9ec45c2f139f094"),
     "shards-8": ("664e27ae383c482d", "7f4d7fd622947350"),
 }
 

@@ -47,6 +47,16 @@ def test_a_report_of_an_earlier_start_is_stale() -> None:
         shards.registered(known(shard("s1", 5)), FakeShard("s1", epoch=4).report(), 0)
 
 
+@pytest.mark.parametrize(("owned", "harmless"), [(0, True), (1, False)])
+def test_a_removed_shard_that_owns_nothing_has_only_left(owned: int, harmless: bool) -> None:
+    """Its reports are no incident; those of one that was removed as dead, and still owns, are."""
+    registry, report = known(shard("s1", removed=True)), FakeShard("s1").report()
+    report.owned_domains = owned
+    with pytest.raises(Fenced) as rejected:
+        shards.registered(registry, report, 0)
+    assert isinstance(rejected.value, shards.HasLeft) == harmless
+
+
 def test_a_removed_shard_stays_fenced() -> None:
     registry = known(shard("s1", removed=True))
     with pytest.raises(Fenced, match="was removed"):

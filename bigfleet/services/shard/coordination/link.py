@@ -42,6 +42,7 @@ class Link:
         self._report_seconds = report_seconds
         self._term = ownership.record.newest.term
         self._problem = "not connected to a coordinator yet"
+        self._has_left = False
 
     @property
     def term(self) -> int:
@@ -54,8 +55,8 @@ class Link:
         return self._problem
 
     async def run(self) -> None:
-        """Report until cancelled."""
-        while True:
+        """Report until cancelled, or until the shard has left the fleet."""
+        while not self._has_left:
             try:
                 await self.once()
             except Exception:  # noqa: BLE001  the next report starts afresh
@@ -98,7 +99,8 @@ class Link:
 
     def _stop(self, error: Fenced) -> None:
         # One that was removed after it had released everything owns nothing that others order for.
-        if self._ownership.record.domains:
+        self._has_left = not self._ownership.record.domains
+        if not self._has_left:
             metrics.shard_incidents.labels("fenced-by-coordinator").inc()
             _log.critical("incident: fenced by the coordinator: %s", error)
         self._fence(f"fenced by the coordinator: {error}")

@@ -74,7 +74,7 @@ def profile_flags(command: argparse.ArgumentParser) -> None:
     context_flag(command)
     command.set_defaults(keep=False, bare=False, sut=None, scheduler_config=None, component=())
     command.set_defaults(provider=None, provider_identities=None, provider_kubeconfigs=None)
-    command.set_defaults(load_listen="")
+    command.set_defaults(load_listen=None)
 
 
 def context_flag(command: argparse.ArgumentParser) -> None:
@@ -127,7 +127,6 @@ def load_flags(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--load-listen",
         type=address,
-        default="",
         metavar="HOST:PORT",
         help="wait here for `load.workers` processes `loaddriver load-worker` of other hosts",
     )
@@ -192,7 +191,7 @@ def run_options(flags: argparse.Namespace) -> RunOptions:
         scheduler_config=None if config is None else scheduler_config_at(config),
         contexts=tuple(flags.context),
         components=dict(map(component_at, flags.component)),
-        load_listen=flags.load_listen,
+        load_listen=flags.load_listen or "",
     )
 
 

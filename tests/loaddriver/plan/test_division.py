@@ -28,7 +28,8 @@ def event(number: int, kind: str, cluster: int, step: int, name: str) -> LoadEve
         "churn": {"namespace": "n", "workload": name, "rank": 0},
     }
     line = {**common, "offsetSeconds": float(number), **kinds[kind]}
-    return _decoder.decode(msgspec.json.encode(line))
+    made: LoadEvent = _decoder.decode(msgspec.json.encode(line))
+    return made
 
 
 @st.composite

@@ -2,9 +2,9 @@
 
 A kernel is an ordinary Python function over numpy arrays, which numba compiles on first use and
 caches on disk in ~/.cache/bigfleet/kernels, or in NUMBA_CACHE_DIR. Installations with equal sources
-share what is there; an empty cache begins with the kernels in BIGFLEET_KERNELS, which images have.
-It releases the GIL, so that sessions are served meanwhile. With NUMBA_DISABLE_JIT=1 in the
-environment it stays a Python function, with the same results.
+share what is there; an empty cache begins with those that an image was built with. A kernel
+releases the GIL, so that sessions are served meanwhile. With NUMBA_DISABLE_JIT=1 in the environment
+it stays a Python function, with the same results.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ from numba.core.caching import UserProvidedCacheLocator
 
 _Function = TypeVar("_Function", bound=Callable[..., object])
 _ENGINE = Path(__file__).parent / "engine"
+# In images only: a cache, which is not used in place because numba's must be writable.
+_BUILT_WITH = Path(__file__).parent / "compiled"
 # By the library, the module of numba that would use it.
 _UNUSED = {
     "scipy.linalg.cython_blas": "numba.np.arraymath",
@@ -52,12 +54,12 @@ def _cache_directory() -> str:
     configured: str = config.CACHE_DIR  # type: ignore[attr-defined]
     base = configured or Path("~/.cache/bigfleet/kernels").expanduser()
     directory = Path(base) / digest.hexdigest()[:16]
-    _begin_with(Path(os.environ.get("BIGFLEET_KERNELS", "")) / directory.name, directory)
+    _begin_with(_BUILT_WITH / directory.name, directory)
     return str(directory)
 
 
 def _begin_with(compiled: Path, directory: Path) -> None:
-    """Copy the kernels that an image was built with; numba's own cache must be writable."""
+    """Copy the kernels `compiled` where there are none yet."""
     if directory.exists() or not compiled.is_dir():
         return
     draft = directory.with_name(f".{directory.name}-{os.getpid()}")

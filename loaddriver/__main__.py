@@ -25,19 +25,21 @@ from loaddriver.commands import (
     runs,
 )
 from loaddriver.commands.common import (
-    bare_flag,
-    context_flag,
     ended_by_signals,
     get_prerequisites,
-    keep_flag,
-    load_flags,
     print_verdict,
     print_verdicts,
+    run_once,
+    say,
+)
+from loaddriver.commands.flags import (
+    bare_flag,
+    context_flag,
+    keep_flag,
+    load_flags,
     profile_flags,
     provider_flags,
-    run_once,
     run_options,
-    say,
     system_flags,
 )
 from loaddriver.errors import ExitCode, LoaddriverError

@@ -8,14 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from loaddriver.commands.common import (
-    bare_flag,
-    print_verdicts,
-    profile_flags,
-    run_once,
-    run_options,
-    say,
-)
+from loaddriver.commands.common import print_verdicts, run_once, say
+from loaddriver.commands.flags import bare_flag, profile_flags, run_options
 from loaddriver.errors import ExitCode, LoaddriverError, ProfileError
 from loaddriver.judge.calibrate import FEWEST_RUNS, Calibrated, Measured, calibrate
 from loaddriver.judge.expect_text import expectations_text

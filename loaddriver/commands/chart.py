@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from loaddriver.commands.common import profile_flags, run_options
+from loaddriver.commands.flags import profile_flags, run_options
 from loaddriver.errors import ExitCode
 from loaddriver.profile.loading import load_profile
 from loaddriver.run.chart_values import chart_values, heading

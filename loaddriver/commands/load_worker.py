@@ -8,7 +8,7 @@ import platform
 from pathlib import Path
 from typing import Any
 
-from loaddriver.commands.common import address
+from loaddriver.commands.flags import address
 from loaddriver.errors import ExitCode
 from loaddriver.load.commands import host_and_port, worker_command
 from loaddriver.load.files import KUBECONFIGS_VARIABLE, WORKER_VARIABLE

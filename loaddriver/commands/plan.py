@@ -6,7 +6,7 @@ import argparse
 import sys
 from typing import Any
 
-from loaddriver.commands.common import profile_flags
+from loaddriver.commands.flags import profile_flags
 from loaddriver.errors import ExitCode, ProfileError
 from loaddriver.plan.files import plan_bytes
 from loaddriver.plan.make import make_plan

@@ -79,18 +79,24 @@ def test_installations_with_equal_sources_share_what_is_compiled(tmp_path: Path)
 
 def test_an_empty_cache_begins_with_what_an_image_was_built_with(tmp_path: Path) -> None:
     """A shard that has lost its volume, or never had one, need not compile for a minute."""
-    compiled = Path(_run("from bigfleet import jit; print(jit.config.CACHE_DIR)").strip()).parent
-    code = (
+    image = tmp_path / "image"
+    shutil.copytree(
+        _ROOT / "bigfleet", image / "bigfleet", ignore=shutil.ignore_patterns("__pycache__")
+    )
+    compile_ = (
+        f"import sys; sys.path.insert(0, {str(image)!r})\n"
         "from bigfleet.engine import precompile\n"
         "precompile.precompile()\n"
-        "from bigfleet.engine.kernels import scoring\n"
-        "stats = scoring.fits.stats\n"
-        "print(stats.cache_path, sum(stats.cache_misses.values()))\n"
     )
-    precompiled = "from bigfleet.engine import precompile; precompile.precompile()"
-    assert _run(precompiled, NUMBA_CACHE_DIR=str(compiled)) == ""
-    environment = {"NUMBA_CACHE_DIR": str(tmp_path / "own"), "BIGFLEET_KERNELS": str(compiled)}
-    path, misses = _run(code, **environment).split()
+    # What was compiled before stands for the step that compiles in the image.
+    compiled = Path(_run("from bigfleet import jit; print(jit.config.CACHE_DIR)").strip())
+    assert _run("from bigfleet.engine import precompile; precompile.precompile()") == ""
+    shutil.copytree(compiled, image / "bigfleet" / "compiled" / compiled.name)
+    stats = (
+        "from bigfleet.engine.kernels import scoring\n"
+        "print(scoring.fits.stats.cache_path, sum(scoring.fits.stats.cache_misses.values()))\n"
+    )
+    path, misses = _run(compile_ + stats, NUMBA_CACHE_DIR=str(tmp_path / "own")).split()
     assert path.startswith(f"{tmp_path}/own/")
     assert misses == "0"
 

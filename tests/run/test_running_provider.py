@@ -27,7 +27,7 @@ from bigfleet.api.v1alpha1.provider_pb2_grpc import (
 from bigfleet.model.machine import MachineState
 from bigfleet.ports.provider import Fence
 from bigfleet.services.provider.role import serving
-from loaddriver.commands.common import profile_flags, provider_flags, run_options
+from loaddriver.commands.flags import profile_flags, provider_flags, run_options
 from loaddriver.errors import ProfileError
 from loaddriver.profile.fleet import RunningProvider
 from loaddriver.profile.loading import load_profile

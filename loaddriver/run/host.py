@@ -29,10 +29,12 @@ def read_host(results: Path) -> HostCapacity:
 
 def describe(host: HostCapacity, place: Capabilities) -> dict[str, str]:
     """Describe this machine for the report, to tell whether two runs are comparable."""
+    memory = {"memoryAvailable": f"{host.memory_available_bytes / 2**30:.1f} GiB"}
     return {
         **place.statements(),
         "cores": str(host.cores),
-        "memoryAvailable": f"{host.memory_available_bytes / 2**30:.1f} GiB",
+        # Of one pod among many it would say nothing.
+        **({} if place.roles_in_pods else memory),
         "processor": processor(),
         "kernel": platform.release(),
         "python": platform.python_version(),

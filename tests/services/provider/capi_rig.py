@@ -159,7 +159,7 @@ class Rig:
 
 
 @asynccontextmanager
-async def rig(kubeconfig: Path, folder: Path) -> AsyncIterator[Rig]:
+async def rig(kubeconfig: Path, folder: Path, stand_in: bool = True) -> AsyncIterator[Rig]:
     """The namespace with what the example's files have, Cluster API's stand-in at work in it."""
     served = FakeCluster(CLUSTER)
     async with (
@@ -173,10 +173,10 @@ async def rig(kubeconfig: Path, folder: Path) -> AsyncIterator[Rig]:
         for kind, name in (("AWSMachineTemplate", "m6i-large"), ("Metal3MachineTemplate", "rack1")):
             await cluster_api.create(admin, own, cluster_api.template(kind, name))
         provider = await cluster_api.account(admin, own, folder)
-        stand_in = StandIn(admin, own, served)
-        task = asyncio.create_task(stand_in.work())
+        controllers = StandIn(admin, own, served)
+        task = asyncio.create_task(controllers.work() if stand_in else asyncio.sleep(0))
         try:
-            yield Rig(admin, own, provider, folder, served, stand_in)
+            yield Rig(admin, own, provider, folder, served, controllers)
         finally:
             await cancel_and_wait(task)
 

@@ -178,8 +178,8 @@ def test_monitors_and_certificates_are_rendered_only_on_request(helm: Helm, char
 def test_a_shard_may_reach_each_of_its_providers(helm: Helm, values: str, ports: set[int]) -> None:
     """Besides the coordinators and DNS."""
     others = ("--set-json", 'provider.others=["cloud.example.com:9001"]')
-    others += ("--set", "networkPolicy.enabled=true")
-    objects = helm.template(FLEET, VALUES / f"{values}.yaml", *others)
+    policies = ("--set", "networkPolicy.enabled=true")
+    objects = helm.template(FLEET, VALUES / f"{values}.yaml", *others, *policies)
     [policy] = [
         each
         for each in of_kind(objects, "NetworkPolicy")

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from bigfleet.api.auth.identity import Identity, Principal
 from bigfleet.kube.client import ApiError
 from bigfleet.services.provider import market as provider_market
 from loaddriver.errors import ProfileError
@@ -41,6 +42,10 @@ class Unused:
         """Never."""
         raise AssertionError(role)
 
+    def identity(self, name: Principal) -> Identity:
+        """Never."""
+        raise AssertionError(name)
+
 
 def test_the_providers_read_what_the_harness_has_written(tmp_path: Path) -> None:
     path = market_of(tmp_path)
@@ -59,7 +64,7 @@ async def test_the_market_begins_with_the_soak(tmp_path: Path) -> None:
     path, begin = market_of(tmp_path), asyncio.Event()
     moves = MarketPlan(price_moves=PLAN.price_moves)
     settings = shipped("cost-routing-50").settings
-    changes = FleetChanges(settings, Unused(), {}, lambda _: None, moves, path)
+    changes = FleetChanges(settings, Unused(), {}, lambda _: None, (), moves, path)
     playing = asyncio.create_task(changes.play(begin, lambda _: None, lambda: 1_000_000_000))
     await asyncio.sleep(0)
     assert not path.exists()

@@ -2,8 +2,9 @@
 
 A kernel is an ordinary Python function over numpy arrays, which numba compiles on first use and
 caches on disk in ~/.cache/bigfleet/kernels, or in NUMBA_CACHE_DIR. Installations with equal sources
-share what is there; an empty cache begins with those in BIGFLEET_KERNELS, which images have. It releases the GIL, so that sessions are served meanwhile. With
-NUMBA_DISABLE_JIT=1 in the environment it stays a Python function, with the same results.
+share what is there; an empty cache begins with the kernels in BIGFLEET_KERNELS, which images have.
+It releases the GIL, so that sessions are served meanwhile. With NUMBA_DISABLE_JIT=1 in the
+environment it stays a Python function, with the same results.
 """
 
 from __future__ import annotations

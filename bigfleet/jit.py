@@ -2,7 +2,7 @@
 
 A kernel is an ordinary Python function over numpy arrays, which numba compiles on first use and
 caches on disk in ~/.cache/bigfleet/kernels, or in NUMBA_CACHE_DIR. Installations with equal sources
-share what is there; an empty cache begins with the kernels in BIGFLEET_KERNELS, which images have.
+share what is there; an empty cache begins with the kernels that an image has beside its packages.
 It releases the GIL, so that sessions are served meanwhile. With NUMBA_DISABLE_JIT=1 in the
 environment it stays a Python function, with the same results.
 """
@@ -44,6 +44,9 @@ class CacheLocator(UserProvidedCacheLocator):
         return str(super().get_suitable_cache_subpath(py_file))  # type: ignore[no-untyped-call]
 
 
+_SHIPPED = Path(__file__).resolve().parents[2] / "kernels"
+
+
 def _cache_directory() -> str:
     """The cache directory for the current state of the sources."""
     # numba does not invalidate a kernel when another kernel that it calls has changed.
@@ -52,7 +55,7 @@ def _cache_directory() -> str:
     configured: str = config.CACHE_DIR  # type: ignore[attr-defined]
     base = configured or Path("~/.cache/bigfleet/kernels").expanduser()
     directory = Path(base) / digest.hexdigest()[:16]
-    _begin_with(Path(os.environ.get("BIGFLEET_KERNELS", "")) / directory.name, directory)
+    _begin_with(_SHIPPED / directory.name, directory)
     return str(directory)
 
 

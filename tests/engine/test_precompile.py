@@ -89,8 +89,11 @@ def test_an_empty_cache_begins_with_what_an_image_was_built_with(tmp_path: Path)
     )
     precompiled = "from bigfleet.engine import precompile; precompile.precompile()"
     assert _run(precompiled, NUMBA_CACHE_DIR=str(compiled)) == ""
-    environment = {"NUMBA_CACHE_DIR": str(tmp_path / "own"), "BIGFLEET_KERNELS": str(compiled)}
-    path, misses = _run(code, **environment).split()
+    ignored = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(_ROOT / "bigfleet", tmp_path / "app" / "bigfleet", ignore=ignored)
+    (tmp_path / "kernels").symlink_to(compiled)
+    in_image = f"import sys; sys.path.insert(0, {str(tmp_path / 'app')!r})\n{code}"
+    path, misses = _run(in_image, NUMBA_CACHE_DIR=str(tmp_path / "own")).split()
     assert path.startswith(f"{tmp_path}/own/")
     assert misses == "0"
 

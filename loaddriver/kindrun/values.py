@@ -24,6 +24,7 @@ _STATE_FOLDERS = "/tmp/scaletest"
 _CAPACITY = "100Gi"
 # What kubeadm's own pods request, and those of the release whose requests are no values.
 _OTHERS_MILLICORES = 1200
+_COORDINATOR_MILLICORES = 100
 
 Values = Mapping[str, Any]
 
@@ -34,7 +35,7 @@ def kind_values(
     """What is to be merged into the `profile`'s values; the node has that many `cores`.
 
     Requests of CPU are lowered together, so far that all pods find a place, and each still has its
-    share of full cores.
+    share of full cores; a coordinator has more than that.
     """
     return merged(
         _lowered(profile, cores),
@@ -113,14 +114,21 @@ def _tags(node_image: NodeImage) -> dict[str, Any]:
 
 def _lowered(profile: Values, cores: float) -> dict[str, Any]:
     chart, fleet = _defaults(CHART), _fleet_defaults()
-    fraction = (1000 * cores - _OTHERS_MILLICORES) / _requested(profile)
-    return _scaled(
+    coordinators, usual = _replicas(profile, "coordinator"), _millicores(fleet["coordinator"])
+    there = max(0.0, 1000 * cores - _OTHERS_MILLICORES)
+    # A leader that is stopped for half a second loses its term: a share of full cores is too late.
+    least = min(_COORDINATOR_MILLICORES, there / 2 / coordinators) if coordinators else 0.0
+    others = _requested(profile) - coordinators * usual
+    fraction = min(1.0, (there - coordinators * least) / others)
+    lowered = _scaled(
         {
             **{key: chart[key] for key in ("controlPlane", "provider", "runner", "federation")},
-            "bigfleet": {key: fleet[key] for key in ("coordinator", "shard")},
+            "bigfleet": {"shard": fleet["shard"]},
         },
-        min(1.0, max(0.0, fraction)),
+        fraction,
     )
+    given = {"coordinator": _scaled(fleet["coordinator"], max(least / usual, fraction))}
+    return merged(lowered, {"bigfleet": given})
 
 
 def _requested(profile: Values) -> int:

@@ -62,6 +62,16 @@ def test_requests_of_cpu_are_lowered_together() -> None:
     assert (request(many, *RUNNER), request(many, *SHARD)) == (1000, 1000)
 
 
+def test_coordinators_have_enough_to_keep_their_term() -> None:
+    """With a hundredth of a core each, two and six leaders of `shards-8` lost theirs."""
+    found = of_kind("shards-8")
+    assert request(found, *COORDINATOR) == 100
+    assert request(of_kind("shards-8", cores=64.0), *COORDINATOR) == 250
+    small = of_kind("shards-8", cores=1.4)
+    assert 3 * request(small, *COORDINATOR) <= 100
+
+
+COORDINATOR = ("bigfleet", "coordinator")
 RUNNER = ("runner",)
 SHARD = ("bigfleet", "shard")
 

@@ -21,7 +21,7 @@ import yaml
 
 from bigfleet.api.install import apply, request_token, retry_until
 from bigfleet.conformance.fake_cluster import FakeCluster
-from bigfleet.kube.client import ApiError, InlineAccess, KubeClient
+from bigfleet.kube.client import CONNECTION_ERRORS, ApiError, InlineAccess, KubeClient
 from controlplane.module_files import module_files
 from controlplane.pins import CLUSTER_API_MODULE
 from controlplane.request import request_from
@@ -154,9 +154,10 @@ class StandIn:
     async def work(self) -> None:
         """Until it is cancelled."""
         while True:
-            for machine in (await get(self._admin, self.machines))["items"]:
-                with suppress(ApiError):  # it changed meanwhile
-                    await self._step(machine)
+            with suppress(*CONNECTION_ERRORS):  # a busy machine answers late
+                for machine in (await get(self._admin, self.machines))["items"]:
+                    with suppress(ApiError):  # it changed meanwhile
+                        await self._step(machine)
             await asyncio.sleep(_LOOK_SECONDS)
 
     async def _step(self, machine: Object) -> None:

@@ -54,3 +54,29 @@ class RecordIndex:
         if len(self._changes) > 2 * len(self._records):
             self._changes = list(self)  # without those that later ones superseded
         return record
+
+
+class IndexedRecords:
+    """The reads of a store, which fills and changes its `_index`."""
+
+    _index: RecordIndex
+
+    @property
+    def revision(self) -> int:
+        """That of the last change."""
+        return self._index.revision
+
+    def __len__(self) -> int:
+        return len(self._index)
+
+    def __iter__(self) -> Iterator[Record]:
+        """All records, longest unchanged first."""
+        return iter(self._index)
+
+    def get(self, machine_id: str) -> Record:
+        """The machine's record; UnknownObject when there is none."""
+        return self._index.get(machine_id)
+
+    def changed_after(self, revision: int) -> Iterator[Record]:
+        """The records whose last change is later than `revision`, in order of change."""
+        return self._index.changed_after(revision)

@@ -21,14 +21,14 @@ from bigfleet.ports.provider import EPOCHS_SKIPPED, Fence
 from bigfleet.services.provider import schema
 from bigfleet.services.provider.fencing import FencingToken
 from bigfleet.services.provider.lifecycle import Record
-from bigfleet.services.provider.record_index import RecordIndex
+from bigfleet.services.provider.record_index import IndexedRecords, RecordIndex
 
 FILE_NAME = "machines.sqlite"
 # A checkpoint flushes the disk, some 20 ms: once in 2,000 changes, not in 500 as by default.
 _CHECKPOINT_PAGES = 4000
 
 
-class Store:
+class Store(IndexedRecords):
     """Machines, their operations and fencing tokens, in one directory, for one process."""
 
     def __init__(self, directory: Path) -> None:
@@ -105,26 +105,6 @@ class Store:
     def close(self) -> None:
         """Release the directory; saved records are already durable."""
         self._database.close()
-
-    @property
-    def revision(self) -> int:
-        """That of the last change."""
-        return self._index.revision
-
-    def __len__(self) -> int:
-        return len(self._index)
-
-    def __iter__(self) -> Iterator[Record]:
-        """All records, longest unchanged first."""
-        return iter(self._index)
-
-    def get(self, machine_id: str) -> Record:
-        """The machine's record; UnknownObject when there is none."""
-        return self._index.get(machine_id)
-
-    def changed_after(self, revision: int) -> Iterator[Record]:
-        """The records whose last change is later than `revision`, in order of change."""
-        return self._index.changed_after(revision)
 
     def fencing_token(self, shard_id: str, machine_id: str) -> FencingToken | None:
         """The newest token that this shard has used for this machine."""

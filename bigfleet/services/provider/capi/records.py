@@ -7,7 +7,7 @@ or one that was believed dead, can overwrite nothing: its write fails, and it re
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -32,7 +32,7 @@ from bigfleet.services.provider.capi.objects import PROVIDER_LABEL, explain
 from bigfleet.services.provider.capi.saved import ConfigMap, Epochs, Saved
 from bigfleet.services.provider.fencing import FencingToken
 from bigfleet.services.provider.lifecycle import Record
-from bigfleet.services.provider.record_index import RecordIndex
+from bigfleet.services.provider.record_index import IndexedRecords, RecordIndex
 
 _PAGE = 500
 _AT_REST = (MachineState.SPECULATIVE, MachineState.IDLE)
@@ -50,7 +50,7 @@ class _Page(ObjectList[ConfigMap]):
     metadata: _PageMeta = msgspec.field(default_factory=_PageMeta)
 
 
-class Records:
+class Records(IndexedRecords):
     """Machine records and fencing tokens: durable before `save` returns."""
 
     def __init__(
@@ -107,26 +107,6 @@ class Records:
             if not page.metadata.continue_:
                 return found
             query["continue"] = page.metadata.continue_
-
-    @property
-    def revision(self) -> int:
-        """That of the last change."""
-        return self._index.revision
-
-    def __len__(self) -> int:
-        return len(self._index)
-
-    def __iter__(self) -> Iterator[Record]:
-        """All records, longest unchanged first."""
-        return iter(self._index)
-
-    def get(self, machine_id: str) -> Record:
-        """The machine's record; UnknownObject when there is none."""
-        return self._index.get(machine_id)
-
-    def changed_after(self, revision: int) -> Iterator[Record]:
-        """The records whose last change is later than `revision`, in order of change."""
-        return self._index.changed_after(revision)
 
     def fencing_token(self, shard_id: str, machine_id: str) -> FencingToken | None:
         """The newest token that this shard has used for this machine."""

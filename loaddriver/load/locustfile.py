@@ -12,19 +12,17 @@ import os
 import time
 from pathlib import Path
 
-from locust import LoadTestShape
-
 from loaddriver.load.dispatch import DRAIN_TIMEOUT_SECONDS, Dispatcher, users_for
 from loaddriver.load.files import (
     CLUSTERS_VARIABLE,
     CONTROL_VARIABLE,
     PLAN_VARIABLE,
     RESULTS_VARIABLE,
-    LoadStarted,
     Recorder,
     read_control,
     read_endpoints,
 )
+from loaddriver.load.shape import ConstantUsers
 from loaddriver.load.tenant import Tenant
 from loaddriver.plan.files import load_plan
 
@@ -38,26 +36,18 @@ Tenant.equip(
 )
 
 
-class StepReleases(LoadTestShape):
+class StepReleases(ConstantUsers):
     """Follows the control file; the number of users is constant."""
-
-    def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]  # published half typed
-        self._started = False
-        self._stopped_at: float | None = None
 
     def tick(self) -> tuple[int, float] | None:
         """Called by Locust every second; returning None ends the process with exit code 0."""
         control = read_control(_CONTROL)
         for released in _DISPATCHER.follow(control):
             _RECORDER.record(released)
-        if not self._started and self.runner is not None and self.runner.user_count == _USERS:
-            self._started = True
-            _RECORDER.record(LoadStarted(at=time.time()))
+        self.note_start(_USERS, _RECORDER)
         return None if control.stop and self._drained() else (_USERS, _USERS)
 
     def _drained(self) -> bool:
         """Whether all responses have arrived or timed out."""
-        self._stopped_at = self._stopped_at or time.monotonic()
-        waited = time.monotonic() - self._stopped_at
+        waited = self.seconds_stopping()
         return _DISPATCHER.idle or waited > DRAIN_TIMEOUT_SECONDS

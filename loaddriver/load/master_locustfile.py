@@ -15,7 +15,7 @@ from typing import Any
 import gevent
 import locust.runners
 import msgspec
-from locust import LoadTestShape, events
+from locust import events
 from locust.env import Environment
 from locust.rpc.protocol import Message
 from locust.runners import STATE_MISSING, MasterRunner
@@ -30,7 +30,6 @@ from loaddriver.load.files import (
     WORKERS_VARIABLE,
     ClusterEndpoint,
     Control,
-    LoadStarted,
     Recorder,
     WorkerJoined,
     WorkerLost,
@@ -38,6 +37,7 @@ from loaddriver.load.files import (
     read_control,
     read_endpoints,
 )
+from loaddriver.load.shape import ConstantUsers
 from loaddriver.load.tenant import Tenant
 from loaddriver.plan.division import divide
 from loaddriver.plan.files import load_plan
@@ -246,24 +246,14 @@ def _start(environment: Environment, runner: MasterRunner, **_: Any) -> None:
     _MASTER.start(environment, runner)
 
 
-class StepReleases(LoadTestShape):
+class StepReleases(ConstantUsers):
     """Has each worker start its users; their number is constant."""
-
-    def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]  # published half typed
-        self._started = False
-        self._stopped_at: float | None = None
 
     def tick(self) -> tuple[int, float] | None:
         """Called by Locust every second; returning None ends all processes with exit code 0."""
         while not _MASTER.ready and not _MASTER.stopping:
             gevent.sleep(_POLL_SECONDS)
         users = _MASTER.users * len(_MASTER.clients)
-        if not self._started and self.runner is not None and self.runner.user_count == users:
-            self._started = True
-            _RECORDER.record(LoadStarted(at=time.time()))
-        return None if _MASTER.stopping and self._ended() else (users, users)
-
-    def _ended(self) -> bool:
-        self._stopped_at = self._stopped_at or time.monotonic()
-        return _MASTER.ended(time.monotonic() - self._stopped_at)
+        self.note_start(users, _RECORDER)
+        ended = _MASTER.stopping and _MASTER.ended(self.seconds_stopping())
+        return None if ended else (users, users)

@@ -59,16 +59,16 @@ class HasLeft(Fenced):
     """The shard was removed, and owns nothing any more: its process only needs to be stopped."""
 
 
-def _reject_removed(row: Shard, owned_domains: int | None = None) -> None:
+def _reject_removed(row: Shard, error: type[Fenced] = Fenced) -> None:
     if row.removed:
-        raise (Fenced if owned_domains != 0 else HasLeft)(
+        raise error(
             f"shard {row.id} was removed from the fleet and must not act; to use its host again, "
             "start a shard with another id and an empty state directory"
         )
 
 
 def _reject_stale(row: Shard, report: wire.ShardReport) -> None:
-    _reject_removed(row, report.owned_domains)
+    _reject_removed(row, Fenced if report.owned_domains else HasLeft)
     if report.shard_epoch < row.epoch:
         raise Fenced(
             f"shard {row.id}: epoch {report.shard_epoch} has been replaced by epoch {row.epoch} "

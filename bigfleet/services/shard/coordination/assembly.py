@@ -64,9 +64,9 @@ def coordinate(
             return True
         return there or inventory.has_reserved_machine_in(domain)
 
-    def fence(why: str) -> None:
+    def fence(why: str, incident: bool) -> None:
         """Stop ordering, and close all sessions so that operators find another shard."""
-        actuation.stop_ordering(why)
+        actuation.stop_ordering(why, incident=incident)
         sessions.close_all()
 
     drains = DrainsForOthers(ownership, reporter.cycle)

@@ -24,7 +24,8 @@ _log = logging.getLogger(__name__)
 
 class Link:
     """`compose` makes the report without acknowledgements; `acknowledged` is called with a
-    delivered report and the leader's term; `fence` stops all ordering, with the reason.
+    delivered report and the leader's term; `fence` stops all ordering, with the reason and
+    whether that is an incident.
     """
 
     def __init__(
@@ -34,7 +35,7 @@ class Link:
         handler: InstructionHandler,
         compose: Callable[[], Awaitable[wire.ShardReport]],
         acknowledged: Callable[[wire.ShardReport, int], None],
-        fence: Callable[[str], None],
+        fence: Callable[[str, bool], None],
         report_seconds: float,
     ) -> None:
         self._coordinator, self._ownership, self._handler = coordinator, ownership, handler
@@ -102,8 +103,7 @@ class Link:
         self._has_left = not self._ownership.record.domains
         if not self._has_left:
             metrics.shard_incidents.labels("fenced-by-coordinator").inc()
-            _log.critical("incident: fenced by the coordinator: %s", error)
-        self._fence(f"fenced by the coordinator: {error}")
+        self._fence(f"fenced by the coordinator: {error}", not self._has_left)
 
     def _missed(self, why: str) -> None:
         metrics.shard_coordinator_reports.labels("missed").inc()

@@ -121,7 +121,6 @@ class Actuation:
                 self.stop_ordering(
                     f"fenced: another process of this shard has a newer epoch ({why})"
                 )
-                _log.critical("incident: %s", self.fenced)
         except Exception as error:  # noqa: BLE001  a defect in one order must not affect others
             _log.exception("order failed", extra={"machine": order.machine_id})
             outcome, why = OrderOutcome.FAILED, str(error)
@@ -143,11 +142,16 @@ class Actuation:
         note = f"{outcome.value}: {why}" if why else outcome.value
         self._journal.note_order(JournalEvent.ORDER_FAILED, order, note=note)
 
-    def stop_ordering(self, why: str) -> None:
-        """Stop executing orders for the rest of this process; the first reason is kept."""
+    def stop_ordering(self, why: str, *, incident: bool = True) -> None:
+        """Stop executing orders for the rest of this process; the first reason is kept, and logged
+        as an incident or not.
+        """
         if not self.fenced:
             self.fenced = f"{why}; this process issues no more orders and should be stopped"
-            _log.warning("ordering stopped", extra={"why": self.fenced})
+            if incident:
+                _log.critical("incident: %s", self.fenced)
+            else:
+                _log.warning("ordering stopped", extra={"why": self.fenced})
 
     def _lane(self, order: Order) -> _Lane:
         """Each lane has its own limit: for each provider one per cluster, and "" for orders without

@@ -51,3 +51,8 @@ class BigfleetSettings(ConfigStruct, frozen=True, kw_only=True):
     def most_shards(self) -> int:
         """The number of shards once all have joined."""
         return self.shards + (self.joining_shards.number if self.joining_shards else 0)
+
+    @property
+    def shard_names(self) -> tuple[str, ...]:
+        """The names of the shards, those that join later at the end."""
+        return tuple(f"shard-{number}" for number in range(self.most_shards))

@@ -75,11 +75,11 @@ def _leaving_errors(settings: ProfileSettings) -> Iterator[FieldError]:
         return
     if bigfleet.most_shards < 2:
         yield FieldError(key, "leaves no shard; write bigfleet.shards or joiningShards")
-    first = {f"shard-{number}" for number in range(bigfleet.shards)}
-    names = [f"shard-{number}" for number in range(bigfleet.most_shards)]
+    names = bigfleet.shard_names
+    joins_later = leaving.shard in names[bigfleet.shards :]
     if leaving.shard not in names:
         yield FieldError(f"{key}.shard", f"= {leaving.shard}: there are {', '.join(names)}")
-    elif leaving.shard not in first and joining and leaving.at_seconds <= joining.at_seconds:
+    elif joins_later and joining and leaving.at_seconds <= joining.at_seconds:
         yield FieldError(f"{key}.atSeconds", f"= {leaving.at_seconds:g}: it has not joined then")
     if leaving.at_seconds > settings.soak.seconds:
         yield FieldError(f"{key}.atSeconds", f"= {leaving.at_seconds:g} is after the soak's end")

@@ -95,15 +95,6 @@ def provider_role(
     )
 
 
-def shard_names(settings: ProfileSettings) -> list[str]:
-    """The names of the shards, those that join later at the end."""
-    return [f"shard-{number}" for number in range(settings.bigfleet.most_shards)]
-
-
-def _first_shards(settings: ProfileSettings) -> list[str]:
-    return shard_names(settings)[: settings.bigfleet.shards]
-
-
 def coordinator_roles(settings: ProfileSettings) -> list[RoleSpec]:
     """The coordinator's replicas, each with its own etcd member."""
     names = [f"coordinator-{number}" for number in range(settings.bigfleet.coordinators)]
@@ -185,11 +176,12 @@ def served_clusters(settings: ProfileSettings, clusters: Iterable[Cluster]) -> S
 
 def cluster_roles(settings: ProfileSettings, cluster: Cluster) -> Iterator[RoleSpec]:
     """The operator and the pod controller of one cluster."""
+    first_shards = settings.bigfleet.shard_names[: settings.bigfleet.shards]
     yield RoleSpec(
         f"{cluster.name}/operator",
         [
             "operator",
-            *("--cluster-id", cluster.name, "--shard", _addresses(_first_shards(settings))),
+            *("--cluster-id", cluster.name, "--shard", _addresses(first_shards)),
             *("--identity", "{identity}", "--api-server-for-machines", "{api-server}"),
             *(
                 "--observe",

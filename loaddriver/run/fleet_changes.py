@@ -20,7 +20,7 @@ from loaddriver.plan.market import NO_CHANGES, Interruption, MarketPlan
 from loaddriver.profile.bigfleet import LeavingShard
 from loaddriver.profile.settings import Fault, ProfileSettings
 from loaddriver.record.watching import now_micros
-from loaddriver.run.bigfleet_roles import coordinators_of, market_of, shard_names
+from loaddriver.run.bigfleet_roles import coordinators_of, market_of
 from loaddriver.run.node_source import FleetNodeSource, NodeSource
 from loaddriver.run.shard_parts import remove_shard
 from loaddriver.run.spot_notices import act_on_notice
@@ -123,7 +123,7 @@ class FleetChanges:
 
     async def _join(self, at_seconds: float, show: Callable[[str], None]) -> None:
         await asyncio.sleep(at_seconds)
-        for name in shard_names(self.settings)[self.settings.bigfleet.shards :]:
+        for name in self.settings.bigfleet.shard_names[self.settings.bigfleet.shards :]:
             self.on_joined(await self.substrate.start_role(self.specs[name]))
             self.joined.append(name)
             show(f"{name} has joined")

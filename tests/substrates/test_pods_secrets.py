@@ -61,6 +61,14 @@ async def test_a_cluster_is_reached_by_its_host_as_whomever(store: Store) -> Non
     assert servers == {"https://st-c1.st.svc:6443"}
 
 
+async def test_within_a_nested_cluster_nothing_looks_up_a_name(store: Store) -> None:
+    """The kubelet rewrites a pod's hosts file whenever one of its containers starts: a lookup of
+    localhost by another one then finds none, and kube-controller-manager ends.
+    """
+    identities = ("kube-controller-manager", "kube-scheduler", "kwok", "bigfleet-operator")
+    assert {server(store, "st-c1", each) for each in identities} == {"https://127.0.0.1:6443"}
+
+
 async def test_the_federation_alone_reaches_its_own_through_the_runner(store: Store) -> None:
     """Where the way can be cut; members are joined by the runner, with its own proxies."""
     assert server(store, "st-host-access", FEDERATION) == "https://127.0.0.1:7443"

@@ -38,7 +38,8 @@ from loaddriver.substrates.pods.places import (
 from loaddriver.substrates.pods.substrate import FEDERATION, IDENTITIES
 from loaddriver.substrates.ports import LOOPBACK
 
-_IN_POD = f"https://localhost:{API_SERVER_PORT}"
+# Not localhost: whenever a container starts, the kubelet rewrites the hosts file of its pod's others.
+_IN_POD = f"https://{LOOPBACK}:{API_SERVER_PORT}"
 _PROVIDER = "fake-host"
 # Longer than any run.
 _VALIDITY = timedelta(days=30)

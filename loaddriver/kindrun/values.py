@@ -24,7 +24,8 @@ _STATE_FOLDERS = "/tmp/scaletest"
 _CAPACITY = "100Gi"
 # What kubeadm's own pods request, and those of the release whose requests are no values.
 _OTHERS_MILLICORES = 1200
-_COORDINATOR_MILLICORES = 100
+# Of what these leave. Nothing else is late if a core is not had within some milliseconds.
+_COORDINATORS_SHARE = 0.75
 
 Values = Mapping[str, Any]
 
@@ -117,7 +118,7 @@ def _lowered(profile: Values, cores: float) -> dict[str, Any]:
     coordinators, usual = _replicas(profile, "coordinator"), _millicores(fleet["coordinator"])
     there = max(0.0, 1000 * cores - _OTHERS_MILLICORES)
     # A leader that is stopped for half a second loses its term: a share of full cores is too late.
-    least = min(_COORDINATOR_MILLICORES, there / 2 / coordinators) if coordinators else 0.0
+    least = min(usual, there * _COORDINATORS_SHARE / coordinators) if coordinators else 0.0
     others = _requested(profile) - coordinators * usual
     fraction = min(1.0, (there - coordinators * least) / others)
     lowered = _scaled(

@@ -278,14 +278,24 @@ def decoded(content: bytes) -> Any:
 
 @asynccontextmanager
 async def nodes(made: Fleet, **per_member: int) -> AsyncIterator[None]:
-    """Nodes of 8 CPUs; a Pod here asks for one."""
+    """Nodes of 8 CPUs that Pods are scheduled to by now; a Pod here asks for one.
+
+    A new Node is tainted until it is Ready: a member whose first Pod waits for that on full cores
+    cannot schedule it, as far as the federation can see.
+    """
     created = []
+
+    async def usable() -> bool:
+        found = [await get(made.members[member], f"/api/v1/nodes/{n}") for member, n in created]
+        return not any(each["spec"].get("taints") for each in found)
+
     try:
         for member, count in per_member.items():
             for index in range(count):
                 name = f"n-{member}-{index}-{next(_NODES)}"  # no earlier test's Pod is bound to it
                 await made.members[member].create("/api/v1/nodes", node(name))
                 created.append((member, name))
+        await eventually(usable, "Nodes without a taint")
         yield
     finally:
         for member, name in created:

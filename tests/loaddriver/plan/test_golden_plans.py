@@ -30,7 +30,7 @@ DIGESTS = {
     "drain-50": ("07433dd88c90cb27", "593a9f19cd8d31b3"),
     "providers-50": ("8e7d29cfc431b202", "42879bcd9533cd13"),
     "shards-grow": ("a14326ae220dad87", "e9ec45c2f139f094"),
-    "shards-8": ("664e27ae383c482d", "7f4d7fd622947350"),
+    "shards-8": ("3ad7d282b5a4f7d2", "7f4d7fd622947350"),
 }
 
 

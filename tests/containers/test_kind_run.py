@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -26,6 +27,7 @@ pytestmark = [pytest.mark.containers, pytest.mark.timeout(3600)]
 
 # Only a failing test waits this long: machines that run tests may be slow.
 PATIENCE_SECONDS = 900.0
+LONGEST_SECONDS = 900.0
 LEADS = "bigfleet_coordinator_is_leader 1.0"
 COORDINATORS = [f"run-coordinator-{number}" for number in range(3)]
 
@@ -61,17 +63,20 @@ def left_of(name: str, tools: Tools) -> list[str]:
     return [*({name} & set(clusters(tools))), *volumes, *folders, *processes]
 
 
-def test_smoke_passes_on_kind_although_the_leader_and_a_shard_are_killed(
-    tmp_path: Path, tools: Tools
+@pytest.mark.parametrize("profile", ["smoke", "dev-50"])
+def test_a_profile_passes_on_kind_although_the_leader_and_a_shard_are_killed(
+    tmp_path: Path, tools: Tools, profile: str
 ) -> None:
     """A coordinator and a shard keep their state in volumes: their restarts are recorded."""
-    run = Scaletest(tmp_path, "smoke", "--substrate", "kind", "--set", "soak.seconds=60")
+    began = time.monotonic()
+    run = Scaletest(tmp_path, profile, "--substrate", "kind", "--set", "soak.seconds=60")
     name, node = run.folder.name, node_of(run, tools.engine)
     run.await_line("  soak", PATIENCE_SECONDS)
     [leader] = [each for each in COORDINATORS if LEADS in metrics(node, each)]
     for pod in (leader, "run-shard-0"):
         node.kubectl("delete", "pod", pod, f"--namespace={NAMESPACE}", "--grace-period=0")
     assert run.exit_code(PATIENCE_SECONDS) == ExitCode.PASS, run.output
+    assert time.monotonic() - began < LONGEST_SECONDS
     summary = run.summary()
     assert (summary["verdict"], summary["run"]["substrate"]) == ("pass", "pods")
     assert summary["audit"]["available"]

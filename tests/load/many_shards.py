@@ -18,9 +18,8 @@ from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, field
 from functools import partial
 
+from bigfleet.services.coordinator import ladder, quota_moves, rebalancing
 from bigfleet.services.coordinator.domain_lifecycle import DomainState
-from bigfleet.services.coordinator.handlers import LeaderHandlers
-from bigfleet.services.coordinator.leader_term import LeaderTerm
 from bigfleet.services.coordinator.registry import Registry
 from bigfleet.simulation.hosts.coordinators import Coordinators
 from bigfleet.simulation.runtime.faults import Delays, FaultInjector, FaultRates
@@ -73,18 +72,22 @@ class Cost:
         return self.cpu_seconds / self.virtual_seconds if self.virtual_seconds else 0.0
 
 
-class _MeteredHandlers(LeaderHandlers):
-    """Notes the longest CPU time of moving domains and quotas, which nothing interrupts."""
+class _Longest:
+    """Notes the longest CPU time of the choices of what moves, which nothing interrupts."""
 
-    def __init__(self, expected_shards: int) -> None:
-        super().__init__(expected_shards)
-        self.longest_seconds = 0.0
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        for module in (ladder, rebalancing, quota_moves):
+            vars(module)["choose"] = self._metered(module.choose)
 
-    async def rebalance(self, leader_term: LeaderTerm) -> None:
-        """As production's."""
-        began = time.process_time()
-        await super().rebalance(leader_term)
-        self.longest_seconds = max(self.longest_seconds, time.process_time() - began)
+    def _metered(self, choose: Callable[..., object]) -> Callable[..., object]:
+        def metered(*known: object) -> object:
+            began = time.process_time()
+            chosen = choose(*known)
+            self.seconds = max(self.seconds, time.process_time() - began)
+            return chosen
+
+        return metered
 
 
 @dataclass
@@ -93,7 +96,7 @@ class Fleet:
 
     size: Size
     coordinators: Coordinators
-    handlers: _MeteredHandlers
+    longest: _Longest
     meter: Meter = field(default_factory=Meter)
     shards: dict[str, SimulatedShard] = field(default_factory=dict)
     _running: dict[str, asyncio.Task[None]] = field(default_factory=dict)
@@ -129,7 +132,7 @@ class Fleet:
     async def measured(self, costs: dict[str, Cost], name: str) -> AsyncIterator[None]:
         """Note under `name` what the phase inside costs."""
         clock, meter = asyncio.get_running_loop().time, self.meter
-        self.handlers.longest_seconds = 0.0
+        self.longest.seconds = 0.0
         meter.report_bytes.clear()
         virtual, cpu = clock(), time.process_time() - meter.shard_cpu_seconds
         yield
@@ -137,7 +140,7 @@ class Fleet:
         costs[name] = Cost(
             clock() - virtual,
             time.process_time() - meter.shard_cpu_seconds - cpu,
-            self.handlers.longest_seconds,
+            self.longest.seconds,
             len(meter.report_bytes),
             sum(sizes) // len(sizes),
             max(sizes),
@@ -182,9 +185,8 @@ async def _until(condition: Callable[[], bool]) -> None:
 async def _fleet(size: Size) -> AsyncIterator[Fleet]:
     injector = FaultInjector(0, FaultRates(), Delays(), PermanentFaults())
     coordinators = Coordinators(["c-0"], injector, size.shards)
-    coordinators._handlers = handlers = _MeteredHandlers(size.shards)
     coordinators.start_all()
-    fleet = Fleet(size, coordinators, handlers)
+    fleet = Fleet(size, coordinators, _Longest())
     await _until(lambda: coordinators.registry is not None)
     yield fleet
     await fleet.end()

@@ -45,7 +45,7 @@ _LEAST_AGE_CYCLES = min(AGE_CYCLES.values())
 # Of a donor's machines, at most this share is drained for others within the cooldown; at least one.
 DRAINED_SHARE = 0.25
 # Nothing else is served while these are looked at; leadership moves after half a second.
-MAX_CONSIDERED = 1000
+MAX_CONSIDERED = 500
 
 _Short = tuple[str, wire.Shortfall]
 

@@ -64,13 +64,17 @@ def choose(
         name: _Shares(registry, row, reports, memory, now_seconds)
         for name, row in registry.quotas.items()
     }
-    short = [(report.shard_id, each) for report in reports for each in report.shortfalls]
+    short = [
+        (report.shard_id, each)
+        for report in reports
+        for each in report.shortfalls
+        if each.quotas and each.age_cycles > AGE_CYCLES
+    ]
     short.sort(key=lambda found: urgency(*found))
     needs = []
     for shard, each in short:
         need = ShortNeed(shard, each.cluster_id, each.profile_fingerprint)
-        may_help = each.age_cycles > AGE_CYCLES and not memory.was_helped(need, now_seconds)
-        if may_help and any(
+        if not memory.was_helped(need, now_seconds) and any(
             _helped(shares.get((lack.provider, lack.region)), shard, each, lack.machines)
             for lack in each.quotas
         ):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Iterable, Sequence
 
@@ -28,6 +29,7 @@ async def rebalance(leader_term: LeaderTerm, reports: Sequence[wire.ShardReportS
     """Order the moves that are due after the `reports` of all live shards that are not leaving."""
     now = leader_term.clock.monotonic_seconds()
     await _move_domains(leader_term, reports, now)
+    await asyncio.sleep(0)
     await _move_quotas(leader_term, reports, now)
 
 
@@ -36,7 +38,10 @@ async def _move_domains(
 ) -> None:
     known = leader_term.registry, reports, leader_term.domain_moves, now_seconds
     help_due = ladder.choose(*known)
-    moves = help_due.moves or rebalancing.choose(*known)
+    moves = help_due.moves
+    if not moves:
+        await asyncio.sleep(0)  # of many shards each choice takes a while: serve between two
+        moves = rebalancing.choose(*known)
     donors = {move.name: leader_term.registry.domains[move.name].shard for move in moves}
     await leader_term.write(lambda: _moved(leader_term, moves))
     leader_term.domain_moves.note(moves, help_due.needs, now_seconds, help_due.considered)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import sys
 import tempfile
@@ -31,11 +32,11 @@ from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.cluster, pytest.mark.alone, pytest.mark.timeout(600)]
 
-RELEASE = NAMESPACE = "st"
+RELEASE = "st"
+# Another for each test: nothing here removes the finalizers of its claims.
+_NAMESPACES = (f"{RELEASE}{number}" for number in itertools.count())
 # Few replicas, as one machine runs them all; the fewest workers of the load that are pods.
 FLAGS = (
-    "-n",
-    NAMESPACE,
     "-f",
     SCALETEST / "values" / "smoke.yaml",
     "-f",
@@ -74,34 +75,37 @@ async def node(
 ) -> AsyncIterator[Node]:
     """A release whose pods exist, and can be run; a test's parameter is more to override."""
     overrides = (*OVERRIDES, *getattr(request, "param", ()))
+    namespace = next(_NAMESPACES)
     kubeconfig = host.kubeconfigs["admin"]
     installer = replace(helm, access=("--kubeconfig", str(kubeconfig)))
     programs = {"python3": Path(sys.executable), **binaries.paths}
     supervisor = Supervisor(scope.run_id)
     # Not `tmp_path`: the paths of sockets are short.
     with tempfile.TemporaryDirectory(prefix="st-", ignore_cleanup_errors=True) as root:
-        async with restricted(host, NAMESPACE) as client:
-            more = f"--set-json=overrides={json.dumps(overrides)}"
-            installer.run("install", RELEASE, SCALETEST, *FLAGS, more)
-            await eventually(lambda: _all_there(client), "all pods of the release")
+        async with restricted(host, namespace) as client:
+            more = ("-n", namespace, f"--set-json=overrides={json.dumps(overrides)}")
+            installer.run("install", RELEASE, SCALETEST, *FLAGS, *more)
+            await eventually(lambda: _all_there(client, namespace), "all pods of the release")
             made = Node(
-                client, kubeconfig, NAMESPACE, Path(root), tmp_path / "logs", programs, supervisor
+                client, kubeconfig, namespace, Path(root), tmp_path / "logs", programs, supervisor
             )
             await made.adopt()
             try:
                 yield made
             finally:
                 await supervisor.stop(supervisor.running(), 2.0)
-                installer.run("uninstall", RELEASE, "-n", NAMESPACE)
-            await eventually(lambda: _no_secrets(client), "the end of the release's Secrets")
+                installer.run("uninstall", RELEASE, "-n", namespace)
+            await eventually(
+                lambda: _no_secrets(client, namespace), "the end of the release's Secrets"
+            )
 
 
-async def _all_there(client: KubeClient) -> bool:
-    return await pods_of(client, NAMESPACE) == PODS
+async def _all_there(client: KubeClient, namespace: str) -> bool:
+    return await pods_of(client, namespace) == PODS
 
 
-async def _no_secrets(client: KubeClient) -> bool:
-    return not await items(client, f"/api/v1/namespaces/{NAMESPACE}/secrets")
+async def _no_secrets(client: KubeClient, namespace: str) -> bool:
+    return not await items(client, f"/api/v1/namespaces/{namespace}/secrets")
 
 
 @asynccontextmanager

@@ -100,6 +100,7 @@ def get_prerequisites(
         karpenter=settings is not None and settings.on_karpenter,
         local_only=_local_only(options, settings) if settings else "",
         clusters=None if settings is None else existing_clusters(options, settings),
+        load_workers=settings.load.workers if settings else 1,
     )
     if not options.components:
         return found

@@ -123,7 +123,7 @@ def _lowered(profile: Values, cores: float) -> dict[str, Any]:
     fraction = min(1.0, (there - coordinators * least) / others)
     lowered = _scaled(
         {
-            **{key: chart[key] for key in ("controlPlane", "provider", "runner", "federation")},
+            **{key: chart[key] for key in _PARTS},
             "bigfleet": {"shard": fleet["shard"]},
         },
         fraction,
@@ -136,16 +136,19 @@ def _requested(profile: Values) -> int:
     """The millicores that all pods of a release request by default, at most."""
     chart, fleet = _defaults(CHART), _fleet_defaults()
     federated = profile.get("federation", {}).get("enabled", False)
+    workers = profile.get("load", {}).get("workers", 1)
     # The provider's machines are made by what needs as much as the runner.
     found: int = (
         (profile["clusters"] + federated) * _millicores(chart["controlPlane"])
         + 2 * _millicores(chart["runner"])
+        + (workers if workers > 1 else 0) * _millicores(chart["load"])
         + federated * _millicores(chart["federation"])
         + sum(_replicas(profile, name) * _millicores(fleet[name]) for name in _REPLICATED)
     )
     return found
 
 
+_PARTS = ("controlPlane", "provider", "runner", "load", "federation")
 _REPLICATED = ("coordinator", "shard")
 
 

@@ -143,6 +143,7 @@ class ArmRunner:
                 self.options.child_environment(),
                 self.arm.folder / "logs",
                 self.scope.data_directory / "load",
+                self.substrate.first_worker_exit,
                 self.options.load_listen,
             ),
             make_auditor(self._pids, self.arm.inputs.beside, self.substrate.capabilities),
@@ -287,12 +288,11 @@ class ArmRunner:
                 self._shortfall_history.note(time.monotonic(), number)
 
     def _show(self) -> None:
-        now, phase = time.monotonic(), self._measurement.run_progress.phase
-        if phase == self._shown_phase and now < self._shown_at + _DISPLAY_INTERVAL_SECONDS:
+        now, progress = time.monotonic(), self._measurement.run_progress
+        if progress.phase == self._shown_phase and now < self._shown_at + _DISPLAY_INTERVAL_SECONDS:
             return
-        self._shown_phase, self._shown_at = phase, now
-        progress, recorders = self._measurement.run_progress, self._measurement.recorders
-        self.view.show(self._progress_reporter.progress(progress, recorders))
+        self._shown_phase, self._shown_at = progress.phase, now
+        self.view.show(self._progress_reporter.progress(progress, self._measurement.recorders))
 
 
 async def _install(cluster: Cluster) -> None:

@@ -56,6 +56,7 @@ def chart_values(profile: Profile, overrides: Sequence[str], seed: int | None) -
                 "limits": {"memory": _mebibytes(2 * _runner_bytes(settings))},
             }
         },
+        **_load(settings),
         **_federation(settings),
         "bigfleet": {
             **_coordinators(settings),
@@ -75,6 +76,12 @@ def _lacking(settings: ProfileSettings) -> str:
         "anchors: both": settings.anchors == "both",
     }
     return next((name for name, wanted in asked.items() if wanted), "")
+
+
+def _load(settings: ProfileSettings) -> dict[str, Any]:
+    """One worker is a process in the runner's pod."""
+    workers = settings.load.workers
+    return {"load": {"workers": workers}} if workers > 1 else {}
 
 
 def _federation(settings: ProfileSettings) -> dict[str, Any]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import errno
 import traceback
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
 from typing import Any, TypeVar
 
 from bigfleet.kube.client import CONNECTION_ERRORS, ApiError
 from bigfleet.model.errors import BigFleetError
-from loaddriver.errors import ExitCode, InfrastructureError, LoaddriverError
+from loaddriver.errors import ExitCode, InfrastructureError, LoaddriverError, LoadProcessError
 from loaddriver.judge.facts import RunFailure
 from loaddriver.substrates.base import Substrate, UnexpectedExit
 from loaddriver.substrates.processes import Supervisor
@@ -96,6 +96,12 @@ async def uninterrupted(work: Coroutine[Any, Any, T]) -> tuple[T, bool]:
 async def raise_component_death(of: Substrate | Supervisor) -> None:
     """Wait for a component to exit unexpectedly and raise it as an InfrastructureError."""
     raise InfrastructureError(_death_message(await of.first_unexpected_exit()))
+
+
+async def raise_worker_death(first_exit: Callable[[], Awaitable[UnexpectedExit]]) -> None:
+    """Wait for the first end of a worker of the load, and raise it as a LoadProcessError."""
+    message = _death_message(await first_exit())
+    raise LoadProcessError(f"load worker {message}\nNobody else may play its events: the run ends.")
 
 
 def _death_message(unexpected_exit: UnexpectedExit) -> str:

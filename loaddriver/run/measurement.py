@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -24,14 +24,14 @@ from loaddriver.load.workers import WorkerRecord
 from loaddriver.record.cluster_watch import Reader
 from loaddriver.record.recorder import Observations
 from loaddriver.record.watching import now_micros
-from loaddriver.run.failures import guarded
+from loaddriver.run.failures import guarded, raise_worker_death
 from loaddriver.run.fleet_changes import FleetChanges
 from loaddriver.run.inputs import RunInputs
 from loaddriver.run.load_phases import LoadPhases, RunProgress
 from loaddriver.run.recorders import ClusterRecorders
 from loaddriver.run.selfaudit import SelfAuditor
 from loaddriver.sizing.market import UNCHANGED, PlayedMarket
-from loaddriver.substrates.base import Cluster
+from loaddriver.substrates.base import Cluster, UnexpectedExit
 from loaddriver.substrates.processes import Process, Supervisor
 
 
@@ -125,13 +125,15 @@ class MeasurementResult:
 @dataclass(frozen=True)
 class LoadEnvironment:
     """How the load is started: supervisor, environment and folders. Its workers join at `listen`,
-    HOST:PORT; if that is empty, they are started here.
+    HOST:PORT; if that is empty, they are started here. `first_worker_exit` waits for the end of
+    one that runs elsewhere.
     """
 
     supervisor: Supervisor
     environment: Mapping[str, str]
     logs: Path
     folder: Path
+    first_worker_exit: Callable[[], Awaitable[UnexpectedExit]]
     listen: str = ""
 
 
@@ -176,6 +178,7 @@ class Measurement:
                     self._anchor_controllers.failed(),
                     self._auditor.watch(),
                     load.failed(),
+                    raise_worker_death(self._load_environment.first_worker_exit),
                     *(self._federation(federation_run) if federation_run else ()),
                     *([self._change(fleet_changes)] if fleet_changes else ()),
                 )

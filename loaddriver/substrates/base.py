@@ -171,6 +171,12 @@ class Substrate(Protocol):
         """Wait for the first undeclared exit."""
         ...
 
+    async def first_worker_exit(self) -> UnexpectedExit:
+        """Wait for the first end of a worker of the load from now on; for ever, if the substrate
+        has none.
+        """
+        ...
+
     async def stop(self) -> None:
         """Stop everything that was started; idempotent."""
         ...

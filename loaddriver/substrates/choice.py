@@ -58,9 +58,11 @@ def obtain_prerequisites(
     karpenter: bool = False,
     local_only: str = "",
     clusters: ExistingClusters | None = None,
+    load_workers: int = 1,
 ) -> Prerequisites:
     """Locate, download or build what a run needs of its machine; may block for minutes.
-    `local_only` names a setting that only processes of this machine can have.
+    `local_only` names a setting that only processes of this machine can have. Of several
+    `load_workers` each has a pod, where there are pods.
 
     Raises controlplane's errors, or SubstrateError if the machine or the substrate cannot run it.
     """
@@ -77,7 +79,9 @@ def obtain_prerequisites(
         case SubstrateName.PODS:
             if karpenter:
                 raise _only_local("system: karpenter")
-            return pods.obtain(request.environment)
+            found = pods.obtain(request.environment)
+            pods.check_load_workers(found.places, load_workers)
+            return found
 
 
 def _existing(

@@ -155,6 +155,11 @@ class LocalSubstrate:
         """Wait for the first undeclared exit."""
         return await self._supervisor.first_unexpected_exit()
 
+    async def first_worker_exit(self) -> UnexpectedExit:
+        """Wait for ever: workers of the load are the runner's own processes, or elsewhere."""
+        never: asyncio.Future[UnexpectedExit] = asyncio.get_running_loop().create_future()
+        return await never
+
     async def stop(self) -> None:
         """Stop all roles in reverse order of start, then all clusters in parallel."""
         await self._supervisor.stop(self._running_roles(), _ROLE_GRACE_SECONDS)

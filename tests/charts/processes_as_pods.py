@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import signal
 import sys
 from base64 import b64decode
 from collections.abc import Mapping, Sequence
@@ -32,6 +33,7 @@ _COMMAND_OF_IMAGE = {
 }
 _HOME = {"PATH": "/usr/bin:/bin", "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
 _SECONDS = 120.0
+_SIGKILLED = 128 + signal.SIGKILL
 
 
 def addresses(names: Sequence[str]) -> dict[str, str]:
@@ -72,6 +74,15 @@ class PodProcesses:
                 await self._ended(container, process)
             elif "startupProbe" in container:
                 await self._started(container)
+
+    async def kill(self, name: str) -> None:
+        """End a container as if it had used too much memory; nobody starts it again."""
+        [container] = [each for each in self.pod["spec"]["containers"] if each["name"] == name]
+        process = self.running[name]
+        self.node.supervisor.expect_exit(process.name)
+        process.send(signal.SIGKILL)
+        await process.wait()
+        await self._report(container, process, {"terminated": {"exitCode": _SIGKILLED}})
 
     async def _start(self, container: Object) -> Process:
         process = self.node.supervisor.start(
@@ -149,7 +160,7 @@ class PodProcesses:
         return self._with_addresses(word)
 
     def _with_addresses(self, text: str) -> str:
-        own = re.sub(r"(?<![\d.])0\.0\.0\.0(?![\d.])|localhost", self.address, text)
+        own = re.sub(r"(?<![\d.])(0\.0\.0\.0|127\.0\.0\.1)(?![\d.])", self.address, text)
         return self.node.with_addresses(own)
 
     def _environment(self, container: Object) -> dict[str, str]:

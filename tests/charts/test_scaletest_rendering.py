@@ -119,6 +119,10 @@ WRONG = [
     ('results.size="5 GB"', "/results/size"),
     ('topologySpread.zone="Maybe"', "/topologySpread/zone"),
     ("networkPolicy.apiServerPorts=[0]", "/networkPolicy/apiServerPorts/0"),
+    ("load.workers=0", "/load/workers"),
+    ("load.workers=1001", "/load/workers"),
+    ('load.workers="2"', "/load/workers"),
+    ("load.replicas=2", "replicas"),
     ("controlPlane.resources.kubelet={}", "kubelet"),
 ]
 
@@ -274,12 +278,16 @@ def test_a_release_of_two_hundred_clusters_fits_into_its_secret(helm: Helm) -> N
     assert len(told["data"]["places.yaml"]) < 2**20 / 4
 
 
-@pytest.mark.parametrize("name", ["smoke", "shards-8", "fedhpa-3"])
+@pytest.mark.parametrize(
+    ("name", "overrides"),
+    [("smoke", ()), ("smoke", ("load.workers=5",)), ("shards-8", ()), ("fedhpa-3", ())],
+)
 def test_a_release_for_kind_fits_on_a_node_of_two_cores(
-    helm: Helm, name: str, tmp_path: Path
+    helm: Helm, name: str, overrides: tuple[str, ...], tmp_path: Path
 ) -> None:
     """Beside what kubeadm runs there; each claim finds its volume."""
-    profile = chart_values(load_profile(name, ROOT / "profiles", (), None), (), None)
+    loaded = load_profile(name, ROOT / "profiles", overrides, None)
+    profile = chart_values(loaded, overrides, None)
     images = {
         each: Image(f"localhost/{each}:1", tmp_path) for each in (*LOADED, METRICS_SERVER_IMAGE)
     }

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import sys
 import tempfile
 from collections.abc import AsyncIterator
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import pytest_asyncio
 
 from bigfleet.kube.client import KubeClient
 from controlplane.request import Binaries
+from loaddriver.errors import ExitCode
 from loaddriver.substrates.base import Cluster
 from loaddriver.substrates.pods.check import not_ready
 from loaddriver.substrates.pods.places import RELEASE_VARIABLE, obtain
@@ -29,17 +32,29 @@ from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.cluster, pytest.mark.alone, pytest.mark.timeout(600)]
 
-RELEASE = NAMESPACE = "st"
-# Few replicas, as one machine runs them all.
+RELEASE = "st"
+# Another for each test: nothing here removes the finalizers of its claims.
+_NAMESPACES = (f"{RELEASE}{number}" for number in itertools.count())
+# Few replicas, as one machine runs them all; the fewest workers of the load that are pods.
 FLAGS = (
-    "-n",
-    NAMESPACE,
     "-f",
     SCALETEST / "values" / "smoke.yaml",
     "-f",
     VALUES / "scaletest.yaml",
+    "--set=load.workers=2",
 )
-PODS = {"prepare", "cluster", "provider", "coordinator", "shard", "results", "runner"}
+OVERRIDES = ("load.workers=2",)
+PODS = {
+    "prepare": 1,
+    "cluster": 1,
+    "provider": 1,
+    "coordinator": 3,
+    "shard": 1,
+    "results": 1,
+    "runner": 1,
+    "load-worker": 2,
+}
+LOAD_WORKERS = {f"{RELEASE}-load-worker-0", f"{RELEASE}-load-worker-1"}
 
 
 @pytest.fixture
@@ -51,66 +66,114 @@ def host(helm: Helm, shared_clusters: SharedClusters) -> Cluster:
 
 @pytest_asyncio.fixture
 async def node(
-    helm: Helm, host: Cluster, binaries: Binaries, scope: RunScope, tmp_path: Path
+    request: pytest.FixtureRequest,
+    helm: Helm,
+    host: Cluster,
+    binaries: Binaries,
+    scope: RunScope,
+    tmp_path: Path,
 ) -> AsyncIterator[Node]:
-    """A release whose pods exist, and can be run."""
+    """A release whose pods exist, and can be run; a test's parameter is more to override."""
+    overrides = (*OVERRIDES, *getattr(request, "param", ()))
+    namespace = next(_NAMESPACES)
     kubeconfig = host.kubeconfigs["admin"]
     installer = replace(helm, access=("--kubeconfig", str(kubeconfig)))
     programs = {"python3": Path(sys.executable), **binaries.paths}
     supervisor = Supervisor(scope.run_id)
     # Not `tmp_path`: the paths of sockets are short.
     with tempfile.TemporaryDirectory(prefix="st-", ignore_cleanup_errors=True) as root:
-        async with restricted(host, NAMESPACE) as client:
-            installer.run("install", RELEASE, SCALETEST, *FLAGS)
-            await eventually(lambda: _all_there(client), "all pods of the release")
+        async with restricted(host, namespace) as client:
+            more = ("-n", namespace, f"--set-json=overrides={json.dumps(overrides)}")
+            installer.run("install", RELEASE, SCALETEST, *FLAGS, *more)
+            await eventually(lambda: _all_there(client, namespace), "all pods of the release")
             made = Node(
-                client, kubeconfig, NAMESPACE, Path(root), tmp_path / "logs", programs, supervisor
+                client, kubeconfig, namespace, Path(root), tmp_path / "logs", programs, supervisor
             )
             await made.adopt()
             try:
                 yield made
             finally:
                 await supervisor.stop(supervisor.running(), 2.0)
-                installer.run("uninstall", RELEASE, "-n", NAMESPACE)
-            await eventually(lambda: _no_secrets(client), "the end of the release's Secrets")
+                installer.run("uninstall", RELEASE, "-n", namespace)
+            await eventually(
+                lambda: _no_secrets(client, namespace), "the end of the release's Secrets"
+            )
 
 
-async def _all_there(client: KubeClient) -> bool:
-    found = await pods_of(client, NAMESPACE)
-    return set(found) == PODS and found["coordinator"] == 3
+async def _all_there(client: KubeClient, namespace: str) -> bool:
+    return await pods_of(client, namespace) == PODS
 
 
-async def _no_secrets(client: KubeClient) -> bool:
-    return not await items(client, f"/api/v1/namespaces/{NAMESPACE}/secrets")
+async def _no_secrets(client: KubeClient, namespace: str) -> bool:
+    return not await items(client, f"/api/v1/namespaces/{namespace}/secrets")
 
 
-async def test_smoke_passes_in_the_pods_of_a_release(node: Node) -> None:
-    """The runner's exit code is the verdict, and its report is in the volume of results."""
-    running = [
+@asynccontextmanager
+async def running(node: Node) -> AsyncIterator[asyncio.Task[None]]:
+    """All pods run; what ends with the runner."""
+    others = [
         asyncio.create_task(pod.run(), name=name)
         for name, pod in node.pods.items()
         if pod is not node.of("runner")
     ]
     runner = asyncio.create_task(node.of("runner").run())
+    ended = asyncio.create_task(_until_done(runner, others))
     try:
-        await _until_done(runner, running)
-        release = {RELEASE_VARIABLE: str(node.of("runner").folder / "release")}
-        assert await not_ready(obtain(release)) == []  # what `helm test` asks
+        yield ended
     finally:
-        for task in (runner, *running):
+        for task in (ended, runner, *others):
             task.cancel()
         with suppress(asyncio.CancelledError):
-            await asyncio.gather(runner, *running)
+            await asyncio.gather(ended, runner, *others)
+
+
+async def test_smoke_passes_in_the_pods_of_a_release(node: Node) -> None:
+    """The runner's exit code is the verdict, its report is in the volume of results, and both
+    workers have sent the load.
+    """
+    async with running(node) as ended:
+        await ended
+        release = {RELEASE_VARIABLE: str(node.of("runner").folder / "release")}
+        assert await not_ready(obtain(release)) == []  # what `helm test` asks
     process = node.of("runner").running["runner"]
     said = process.log_path.read_text()
     assert process.returncode == 0, said
-    [summary] = (node.root / "claims" / f"{RELEASE}-results").glob("smoke-*/summary.json")
-    found = json.loads(summary.read_text())
+    found = summary(node)
     assert found["verdict"] == "pass"
     assert found["pods"]["created"] >= 200
-    logs = {path.name for path in summary.parent.rglob("*.log")}
+    workers = found["load"]["workers"]
+    assert set(workers) == LOAD_WORKERS
+    assert all(each["requestsSent"] == each["requestsPlanned"] > 0 for each in workers.values())
+    folder = folder_of(node)
+    logs = {path.name for path in folder.rglob("*.log")}
     assert "audit.log" in logs
-    assert (summary.parent / "logs" / "machines.jsonl").stat().st_size > 0
+    assert (folder / "logs" / "machines.jsonl").stat().st_size > 0
+
+
+@pytest.mark.parametrize("node", [("podsPerCluster=40", "soak.seconds=60")], indirect=True)
+async def test_a_worker_that_is_killed_ends_the_run_with_its_name(node: Node) -> None:
+    """Long before the master could notice that it is silent."""
+    async with running(node) as ended:
+        runner = node.of("runner")
+        await eventually(lambda: "runner" in runner.running, "the runner")
+        log = runner.running["runner"].log_path
+        await eventually(lambda: "  soak" in log.read_text(), "the soak", seconds=300.0)
+        lost = node.pods[sorted(LOAD_WORKERS)[1]]
+        await lost.kill("load-worker")
+        await ended
+    assert runner.running["runner"].returncode == ExitCode.INFRASTRUCTURE, log.read_text()
+    [why] = summary(node)["why"]
+    assert f"load worker {lost.name} was killed by SIGKILL" in why
+
+
+def folder_of(node: Node) -> Path:
+    """The results of the only run."""
+    [folder] = (node.root / "claims" / f"{RELEASE}-results").glob("smoke-*")
+    return folder
+
+
+def summary(node: Node) -> Any:
+    return json.loads((folder_of(node) / "summary.json").read_text())
 
 
 async def _until_done(runner: asyncio.Task[None], others: list[asyncio.Task[None]]) -> None:

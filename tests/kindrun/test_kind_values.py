@@ -19,12 +19,14 @@ KIND_NODE_IMAGE = NodeImage("kindest/node:v1.37.0", False, {})
 LOADED = {name: Image(f"localhost/{name}:of-{name}", Path(f"{name}.tar")) for name in IMAGES}
 
 
-def values(profile: str) -> dict[str, Any]:
-    return chart_values(load_profile(profile, PROFILES), (), None)
+def values(profile: str, *overrides: str) -> dict[str, Any]:
+    return chart_values(load_profile(profile, PROFILES, overrides), overrides, None)
 
 
-def of_kind(profile: str, image: NodeImage = MADE_HERE, cores: float = 2.0) -> dict[str, Any]:
-    return kind_values(values(profile), LOADED, image, cores)
+def of_kind(
+    profile: str, image: NodeImage = MADE_HERE, cores: float = 2.0, overrides: tuple[str, ...] = ()
+) -> dict[str, Any]:
+    return kind_values(values(profile, *overrides), LOADED, image, cores)
 
 
 def test_pods_run_the_images_that_the_node_was_given() -> None:
@@ -60,6 +62,15 @@ def test_requests_of_cpu_are_lowered_together() -> None:
     assert runner == pytest.approx(shard, rel=0.05)
     assert 0.02 < runner < 0.5
     assert (request(many, *RUNNER), request(many, *SHARD)) == (1000, 1000)
+
+
+def test_workers_of_the_load_share_the_cores_with_all_other_pods() -> None:
+    """Each counts; one alone is the runner's process."""
+    one, nine = (of_kind("smoke", overrides=(f"load.workers={number}",)) for number in (1, 9))
+    assert one == of_kind("smoke")
+    assert request(nine, *RUNNER) < request(one, *RUNNER)
+    assert request(nine, "load") == pytest.approx(request(nine, *RUNNER) / 2, abs=1)
+    assert request(of_kind("smoke", cores=64.0, overrides=("load.workers=9",)), "load") == 500
 
 
 def test_coordinators_have_enough_to_keep_their_term() -> None:

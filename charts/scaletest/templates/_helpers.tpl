@@ -20,6 +20,12 @@
 {{ include "scaletest.clusters" . }}{{ if .Values.federation.enabled }},host{{ end }}
 {{- end }}
 
+{{/* How many pods send the load: one worker alone is a process of the runner's pod. */}}
+{{- define "scaletest.loadWorkers" -}}
+{{- $workers := int .Values.load.workers -}}
+{{ gt $workers 1 | ternary $workers 0 }}
+{{- end }}
+
 {{/* A host of this namespace. Takes (list . "NAME"). */}}
 {{- define "scaletest.host" -}}
 {{- $root := index . 0 -}}

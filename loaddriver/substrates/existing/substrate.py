@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import getpass
 import platform
@@ -122,6 +123,11 @@ class ExistingSubstrate:
     async def first_unexpected_exit(self) -> UnexpectedExit:
         """Wait for the first kwok to exit undeclared."""
         return await self._supervisor.first_unexpected_exit()
+
+    async def first_worker_exit(self) -> UnexpectedExit:
+        """Wait for ever: workers of the load are the runner's own processes, or elsewhere."""
+        never: asyncio.Future[UnexpectedExit] = asyncio.get_running_loop().create_future()
+        return await never
 
     async def stop(self) -> None:
         """Remove everything of this run from all clusters; idempotent. Raises SubstrateError."""

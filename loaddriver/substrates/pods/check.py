@@ -10,17 +10,13 @@ import asyncio
 import os
 import sys
 from collections.abc import Mapping
-from pathlib import Path
 
 import aiohttp
 
-from bigfleet.kube.client import KubeClient
-from loaddriver.substrates import readiness
 from loaddriver.substrates.base import SubstrateError
+from loaddriver.substrates.pods.nested import READY, responds
 from loaddriver.substrates.pods.places import Prerequisites, obtain
 from loaddriver.substrates.probes import answers
-
-_READY = "/readyz"
 
 
 async def not_ready(prerequisites: Prerequisites) -> list[str]:
@@ -28,19 +24,14 @@ async def not_ready(prerequisites: Prerequisites) -> list[str]:
     places, mounts = prerequisites.places, prerequisites.mounts
     asked: dict[str, bool] = {}
     for cluster in places.api_servers:
-        url = f"{cluster.name}: {cluster.api_server}{_READY}"
-        asked[url] = await _api_server_answers(mounts.kubeconfig(cluster.name, "admin"))
+        url = f"{cluster.name}: {cluster.api_server}{READY}"
+        asked[url] = await responds(mounts.kubeconfig(cluster.name, "admin"))
     async with aiohttp.ClientSession() as session:
         for name, role in places.roles.items():
             if role.pod:
-                url = f"http://{role.observe}{_READY}"
+                url = f"http://{role.observe}{READY}"
                 asked[f"{name}: {url}"] = await answers(session, url)
     return [what for what, ready in asked.items() if not ready]
-
-
-async def _api_server_answers(kubeconfig: Path) -> bool:
-    async with await KubeClient.from_kubeconfig(kubeconfig) as client:
-        return await readiness.answers(client, _READY)
 
 
 def main(environment: Mapping[str, str]) -> int:

@@ -13,6 +13,7 @@ from loaddriver.substrates.base import SubstrateError
 
 RELEASE_VARIABLE = "LOADDRIVER_RELEASE"
 """Names the folder in which a pod of the chart has all about its release."""
+REINSTALL = "install it with the values that `loaddriver chart-values PROFILE` prints"
 
 
 class ClusterPlace(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
@@ -60,7 +61,8 @@ class Places(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="ca
     """All parts of a release in `namespace`.
 
     Secrets that are made for it are deleted with `owner`, a ConfigMap. `images` are by component.
-    `federation` is the API server of a federated HPA, without controllers.
+    `federation` is the API server of a federated HPA, without controllers. `load_workers` are the
+    pods of a load that does not come from the runner's own.
     """
 
     namespace: str
@@ -72,6 +74,7 @@ class Places(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="ca
     token_secret: str
     images: dict[str, str]
     federation: ClusterPlace | None = None
+    load_workers: tuple[str, ...] = ()
 
     @property
     def api_servers(self) -> tuple[ClusterPlace, ...]:
@@ -132,6 +135,16 @@ def obtain(environment: Mapping[str, str]) -> Prerequisites:
     except (OSError, msgspec.MsgspecError) as error:
         raise SubstrateError(f"{mounts.places}: {error}") from error
     return Prerequisites(places, mounts, environment)
+
+
+def check_load_workers(places: Places, wanted: int) -> None:
+    """Raise SubstrateError unless the release has the pods of so many workers; one needs none."""
+    there = len(places.load_workers) or 1
+    if there != wanted:
+        raise SubstrateError(
+            f"the profile wants {wanted} workers of the load (load.workers), the release has "
+            f"{there}: {REINSTALL}"
+        )
 
 
 async def host_client(environment: Mapping[str, str]) -> KubeClient:

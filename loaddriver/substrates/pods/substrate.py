@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -12,7 +12,6 @@ from pathlib import Path
 import aiohttp
 
 from bigfleet.kube.client import CONNECTION_ERRORS, ApiError, KubeClient
-from loaddriver.substrates import metrics, readiness
 from loaddriver.substrates.base import (
     Capabilities,
     Cluster,
@@ -21,15 +20,17 @@ from loaddriver.substrates.base import (
     SubstrateError,
     UnexpectedExit,
 )
-from loaddriver.substrates.pods.containers import Container
 from loaddriver.substrates.pods.mirror import Mirror
+from loaddriver.substrates.pods.nested import READY, has_metrics, responds, verify
 from loaddriver.substrates.pods.places import (
+    REINSTALL,
     ClusterPlace,
     Prerequisites,
     RolePlace,
     host_client,
 )
 from loaddriver.substrates.pods.pod_health import PodHealth
+from loaddriver.substrates.pods.pod_logs import PodLogs
 from loaddriver.substrates.pods.pod_states import (
     PodAndContainer,
     PodContainer,
@@ -37,7 +38,6 @@ from loaddriver.substrates.pods.pod_states import (
     read_pods,
 )
 from loaddriver.substrates.probes import answers
-from loaddriver.substrates.processes import last_lines
 from loaddriver.substrates.proxy import CutOff, PartitionableProxy
 
 # Pods may wait for a node, for their images, and for what is made before them.
@@ -57,7 +57,7 @@ FEDERATION = "bigfleet-fedhpa"
 IDENTITIES = ("admin", "load-driver", "recorder", "substrate-check", FEDERATION)
 _CHECK = "substrate-check"
 AUDIT_LOG = "audit.log"
-_REINSTALL = "install it with the values that `loaddriver chart-values PROFILE` prints"
+_LOAD_WORKER = "load-worker"
 
 
 class PodsSubstrate:
@@ -86,18 +86,20 @@ class PodsSubstrate:
         self._mirrors: list[Mirror] = []
         self._following: list[asyncio.Task[None]] = []
         self._proxies: list[PartitionableProxy] = []
+        self._pod_logs = PodLogs(log_directory, self._host, self._pods)
         survives = [name for name, role in self._places.roles.items() if role.restarts_allowed]
-        self._health = PodHealth(self._read_pods, survives, log_directory / "restarts.log")
+        self._health = self._make_health(survives, workers=False)
 
     async def start_clusters(self, names: Sequence[str]) -> list[Cluster]:
-        """Wait until the named clusters work. Raises SubstrateError."""
+        """Wait until the named clusters work, and the load's workers run. Raises SubstrateError."""
         places = {place.name: place for place in self._places.clusters}
         if sorted(places) != sorted(names):
             raise SubstrateError(
                 f"the profile wants {len(names)} clusters, the release has {len(places)}: "
-                f"{_REINSTALL}"
+                f"{REINSTALL}"
             )
         started = await asyncio.gather(*(self._start_cluster(places[name]) for name in names))
+        await asyncio.gather(*(self._until(each, _now) for each in self._places.load_workers))
         await self._health.start()
         return list(started)
 
@@ -105,8 +107,8 @@ class PodsSubstrate:
         """Wait until the federation's API server works. Raises SubstrateError."""
         place = self._places.federation
         if place is None or place.name != name:
-            raise SubstrateError(f"the release has no {name}: {_REINSTALL}")
-        ready = partial(_responds, self._mounts.kubeconfig(name, _CHECK))
+            raise SubstrateError(f"the release has no {name}: {REINSTALL}")
+        ready = partial(responds, self._mounts.kubeconfig(name, _CHECK))
         self._health.track((await self._until(f"{name}/kube-apiserver", ready)).container)
         proxy = PartitionableProxy(place.api_server, place.proxy)
         await proxy.start()
@@ -121,12 +123,12 @@ class PodsSubstrate:
         if place is None:
             known = ", ".join(sorted(self._places.roles))
             raise SubstrateError(f"the release has no {role.name}, only {known}")
-        ready = partial(answers, self._session, f"http://{place.observe}/readyz")
+        ready = partial(answers, self._session, f"http://{place.observe}{READY}")
         found = await self._until(role.name, ready)
         if differences := list(differing_flags(role, found.arguments)):
             raise SubstrateError(
                 f"{role.name} does not run as the profile says: {'; '.join(differences)}: "
-                f"{_REINSTALL}"
+                f"{REINSTALL}"
             )
         for name, file in role.outputs.items():
             self._mirror(f"{place.files}/{name}", self._logs / file)
@@ -143,11 +145,19 @@ class PodsSubstrate:
 
     async def first_unexpected_exit(self) -> UnexpectedExit:
         """Wait for the first undeclared exit of a part whose state is lost with it."""
-        exit, container = await self._health.first_exit()
-        log_path = self._logs / f"{exit.component}.log"
-        if container is not None:
-            await self._fetch_log(container, log_path, previous=container.ended is None)
-        return UnexpectedExit(exit.component, exit.returncode, log_path, last_lines(log_path))
+        return await self._pod_logs.explain(*await self._health.first_exit())
+
+    async def first_worker_exit(self) -> UnexpectedExit:
+        """Wait for the first end of a worker of the load from now on; for ever, if the runner's pod
+        sends it all.
+        """
+        health = self._make_health((), workers=True)
+        if self._places.load_workers:
+            await health.start()
+        try:
+            return await self._pod_logs.explain(*await health.first_exit())
+        finally:
+            await health.stop()
 
     async def stop(self) -> None:
         """Collect the logs of all containers; the release stays. Idempotent."""
@@ -160,8 +170,8 @@ class PodsSubstrate:
         await asyncio.gather(*(proxy.stop() for proxy in proxies))
         if self._client is not None:
             with suppress(ApiError, *CONNECTION_ERRORS):
-                for component, found in (await self._read_pods()).items():
-                    await self._fetch_log(found.container, self._logs / f"{component}.log")
+                read = await self._read_pods()
+                await self._pod_logs.collect(each.container for each in read.values())
             await self._client.close()
             self._client = None
         await self._session.close()
@@ -172,10 +182,10 @@ class PodsSubstrate:
 
     async def _start_cluster(self, place: ClusterPlace) -> Cluster:
         check = self._mounts.kubeconfig(place.name, _CHECK)
-        await self._until(f"{place.name}/kwok", partial(_responds, check))
-        await _verify(place, check)
+        await self._until(f"{place.name}/kwok", partial(responds, check))
+        await verify(place, check, _START_SECONDS)
         if self._resource_metrics:
-            await self._until(f"{place.name}/metrics-server", partial(_has_metrics, check))
+            await self._until(f"{place.name}/metrics-server", partial(has_metrics, check))
         return self._cluster(place)
 
     def _cluster(self, place: ClusterPlace) -> Cluster:
@@ -202,7 +212,7 @@ class PodsSubstrate:
         at = {"listen": place.listen, "observe": place.observe}
         addresses = {port: at[port] for port in role.ports if at.get(port)}
         readonly = self._mounts.readonly if role.peer_identity else None
-        log_path = self._logs / f"{role.name}.log"
+        log_path = self._pod_logs.path(role.name)
         return Endpoint(role.name, place.observe, log_path, addresses, readonly)
 
     async def _until(self, component: str, ready: Callable[[], Awaitable[bool]]) -> PodContainer:
@@ -213,7 +223,7 @@ class PodsSubstrate:
             found = (await self._read_pods()).get(component)
             if found is not None and found.container.stuck:
                 raise SubstrateError(f"{component} cannot start: {found.container.stuck}")
-            if found is not None and await ready():
+            if found is not None and found.container.identity and await ready():
                 return found
             if loop.time() > deadline:
                 what = "is not ready" if found else "has no pod"
@@ -227,6 +237,16 @@ class PodsSubstrate:
         client = await self._host()
         return read_pods(await client.get(self._pods, {"resourceVersion": "0"}), self._components)
 
+    def _make_health(self, survives: Collection[str], *, workers: bool) -> PodHealth:
+        """Of workers of the load, which may end before it begins and after it, or of all others."""
+
+        async def read() -> Mapping[str, PodContainer]:
+            found = await self._read_pods()
+            of_load = self._places.load_workers
+            return {name: each for name, each in found.items() if (name in of_load) == workers}
+
+        return PodHealth(read, survives, self._logs / "restarts.log")
+
     async def _host(self) -> KubeClient:
         if self._client is None:
             self._client = await host_client(self._prerequisites.environment)
@@ -236,54 +256,20 @@ class PodsSubstrate:
     def _pods(self) -> str:
         return f"/api/v1/namespaces/{self._places.namespace}/pods"
 
-    async def _fetch_log(self, container: Container, path: Path, previous: bool = False) -> None:
-        query = {"container": container.name, **({"previous": "true"} if previous else {})}
-        with suppress(ApiError, *CONNECTION_ERRORS):
-            text = await (await self._host()).get(f"{self._pods}/{container.pod}/log", query)
-            _write(path, text)
-
 
 def components_of(prerequisites: Prerequisites) -> dict[PodAndContainer, str]:
     """The component of each container of a release."""
     places = prerequisites.places
     here = socket.gethostname()  # a pod's name
     roles = {(role.pod or here, role.container): name for name, role in places.roles.items()}
-    return roles | {
+    workers = {(name, _LOAD_WORKER): name for name in places.load_workers}
+    control_planes = {
         (cluster.pod, component): f"{cluster.name}/{component}"
         for cluster in places.api_servers
         for component in CONTROL_PLANE
     }
+    return roles | control_planes | workers
 
 
-def _write(path: Path, text: bytes) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(text)
-
-
-async def _responds(kubeconfig: Path) -> bool:
-    async with await KubeClient.from_kubeconfig(kubeconfig) as client:
-        return await readiness.answers(client, "/readyz")
-
-
-async def _has_metrics(kubeconfig: Path) -> bool:
-    with suppress(ApiError, *CONNECTION_ERRORS):
-        async with await KubeClient.from_kubeconfig(kubeconfig) as client:
-            return await metrics.is_available(client)
-    return False
-
-
-async def _verify(place: ClusterPlace, kubeconfig: Path) -> None:
-    """Verify that a Node becomes usable, which takes every part of a control plane."""
-    deadline = asyncio.get_running_loop().time() + _START_SECONDS
-    try:
-        async with await KubeClient.from_kubeconfig(kubeconfig) as client:
-            await readiness.add_check_node(client)
-            while not await readiness.check_node_is_usable(client):
-                if asyncio.get_running_loop().time() > deadline:
-                    raise SubstrateError(f"cluster {place.name}: kwok makes no Node ready")
-                await asyncio.sleep(_POLL_SECONDS)
-            await readiness.remove_check_node(client)
-    except (ApiError, *CONNECTION_ERRORS) as error:
-        raise SubstrateError(
-            f"cluster {place.name} at {place.api_server}: {error or 'no response'}"
-        ) from error
+async def _now() -> bool:
+    return True

@@ -149,7 +149,7 @@ class PodProcesses:
         return self._with_addresses(word)
 
     def _with_addresses(self, text: str) -> str:
-        own = re.sub(r"(?<![\d.])0\.0\.0\.0(?![\d.])|localhost", self.address, text)
+        own = re.sub(r"(?<![\d.])(0\.0\.0\.0|127\.0\.0\.1)(?![\d.])", self.address, text)
         return self.node.with_addresses(own)
 
     def _environment(self, container: Object) -> dict[str, str]:

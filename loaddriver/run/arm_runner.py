@@ -145,7 +145,7 @@ class ArmRunner:
                 self.scope.data_directory / "load",
                 self.options.load_listen,
             ),
-            make_auditor(self._pids, self.arm.inputs.beside, self.substrate.capabilities),
+            make_auditor(self._pids, self.arm.inputs.beside, self.substrate),
         )
 
     def _pids(self) -> dict[str, int]:

@@ -39,6 +39,13 @@ FLAGS = (
     "-f",
     VALUES / "scaletest.yaml",
 )
+# With the names that they have on one machine.
+PROCESSES = {
+    *("runner", "locust", "provider", "shard-0"),
+    *(f"coordinator-{number}" for number in range(3)),
+    *(f"c1/{name}" for name in ("etcd", "kube-apiserver", "kube-controller-manager")),
+    *(f"c1/{name}" for name in ("kube-scheduler", "kwok", "operator", "pod-controller")),
+}
 PODS = {"prepare", "cluster", "provider", "coordinator", "shard", "results", "runner"}
 
 
@@ -108,6 +115,10 @@ async def test_smoke_passes_in_the_pods_of_a_release(node: Node) -> None:
     found = json.loads(summary.read_text())
     assert found["verdict"] == "pass"
     assert found["pods"]["created"] >= 200
+    assert found["resources"]["unknown"] == []
+    used = {name: each["cpuSeconds"] for name, each in found["resources"]["processes"].items()}
+    assert used.keys() == PROCESSES
+    assert all(seconds > 0 for seconds in used.values()), used
     logs = {path.name for path in summary.parent.rglob("*.log")}
     assert "audit.log" in logs
     assert (summary.parent / "logs" / "machines.jsonl").stat().st_size > 0

@@ -12,6 +12,7 @@ from pathlib import Path
 import aiohttp
 
 from bigfleet.kube.client import CONNECTION_ERRORS, ApiError, KubeClient
+from loaddriver.process_counters import Readings
 from loaddriver.substrates import metrics, readiness
 from loaddriver.substrates.base import (
     Capabilities,
@@ -21,6 +22,7 @@ from loaddriver.substrates.base import (
     SubstrateError,
     UnexpectedExit,
 )
+from loaddriver.substrates.pods import counters
 from loaddriver.substrates.pods.containers import Container
 from loaddriver.substrates.pods.mirror import Mirror
 from loaddriver.substrates.pods.places import (
@@ -83,6 +85,8 @@ class PodsSubstrate:
         self._components = components_of(prerequisites)
         self._client: KubeClient | None = None
         self._session = aiohttp.ClientSession()
+        self._counters = counters.CounterReader(self._session)
+        self._counters.add({k: counters.role_source(v) for k, v in self._places.roles.items()})
         self._mirrors: list[Mirror] = []
         self._following: list[asyncio.Task[None]] = []
         self._proxies: list[PartitionableProxy] = []
@@ -106,7 +110,9 @@ class PodsSubstrate:
         place = self._places.federation
         if place is None or place.name != name:
             raise SubstrateError(f"the release has no {name}: {_REINSTALL}")
-        ready = partial(_responds, self._mounts.kubeconfig(name, _CHECK))
+        check = self._mounts.kubeconfig(name, _CHECK)
+        self._counters.add(counters.api_server_sources(place, check))
+        ready = partial(_responds, check)
         self._health.track((await self._until(f"{name}/kube-apiserver", ready)).container)
         proxy = PartitionableProxy(place.api_server, place.proxy)
         await proxy.start()
@@ -136,6 +142,10 @@ class PodsSubstrate:
     def pids(self) -> dict[str, int]:
         """None: components run in pods."""
         return {}
+
+    async def process_counters(self, *, only_replaceable: bool = False) -> Readings:
+        """CPU and memory of each component, by its own metrics; None if it does not serve them."""
+        return await self._counters.read(only_replaceable=only_replaceable)
 
     def expect_exit(self, name: str) -> None:
         """Declare that a role, or `<cluster>/<component>`, will exit."""
@@ -174,8 +184,9 @@ class PodsSubstrate:
         check = self._mounts.kubeconfig(place.name, _CHECK)
         await self._until(f"{place.name}/kwok", partial(_responds, check))
         await _verify(place, check)
-        if self._resource_metrics:
+        if measured := self._resource_metrics:
             await self._until(f"{place.name}/metrics-server", partial(_has_metrics, check))
+        self._counters.add(counters.cluster_sources(place, check, resource_metrics=measured))
         return self._cluster(place)
 
     def _cluster(self, place: ClusterPlace) -> Cluster:

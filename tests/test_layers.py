@@ -53,7 +53,7 @@ ORDER_INSIDE: dict[str, list[set[str]]] = {
         {"plan"},
         {"profile"},
         {"substrates"},
-        {"apportion", "errors", "schedstat"},
+        {"apportion", "errors", "process_counters", "schedstat"},
     ],
     "loaddriver.compare": [
         {"outputs", "stored", "fact_runner"},

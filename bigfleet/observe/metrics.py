@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 
-REGISTRY = CollectorRegistry()
+from bigfleet.observe.child_processes import ChildProcesses
+
+# With the names that collectors only tell when they collect, so that they can be asked for.
+REGISTRY = CollectorRegistry(auto_describe=True)
+# As every client of Prometheus: CPU, memory and open files of the process itself.
+ProcessCollector(registry=REGISTRY)
+REGISTRY.register(ChildProcesses())
 
 # 1 ms to 524 s, four buckets for each doubling: a quantile interpolated in its bucket is off by a
 # fifth at most. One above the last bound is only known as a lower bound.

@@ -139,7 +139,7 @@ def _hops(summary: Summary) -> dict[str, float]:
 
 
 def _cpu(summary: Summary) -> dict[str, float]:
-    if summary.resources is None:
+    if summary.resources is None or summary.resources.unknown:
         return {}
     return {
         cpu_part(name): _MILLI * use.cpu_seconds_per_pod

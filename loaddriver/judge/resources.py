@@ -55,13 +55,14 @@ class Resources(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     Rates are by created pod, or by created CapacityRequest in a load without pods, and null
     without any. `components` adds up the processes of one kind, whatever their cluster; runner and
     load are the `harness`. What belongs to no component (helpers that have exited) is in
-    `cpu_seconds` only. Writes are counted by the API servers, for all clients, by verb and
-    resource (`create-pods-binding`, so that gates can name them); null if a server did not give its
-    counts.
+    `cpu_seconds` only. `unknown` names processes elsewhere that did not tell what they used: then
+    `cpu_seconds` is null, and their components are left out. Writes are counted by the API servers,
+    for all clients, by verb and resource (`create-pods-binding`, so that gates can name them); null
+    if a server did not give its counts.
     """
 
     pods: int
-    cpu_seconds: float
+    cpu_seconds: float | None
     cpu_seconds_per_pod: float | None
     machine_busy_share: float
     components: dict[str, ComponentUse]
@@ -69,6 +70,7 @@ class Resources(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     writes_per_pod: float | None
     writes: dict[str, WriteUse] | None
     windows: CpuTimeline
+    unknown: list[str] = []
 
 
 def resources_section(
@@ -77,17 +79,22 @@ def resources_section(
     """The section; None if CPU was not measured, or not by process."""
     if health is None or not health.cpu.windows:
         return None
-    whole, memory = health.cpu.whole, health.cpu.peak_memory_bytes
-    if all(map(is_driver, whole.processes)):
+    whole, remote = health.cpu.whole, health.cpu.remote
+    if all(map(is_driver, whole.processes)) and not remote.unknown:
         return None
-    writes = _writes(observed)
+    writes, unknown = _writes(observed), remote.unknown
+    memory = {**health.cpu.peak_memory_bytes, **remote.peak_memory_bytes}
+    components = _uses(whole, memory, pods, component_of)
+    for component in map(component_of, unknown):
+        components.pop(component, None)
     return Resources(
         pods=pods,
-        cpu_seconds=round(whole.run_seconds, 3),
-        cpu_seconds_per_pod=_each(whole.run_seconds, pods),
+        cpu_seconds=None if unknown else round(whole.run_seconds, 3),
+        cpu_seconds_per_pod=None if unknown else _each(whole.run_seconds, pods),
         machine_busy_share=round(whole.busy_share, 4),
-        components=_uses(whole, memory, pods, component_of),
+        components=components,
         processes=_uses(whole, memory, pods, str),
+        unknown=list(unknown),
         writes_per_pod=None
         if writes is None
         else _each(sum(each.granted for each in writes.values()), pods),

@@ -7,7 +7,7 @@ An average hides a window in which the run got no CPU at all, so limits apply to
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 WINDOW_SECONDS = 10.0
@@ -98,16 +98,38 @@ class CpuWindow:
 
 
 @dataclass(frozen=True)
+class RemoteUse:
+    """What components that are no processes of this machine used, CPU in seconds, by name.
+
+    Memory is the largest of a few readings. Nothing is known of those that are `unknown`.
+    """
+
+    cpu_seconds: Mapping[str, float] = field(default_factory=dict)
+    peak_memory_bytes: Mapping[str, int] = field(default_factory=dict)
+    unknown: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class CpuUse:
-    """The CPU used while the load ran, and the peak memory of each of the run's processes."""
+    """The CPU used while the load ran, and the peak memory of each of the run's processes.
+
+    `remote` is of those on other machines or in pods, of which windows do not tell.
+    """
 
     windows: Sequence[CpuWindow]
     peak_memory_bytes: Mapping[str, int] = field(default_factory=dict)
+    remote: RemoteUse = RemoteUse()
 
     @property
     def whole(self) -> CpuWindow:
-        """All windows as one."""
-        return total(self.windows)
+        """All windows as one, with remote processes. If these are all known, the run's CPU is that
+        of all its processes.
+        """
+        whole, remote = total(self.windows), self.remote
+        processes = {**whole.processes, **remote.cpu_seconds}
+        known = bool(remote.cpu_seconds) and not remote.unknown
+        run_seconds = sum(processes.values()) if known else whole.run_seconds
+        return replace(whole, processes=processes, run_seconds=run_seconds)
 
     @property
     def worst_driver_wait_share(self) -> float:

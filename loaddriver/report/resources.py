@@ -17,11 +17,14 @@ _REST = 8
 
 
 def lead(used: Resources) -> str:
-    """The total, and how busy the machine was."""
+    """The total, and how busy the machine was; or what is unknown."""
+    busy = f"all cores were {formatting.share(used.machine_busy_share, 1)} busy."
+    if used.unknown:
+        return f"Unknown is the CPU of {', '.join(used.unknown)}, and so the total; {busy}"
     total = _milliseconds(used.cpu_seconds_per_pod)
     return (
         f"{total} of CPU for each of {formatting.count(used.pods)} pods, from the load's first "
-        f"request to its last; all cores were {formatting.share(used.machine_busy_share, 1)} busy."
+        f"request to its last; {busy}"
     )
 
 

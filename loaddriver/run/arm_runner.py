@@ -146,7 +146,7 @@ class ArmRunner:
                 self.substrate.first_worker_exit,
                 self.options.load_listen,
             ),
-            make_auditor(self._pids, self.arm.inputs.beside, self.substrate.capabilities),
+            make_auditor(self._pids, self.arm.inputs.beside, self.substrate),
         )
 
     def _pids(self) -> dict[str, int]:

@@ -177,6 +177,7 @@ class Measurement:
                     self.recorders.failed(),
                     self._anchor_controllers.failed(),
                     self._auditor.watch(),
+                    self._auditor.remote.watch(),
                     load.failed(),
                     raise_worker_death(self._load_environment.first_worker_exit),
                     *(self._federation(federation_run) if federation_run else ()),
@@ -186,6 +187,7 @@ class Measurement:
             self._self_audit = self._auditor.end()
         for name in load.process_names:
             self._load_environment.supervisor.expect_exit(name)
+        await self._auditor.remote.end()
         await load.finish()
 
     def _federation(self, federation_run: FederationRun) -> list[Coroutine[Any, Any, None]]:
@@ -211,12 +213,14 @@ class Measurement:
         """Stop recording and return the result; safe if nothing was started."""
         await self._anchor_controllers.stop()
         workers = self._load.workers() if self._load else ()
-        health = self._self_audit
+        health, remote = self._self_audit, self._auditor.remote.use
+        if health is not None:
+            health = replace(health, load_workers=workers, cpu=replace(health.cpu, remote=remote))
         return MeasurementResult(
             observed=await self.recorders.finish(),
             groups=self._anchor_controllers.outcomes(),
             load=self._load.progress() if self._load else None,
-            harness_health=health and replace(health, load_workers=workers),
+            harness_health=health,
             load_workers=workers,
             market=self._fleet_changes.played_market if self._fleet_changes else UNCHANGED,
         )
@@ -228,6 +232,7 @@ class Measurement:
         place = LoadPlace(workers, self._load_environment.listen)
         self._load = LoadProcess(self._inputs.plan, endpoints, self._load_environment.folder, place)
         await self._load.start(self._spawn)
+        await self._auditor.remote.begin()
         self._auditor.begin()
         return self._load
 

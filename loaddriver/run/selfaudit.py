@@ -11,7 +11,8 @@ from loaddriver.judge.facts import HarnessHealth
 from loaddriver.record.cpu import WINDOW_SECONDS, CpuReading, CpuUse, windows
 from loaddriver.run.cpu_quota import find_quotas
 from loaddriver.run.cpu_reader import CpuReader, Pids
-from loaddriver.substrates.base import Capabilities
+from loaddriver.run.remote_cpu import RemoteCpu
+from loaddriver.substrates.base import Substrate
 
 TICK_INTERVAL_SECONDS = 0.1
 # Shorter lag is normal on a machine whose cores are all busy.
@@ -63,11 +64,15 @@ class LoopLagMonitor:
 class SelfAuditor:
     """Audits the harness from `begin` to `end`, while `watch` runs beside the load.
 
-    `others_unknown` is why the CPU use of other processes is unknown, or empty.
+    `others_unknown` is why the CPU use of other processes is unknown, or empty. `remote` reads that
+    of the run's own elsewhere.
     """
 
-    def __init__(self, reader: CpuReader, others_unknown: str = "") -> None:
+    def __init__(
+        self, reader: CpuReader, others_unknown: str = "", remote: RemoteCpu | None = None
+    ) -> None:
         self._reader, self._others_unknown = reader, others_unknown
+        self.remote = remote or RemoteCpu()
         self._lag_monitor = LoopLagMonitor()
         self._readings: list[CpuReading] = []
 
@@ -101,15 +106,17 @@ class SelfAuditor:
         )
 
 
-def make_auditor(pids: Pids, beside: Pids, capabilities: Capabilities) -> SelfAuditor:
+def make_auditor(pids: Pids, beside: Pids, substrate: Substrate) -> SelfAuditor:
     """The auditor of a run on this machine, whose processes are `pids`, and those `beside` it.
 
-    Processes in pods are no children of ours, so all CPU time counts as the run's.
+    Processes in pods are no children of ours, so all CPU time of this machine counts as the run's
+    in each window.
     """
     quotas = find_quotas()
-    in_pods = capabilities.roles_in_pods
+    in_pods = substrate.capabilities.roles_in_pods
     others_unknown = _IN_PODS if in_pods else _QUOTA if quotas else ""
-    return SelfAuditor(CpuReader(pids, quotas, beside, whole_machine=in_pods), others_unknown)
+    reader = CpuReader(pids, quotas, beside, whole_machine=in_pods)
+    return SelfAuditor(reader, others_unknown, RemoteCpu(substrate.process_counters))
 
 
 def clock_offset_seconds() -> float | None:

@@ -10,6 +10,7 @@ from typing import Protocol
 
 from bigfleet.api.auth.identity import Principal
 from loaddriver.errors import InfrastructureError
+from loaddriver.process_counters import Readings
 
 
 class SubstrateError(InfrastructureError):
@@ -161,6 +162,12 @@ class Substrate(Protocol):
 
     def pids(self) -> dict[str, int]:
         """The process ids of all running components, by name; empty if they run in pods."""
+        ...
+
+    async def process_counters(self, *, only_replaceable: bool = False) -> Readings:
+        """CPU and memory of components that are no processes of this machine, by name; None for one
+        that does not tell. `only_replaceable`: those whose process a run survives. Never raises.
+        """
         ...
 
     def expect_exit(self, name: str) -> None:

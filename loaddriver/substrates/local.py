@@ -13,6 +13,7 @@ from pathlib import Path
 import aiohttp
 
 from bigfleet.api.auth.identity import Identity, Principal
+from loaddriver.process_counters import Readings
 from loaddriver.substrates import fleet_identities
 from loaddriver.substrates.apiserver import ApiServer, ClusterContext
 from loaddriver.substrates.base import (
@@ -146,6 +147,10 @@ class LocalSubstrate:
     def pids(self) -> dict[str, int]:
         """The process ids of components, as `<cluster>/<component>`, and of roles."""
         return self._supervisor.pids()
+
+    async def process_counters(self, *, only_replaceable: bool = False) -> Readings:  # noqa: ARG002
+        """None: components are processes of this machine."""
+        return {}
 
     def expect_exit(self, name: str) -> None:
         """Declare that a role, or `<cluster>/<component>`, will exit."""

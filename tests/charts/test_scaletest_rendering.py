@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import msgspec
 import pytest
@@ -29,6 +30,7 @@ from loaddriver.run.bigfleet_roles import cluster_roles, provider_role, shard_ro
 from loaddriver.run.chart_values import chart_values, heading
 from loaddriver.substrates.base import Cluster
 from loaddriver.substrates.pods import control_plane
+from loaddriver.substrates.pods.counters import cluster_sources
 from loaddriver.substrates.pods.file_server import __main__ as file_server
 from loaddriver.substrates.pods.places import Places
 from loaddriver.substrates.pods.pod_states import differing_flags
@@ -253,6 +255,28 @@ def test_the_runner_is_told_of_containers_and_hosts_that_exist(helm: Helm, value
             assert int(port) in taken or int(port) == 8090
     for cluster in told.clusters:
         assert cluster.host.split(".")[0] in services
+
+
+def test_the_runner_may_read_the_metrics_of_each_component(helm: Helm) -> None:
+    """By its address and port, where policies are enforced."""
+    objects = template(helm, EVERYTHING)
+    [policy] = [
+        each["spec"]
+        for each in of_kind(objects, "NetworkPolicy")
+        if each["metadata"]["name"] == f"{RELEASE}-cluster"
+    ]
+    own = {"app.kubernetes.io/component": "runner", "app.kubernetes.io/instance": RELEASE}
+    open_to_it = {
+        port["port"]
+        for rule in policy["ingress"]
+        for port in rule["ports"]
+        if any(own.items() <= peer["podSelector"]["matchLabels"].items() for peer in rule["from"])
+    }
+    [place, *_] = places(objects).clusters
+    for source in cluster_sources(place, Path(), resource_metrics=True).values():
+        url = urlsplit(source.url)
+        assert url.hostname == place.host
+        assert {url.port, "api" if url.port == 6443 else url.port} & open_to_it, source.url
 
 
 @EACH_CASE

@@ -55,6 +55,13 @@ PODS = {
     "load-worker": 2,
 }
 LOAD_WORKERS = {f"{RELEASE}-load-worker-0", f"{RELEASE}-load-worker-1"}
+# With the names that they have on one machine.
+PROCESSES = {
+    *("runner", "locust", "provider", "shard-0"),
+    *(f"coordinator-{number}" for number in range(3)),
+    *(f"c1/{name}" for name in ("etcd", "kube-apiserver", "kube-controller-manager")),
+    *(f"c1/{name}" for name in ("kube-scheduler", "kwok", "operator", "pod-controller")),
+}
 
 
 @pytest.fixture
@@ -144,6 +151,10 @@ async def test_smoke_passes_in_the_pods_of_a_release(node: Node) -> None:
     workers = found["load"]["workers"]
     assert set(workers) == LOAD_WORKERS
     assert all(each["requestsSent"] == each["requestsPlanned"] > 0 for each in workers.values())
+    assert found["resources"]["unknown"] == []
+    used = {name: each["cpuSeconds"] for name, each in found["resources"]["processes"].items()}
+    assert used.keys() == PROCESSES
+    assert all(seconds > 0 for seconds in used.values()), used
     folder = folder_of(node)
     logs = {path.name for path in folder.rglob("*.log")}
     assert "audit.log" in logs

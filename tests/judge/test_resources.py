@@ -11,7 +11,7 @@ import pytest
 from loaddriver.judge.gates import judge_gates
 from loaddriver.judge.resources import Resources, component_of, resources_section
 from loaddriver.judge.schema import Summary
-from loaddriver.record.cpu import CpuTimes, CpuUse, CpuWindow
+from loaddriver.record.cpu import CpuTimes, CpuUse, CpuWindow, RemoteUse
 from loaddriver.record.recorder import Observations
 from loaddriver.record.server_counts import WriteCount
 from tests.judge.judge_rig import facts, gate, health, row, summarised, unseen
@@ -79,6 +79,44 @@ def test_the_cpu_of_a_pod_adds_up_over_components() -> None:
     assert found.processes["c2/kube-apiserver"].cpu_seconds == 4.0
 
 
+def in_pods(unknown: tuple[str, ...] = ()) -> CpuUse:
+    """The harness's own processes here; in pods others, of which some may not tell. All that this
+    machine used counts as the run's in its windows.
+    """
+    here = {name: USED[name] for name in ("runner", "locust")}
+    there = {name: used for name, used in USED.items() if name not in (*here, *unknown)}
+    window = CpuWindow(10.0, CpuTimes(19.0, 20.0), 19.0, here)
+    return CpuUse([window], {"runner": 7}, RemoteUse(there, {"shard-0": 300}, unknown))
+
+
+def test_the_cpu_of_pods_is_attributed_as_that_of_processes_is() -> None:
+    """With the same names, and shares of the run's CPU, not of all that the machine used."""
+    here, pods = section(), section(cpu=in_pods())
+    assert (pods.cpu_seconds, pods.cpu_seconds_per_pod) == (13.0, 0.13)
+    assert pods.processes.keys() == here.processes.keys() - {"idle"}
+    for name, each in pods.components.items():
+        assert each.cpu_seconds == here.components[name].cpu_seconds
+        assert each.cpu_share == here.components[name].cpu_share
+    assert pods.components["shard"].peak_memory_bytes == 300
+    assert pods.unknown == []
+    assert health(cpu=in_pods()).harness_cpu_share == pytest.approx(1 / 13)
+
+
+def test_what_a_pod_does_not_tell_is_unknown_and_so_are_its_component_and_the_total() -> None:
+    """Not zero: a gate on it must not pass."""
+    found = section(cpu=in_pods(("c2/kube-apiserver",)))
+    assert found.unknown == ["c2/kube-apiserver"]
+    assert (found.cpu_seconds, found.cpu_seconds_per_pod) == (None, None)
+    assert list(found.components) == ["shard", "harness"]
+    assert found.processes["c1/kube-apiserver"].cpu_seconds == 6.0
+    nothing = resources_section(health(cpu=in_pods(tuple(USED)[2:])), [], 1)
+    assert nothing is not None
+    assert list(nothing.components) == ["harness"]
+    limit = gate("resources.components.kube-apiserver.cpuSecondsPerPod", 1)
+    own = facts(harness_health=health(cpu=in_pods(("c2/kube-apiserver",))), planned_pods=1)
+    assert not summarised(own, [], [row("a", 1, 2)], [limit]).gates[0].passed
+
+
 def test_the_machine_is_shown_window_by_window() -> None:
     found = section(cpu=use(USED, {"shard-0": 18.0}))
     assert found.windows.seconds == [10, 20]
@@ -113,7 +151,7 @@ def test_without_pods_there_are_no_rates() -> None:
 
 @pytest.mark.parametrize("own", [None, health(cpu=CpuUse(())), health(cpu=use({"runner": 1.0}))])
 def test_where_cpu_is_not_known_by_process_there_is_no_section(own: Any) -> None:
-    """On kind, processes of pods cannot be attributed."""
+    """In existing clusters, processes of pods cannot be attributed."""
     assert resources_section(own, [], 1) is None
 
 

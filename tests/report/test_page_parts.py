@@ -101,6 +101,15 @@ def test_the_page_shows_where_a_pods_cpu_goes(whole: Run) -> None:
     assert "kube-controller-manager" in said
 
 
+def test_the_page_names_the_pods_whose_cpu_is_unknown(whole: Run) -> None:
+    assert whole.summary.resources is not None
+    used = msgspec.structs.replace(
+        whole.summary.resources, cpu_seconds=None, cpu_seconds_per_pod=None, unknown=["c1/kwok"]
+    )
+    said = text(msgspec.structs.replace(whole.summary, resources=used))
+    assert "Unknown is the CPU of c1/kwok, and so the total" in said
+
+
 def test_a_run_whose_processes_are_unknown_says_nothing_of_their_cpu(whole: Run) -> None:
     assert "Where a pod's CPU goes" not in text(judged(whole, harness_health=None))
 

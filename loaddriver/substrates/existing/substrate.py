@@ -20,6 +20,7 @@ import yaml
 from bigfleet.api.install import request_token
 from bigfleet.kube.client import CONNECTION_ERRORS, ApiError, KubeClient
 from controlplane.request import Binaries
+from loaddriver.process_counters import Readings
 from loaddriver.substrates.applying import apply
 from loaddriver.substrates.base import (
     Capabilities,
@@ -115,6 +116,10 @@ class ExistingSubstrate:
     def pids(self) -> dict[str, int]:
         """The process ids of the kwoks on this machine."""
         return self._supervisor.pids()
+
+    async def process_counters(self, *, only_replaceable: bool = False) -> Readings:  # noqa: ARG002
+        """None: the clusters' own parts are not the run's."""
+        return {}
 
     def expect_exit(self, name: str) -> None:
         """Declare that a kwok will exit."""

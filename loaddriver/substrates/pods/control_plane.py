@@ -26,6 +26,8 @@ API_SERVER_PORT, CONTROLLER_MANAGER_PORT, SCHEDULER_PORT, ETCD_METRICS_PORT = (
 )
 METRICS_SERVER_PORT, KUBELET_PORT = 4443, 10250
 _EVERYWHERE = "0.0.0.0"
+# Without a token, which these would have the API server review: reviews count as writes.
+_METRICS_FOR_ALL = "--authorization-always-allow-paths=/healthz,/livez,/readyz,/metrics"
 _HEADING = """\
 # Printed by `python -m loaddriver.substrates.pods.control_plane`: the command lines with which the
 # harness runs a control plane on one machine, with the paths and ports of a pod.
@@ -102,18 +104,31 @@ def command_lines(*, resource_metrics: bool = False) -> dict[str, list[str]]:
             f"--listen-metrics-urls=http://{_EVERYWHERE}:{ETCD_METRICS_PORT}",
         ],
         "kube-apiserver": components.kube_apiserver(programs, LAYOUT, CREDENTIALS),
-        "kube-controller-manager": manager,
-        "kube-scheduler": components.kube_scheduler(programs, LAYOUT, CREDENTIALS),
+        "kube-controller-manager": [*manager, _METRICS_FOR_ALL],
+        "kube-scheduler": [
+            *components.kube_scheduler(programs, LAYOUT, CREDENTIALS),
+            _METRICS_FOR_ALL,
+        ],
         "kwok": components.kwok(programs, LAYOUT, CREDENTIALS),
     }
     if resource_metrics:
-        found["kwok"] += metrics.kwok_flags(LAYOUT)
-        found["metrics-server"] = metrics.metrics_server(programs, LAYOUT, CREDENTIALS)
-    on_loopback, everywhere = f"--bind-address={LOOPBACK}", f"--bind-address={_EVERYWHERE}"
+        server = metrics.metrics_server(programs, LAYOUT, CREDENTIALS)
+        found["metrics-server"] = [*server, _METRICS_FOR_ALL]
+    kubelet = metrics.kwok_flags(LAYOUT) if resource_metrics else [_server(LOOPBACK)]
+    found["kwok"] += kubelet
+    everywhere = {
+        f"--bind-address={LOOPBACK}": f"--bind-address={_EVERYWHERE}",
+        _server(LOOPBACK): _server(_EVERYWHERE),
+    }
     return {
-        name: [everywhere if each == on_loopback else each for each in command[1:]]
+        name: [everywhere.get(each, each) for each in command[1:]]
         for name, command in found.items()
     }
+
+
+def _server(host: str) -> str:
+    """The flag by which kwok serves the kubelets' endpoints, and its own health and metrics."""
+    return f"--server-address={host}:{KUBELET_PORT}"
 
 
 def text() -> str:

@@ -12,6 +12,7 @@ from pathlib import Path
 import aiohttp
 
 from bigfleet.kube.client import CONNECTION_ERRORS, ApiError, KubeClient
+from loaddriver.process_counters import Readings
 from loaddriver.substrates.base import (
     Capabilities,
     Cluster,
@@ -20,6 +21,7 @@ from loaddriver.substrates.base import (
     SubstrateError,
     UnexpectedExit,
 )
+from loaddriver.substrates.pods import counters
 from loaddriver.substrates.pods.mirror import Mirror
 from loaddriver.substrates.pods.nested import READY, has_metrics, responds, verify
 from loaddriver.substrates.pods.places import (
@@ -83,6 +85,8 @@ class PodsSubstrate:
         self._components = components_of(prerequisites)
         self._client: KubeClient | None = None
         self._session = aiohttp.ClientSession()
+        self._counters = counters.CounterReader(self._session)
+        self._counters.add({k: counters.role_source(v) for k, v in self._places.roles.items()})
         self._mirrors: list[Mirror] = []
         self._following: list[asyncio.Task[None]] = []
         self._proxies: list[PartitionableProxy] = []
@@ -108,7 +112,9 @@ class PodsSubstrate:
         place = self._places.federation
         if place is None or place.name != name:
             raise SubstrateError(f"the release has no {name}: {REINSTALL}")
-        ready = partial(responds, self._mounts.kubeconfig(name, _CHECK))
+        check = self._mounts.kubeconfig(name, _CHECK)
+        self._counters.add(counters.api_server_sources(place, check))
+        ready = partial(responds, check)
         self._health.track((await self._until(f"{name}/kube-apiserver", ready)).container)
         proxy = PartitionableProxy(place.api_server, place.proxy)
         await proxy.start()
@@ -138,6 +144,10 @@ class PodsSubstrate:
     def pids(self) -> dict[str, int]:
         """None: components run in pods."""
         return {}
+
+    async def process_counters(self, *, only_replaceable: bool = False) -> Readings:
+        """CPU and memory of each component, by its own metrics; None if it does not serve them."""
+        return await self._counters.read(only_replaceable=only_replaceable)
 
     def expect_exit(self, name: str) -> None:
         """Declare that a role, or `<cluster>/<component>`, will exit."""
@@ -184,8 +194,9 @@ class PodsSubstrate:
         check = self._mounts.kubeconfig(place.name, _CHECK)
         await self._until(f"{place.name}/kwok", partial(responds, check))
         await verify(place, check, _START_SECONDS)
-        if self._resource_metrics:
+        if measured := self._resource_metrics:
             await self._until(f"{place.name}/metrics-server", partial(has_metrics, check))
+        self._counters.add(counters.cluster_sources(place, check, resource_metrics=measured))
         return self._cluster(place)
 
     def _cluster(self, place: ClusterPlace) -> Cluster:

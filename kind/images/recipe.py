@@ -49,6 +49,7 @@ PYTHON_IMAGES: Mapping[str, PythonRecipe] = MappingProxyType(
                 "psutil",
                 "rich",
             ),
+            binaries=("kwok",),  # plays the Nodes of a run in a cluster that exists
         ),
     }
 )

@@ -50,12 +50,7 @@ def chart_values(profile: Profile, overrides: Sequence[str], seed: int | None) -
             "operator": _flags(operator),
             "podController": _flags(pod_controller),
         },
-        "runner": {
-            "resources": {
-                "requests": {"memory": _mebibytes(_runner_bytes(settings))},
-                "limits": {"memory": _mebibytes(2 * _runner_bytes(settings))},
-            }
-        },
+        "runner": {"resources": runner_resources(settings)},
         **_load(settings),
         **_federation(settings),
         "bigfleet": {
@@ -120,8 +115,10 @@ def _control_plane(settings: ProfileSettings) -> dict[str, Any]:
     }
 
 
-def _runner_bytes(settings: ProfileSettings) -> int:
-    return _RUNNER_IDLE_MEBIBYTES * _MEBIBYTE + settings.max_pods * _RUNNER_POD_BYTES
+def runner_resources(settings: ProfileSettings) -> dict[str, Any]:
+    """The memory of the runner."""
+    need = _RUNNER_IDLE_MEBIBYTES * _MEBIBYTE + settings.max_pods * _RUNNER_POD_BYTES
+    return {"requests": {"memory": _mebibytes(need)}, "limits": {"memory": _mebibytes(2 * need)}}
 
 
 def _flags(role: RoleSpec) -> dict[str, str]:

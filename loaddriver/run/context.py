@@ -8,6 +8,7 @@ from pathlib import Path
 
 from loaddriver.run.system import SystemUnderTest
 from loaddriver.substrates.choice import SubstrateName
+from loaddriver.substrates.existing.contexts import in_pod
 
 # The variables that child processes inherit; others could make runs differ unnoticed.
 _INHERITED = ("PATH", "HOME", "LANG", "TMPDIR")
@@ -46,9 +47,15 @@ class RunOptions:
     components: Mapping[str, Path] = field(default_factory=dict)
     load_listen: str = ""
 
+    @property
+    def in_pod(self) -> bool:
+        """Whether a release of charts/scaletest is this run."""
+        own = self.substrate is SubstrateName.EXISTING and in_pod(self.environment)
+        return own or self.substrate is SubstrateName.PODS
+
     def child_environment(self) -> dict[str, str]:
         """The environment variables of child processes."""
-        names = (*_INHERITED, *(_OF_IMAGES if self.substrate is SubstrateName.PODS else ()))
+        names = (*_INHERITED, *(_OF_IMAGES if self.in_pod else ()))
         inherited = {k: v for k, v in self.environment.items() if k in names}
         # One thread each: on few cores, idle thread pools only take CPU from the rest.
         return {**inherited, "PYTHONUNBUFFERED": "1", "OMP_NUM_THREADS": "1"}

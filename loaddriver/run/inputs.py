@@ -31,7 +31,6 @@ from loaddriver.sizing.load import load_need
 from loaddriver.sizing.market import UNCHANGED, PlayedMarket, prices_by_kind
 from loaddriver.sizing.preflight import Preflight, preflight
 from loaddriver.sizing.shared_demand import SharedMachineDemand, compute_demand
-from loaddriver.substrates.choice import SubstrateName
 
 
 @dataclass(frozen=True)
@@ -191,6 +190,6 @@ def prepare_inputs(options: RunOptions) -> RunInputs:
 def _host(options: RunOptions) -> HostCapacity:
     """This machine; where a run is in pods, kube-scheduler has found them nodes with enough."""
     host = read_host(options.results)
-    if options.substrate is SubstrateName.PODS:
+    if options.in_pod:
         return replace(host, memory_available_bytes=sys.maxsize)
     return host

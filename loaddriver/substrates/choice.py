@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import TypeAlias
 
 from bigfleet.kube.client import KubeClient
-from controlplane.pins import KARPENTER, METRICS_SERVER
+from controlplane.locate import LocatedBinary
+from controlplane.pins import KARPENTER, METRICS_SERVER, wanted_modules
 from controlplane.request import Binaries, BinaryRequest
-from controlplane.resolve import resolve
+from controlplane.resolve import obtain, resolve
 from loaddriver.errors import ProfileError
 from loaddriver.substrates.base import Substrate, SubstrateError
 from loaddriver.substrates.components import ControlPlaneConfig
@@ -22,6 +23,8 @@ from loaddriver.substrates.local import LocalSubstrate
 from loaddriver.substrates.pods import places as pods
 from loaddriver.substrates.pods.substrate import PodsSubstrate
 from loaddriver.substrates.runscope import RunScope
+
+_KWOK = "kwok"
 
 Prerequisites: TypeAlias = Binaries | existing.Prerequisites | pods.Prerequisites
 """What a substrate needs of this machine before it starts."""
@@ -99,8 +102,14 @@ def _existing(
                 "given: give --context once for each, or --set clusters=N"
             ]
         )
-    binaries = resolve(request, progress) if clusters.fleet_nodes else None
-    return existing.Prerequisites(contexts, binaries, dict(request.environment))
+    kwok = _kwok(request, progress) if clusters.fleet_nodes else None
+    return existing.Prerequisites(contexts, kwok, dict(request.environment))
+
+
+def _kwok(request: BinaryRequest, progress: Callable[[str], None]) -> LocatedBinary:
+    """It alone: the harness's image has no other component of a control plane."""
+    modules = [each for each in wanted_modules(None) if _KWOK in each.components]
+    return obtain(modules, request, progress)[_KWOK]
 
 
 def _only_local(setting: str) -> SubstrateError:

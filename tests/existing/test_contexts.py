@@ -10,6 +10,19 @@ import yaml
 
 from loaddriver.errors import ProfileError
 from loaddriver.substrates.existing.contexts import read_contexts
+from loaddriver.substrates.existing.starter import started_by_job, starter
+
+POD = {"KUBERNETES_SERVICE_HOST": "10.96.0.1", "KUBERNETES_SERVICE_PORT": "443"}
+
+
+@pytest.fixture
+def account(tmp_path: Path) -> Path:
+    """What Kubernetes mounts of a ServiceAccount."""
+    folder = tmp_path / "account"
+    folder.mkdir()
+    for name, text in (("token", "first"), ("ca.crt", "PEM"), ("namespace", "scaletest")):
+        (folder / name).write_text(text)
+    return folder
 
 
 def kubeconfig(path: Path, name: str, user: dict[str, Any], current: str = "") -> Path:
@@ -62,3 +75,66 @@ def test_a_context_that_is_not_there_is_named_with_those_that_are(
 def test_without_any_kubeconfig_the_variable_is_named(tmp_path: Path) -> None:
     with pytest.raises(ProfileError, match="set KUBECONFIG"):
         read_contexts({"HOME": str(tmp_path)}, [])
+
+
+def test_a_pod_without_a_kubeconfig_is_its_service_account(tmp_path: Path, account: Path) -> None:
+    """The token is named by its file, as Kubernetes replaces it before it expires."""
+    environment = {**POD, "HOME": str(tmp_path)}
+    for names in ([], ["in-cluster"]):
+        [found] = read_contexts(environment, names, account)
+        assert found.name == "in-cluster"
+        assert found.cluster == {
+            "server": "https://10.96.0.1:443",
+            "certificate-authority": str(account / "ca.crt"),
+        }
+        assert found.user == {"tokenFile": str(account / "token")}
+
+
+def test_an_address_of_ipv6_gets_its_brackets(tmp_path: Path, account: Path) -> None:
+    environment = {**POD, "KUBERNETES_SERVICE_HOST": "fd00::1", "HOME": str(tmp_path)}
+    [found] = read_contexts(environment, [], account)
+    assert found.cluster["server"] == "https://[fd00::1]:443"
+
+
+def test_a_kubeconfig_comes_before_the_service_account(tmp_path: Path, account: Path) -> None:
+    """So that a pod can measure another cluster than its own; one that is missing is named."""
+    path = kubeconfig(tmp_path / "config", "west", {}, current="west")
+    [found] = read_contexts({**POD, "KUBECONFIG": str(path)}, [], account)
+    assert found.name == "west"
+    with pytest.raises(ProfileError, match="missing: no such kubeconfig"):
+        read_contexts({**POD, "KUBECONFIG": str(tmp_path / "missing")}, [], account)
+
+
+def test_a_pod_has_no_other_context(tmp_path: Path, account: Path) -> None:
+    environment = {**POD, "HOME": str(tmp_path)}
+    with pytest.raises(ProfileError, match=r"--context west: not in .* \(known: in-cluster\)"):
+        read_contexts(environment, ["west"], account)
+
+
+def test_outside_of_a_pod_no_account_is_looked_for(tmp_path: Path, account: Path) -> None:
+    """Nor in a pod whose ServiceAccount is not mounted."""
+    with pytest.raises(ProfileError, match="set KUBECONFIG"):
+        read_contexts({"HOME": str(tmp_path)}, [], account)
+    (account / "token").unlink()
+    with pytest.raises(ProfileError, match="set KUBECONFIG"):
+        read_contexts({**POD, "HOME": str(tmp_path)}, [], account)
+
+
+def test_a_run_says_which_pod_started_it(account: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By which the end of a release tells its own run from another's."""
+    monkeypatch.setattr("platform.node", lambda: "run-runner-x7k2p")
+    run = f"smoke-1, started by {starter(POD, account)}"
+    assert run == "smoke-1, started by pod scaletest/run-runner-x7k2p"
+    assert started_by_job(run, "scaletest", "run-runner")
+    assert not started_by_job(run, "other", "run-runner")
+    assert not started_by_job(run, "scaletest", "run")
+
+
+def test_a_container_that_knows_no_users_can_start_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An image runs as a number that no file has a name for."""
+
+    def unknown() -> str:
+        raise KeyError("getpwuid(): uid not found: 65532")
+
+    monkeypatch.setattr("getpass.getuser", unknown)
+    assert starter({}).startswith("user ")

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -19,6 +17,7 @@ from loaddriver.run.node_source import set_apart
 from loaddriver.substrates.applying import apply
 from loaddriver.substrates.base import Cluster
 from loaddriver.substrates.existing.objects import OWN_NAMESPACE, manifests
+from tests.support.cluster_content import content
 from tests.support.clusters import node
 from tests.support.guides import commands
 from tests.support.scaletest import ROOT, TINY, Scaletest, end_all
@@ -33,20 +32,6 @@ GUIDE = "existing-clusters.md"
     [w.replace("kind-east", "c") for w in each] for each in commands(GUIDE, "loaddriver down")
 ]
 EXISTING, NONE = (*RUN[:-2], *TINY), tuple(RUN[-2:])
-# `kubectl get all,crd,nodes -A`, and what else a run could leave.
-COLLECTIONS = (
-    *("/api/v1/namespaces", "/api/v1/nodes", "/api/v1/pods", "/api/v1/services"),
-    *("/api/v1/replicationcontrollers", "/apis/apps/v1/deployments", "/apis/apps/v1/replicasets"),
-    *("/apis/apps/v1/statefulsets", "/apis/apps/v1/daemonsets", "/apis/batch/v1/jobs"),
-    *("/apis/batch/v1/cronjobs", "/apis/autoscaling/v2/horizontalpodautoscalers"),
-    "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
-    *("/apis/scheduling.k8s.io/v1/priorityclasses", "/apis/policy/v1/poddisruptionbudgets"),
-    *(
-        f"/apis/rbac.authorization.k8s.io/v1/{kind}"
-        for kind in ("clusterroles", "clusterrolebindings", "roles", "rolebindings")
-    ),
-    *("/api/v1/serviceaccounts", "/apis/coordination.k8s.io/v1/leases"),
-)
 # An autoscaler that is installed and removed: all machines at once.
 INSTALLED = """
 import asyncio, json, os, pathlib, sys
@@ -89,21 +74,6 @@ def installed(tmp_path: Path) -> tuple[str, ...]:
         *("--set", f"command.stop={line} stop"),
         *("--set", "command.nodeSelector={example.com/autoscaler: one-file}"),
     )
-
-
-def content(cluster: Cluster) -> dict[str, list[str]]:
-    """Everything that is there, by collection."""
-
-    async def read() -> dict[str, list[str]]:
-        async with await KubeClient.from_kubeconfig(cluster.kubeconfigs["admin"]) as client:
-            return {path: sorted(await _names(client, path)) for path in COLLECTIONS}
-
-    return asyncio.run(read())
-
-
-async def _names(client: KubeClient, path: str) -> list[str]:
-    items: list[dict[str, Any]] = json.loads(await client.get(path))["items"]
-    return [f"{i['metadata'].get('namespace', '')}/{i['metadata']['name']}" for i in items]
 
 
 def started(tmp_path: Path, *arguments: str) -> Scaletest:

@@ -62,6 +62,14 @@ def test_an_image_holds_exactly_the_packages_that_its_code_imports(name: str) ->
     assert {normal(providers[module][0]) for module in foreign} == set(map(normal, recipe.packages))
 
 
+@pytest.mark.parametrize("name", sorted(PYTHON_IMAGES))
+def test_an_image_gets_the_binaries_that_its_code_starts(name: str) -> None:
+    """They are gathered for it; its part of the Containerfile has to copy them."""
+    text = (ROOT / "Containerfile").read_text()
+    [part] = [each for each in text.split("\nFROM ") if each.startswith(f"python AS {name}\n")]
+    assert bool(PYTHON_IMAGES[name].binaries) == ("COPY bin/ /usr/local/bin/" in part)
+
+
 def test_bigfleets_image_has_nothing_of_the_load_generator() -> None:
     lock = (ROOT / "requirements.lock").read_text(encoding="utf-8")
     pinned = entries(needed_entries(lock, PYTHON_IMAGES["bigfleet"].packages, required_by))

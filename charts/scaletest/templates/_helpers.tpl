@@ -23,7 +23,7 @@
 {{/* How many pods send the load: one worker alone is a process of the runner's pod. */}}
 {{- define "scaletest.loadWorkers" -}}
 {{- $workers := int .Values.load.workers -}}
-{{ gt $workers 1 | ternary $workers 0 }}
+{{ and .Values.nestedClusters.enabled (gt $workers 1) | ternary $workers 0 }}
 {{- end }}
 
 {{/* A host of this namespace. Takes (list . "NAME"). */}}

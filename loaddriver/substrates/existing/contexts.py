@@ -1,4 +1,4 @@
-"""The contexts of a user's kubeconfig files, each as a file of its own."""
+"""The contexts of a user's kubeconfig files, or a pod's own account, each as a file of its own."""
 
 from __future__ import annotations
 
@@ -12,6 +12,11 @@ import yaml
 
 from loaddriver.errors import ProfileError
 
+IN_CLUSTER = "in-cluster"
+"""The context of a pod without a kubeconfig: its ServiceAccount, in the cluster that it runs in."""
+ACCOUNT_FOLDER = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+"""Where Kubernetes mounts a pod's token, the CA and the name of its namespace."""
+_HOST, _PORT = "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"
 _LISTS = {"contexts": "context", "clusters": "cluster", "users": "user"}
 _FILES = ("certificate-authority", "client-certificate", "client-key", "tokenFile")
 _Named = dict[str, dict[str, Any]]
@@ -39,16 +44,19 @@ class Context:
         return yaml.safe_dump(content)
 
 
-def read_contexts(environment: Mapping[str, str], names: Sequence[str]) -> list[Context]:
+def read_contexts(
+    environment: Mapping[str, str], names: Sequence[str], account: Path = ACCOUNT_FOLDER
+) -> list[Context]:
     """The named contexts, or the current one if none is named, of KUBECONFIG's files.
 
-    As kubectl does, the first file that has a name wins. Raises ProfileError.
+    As kubectl does, the first file that has a name wins, and a pod that has none is its
+    ServiceAccount in `account`, as the context `in-cluster`. Raises ProfileError.
     """
-    paths = _paths(environment)
+    contents = _contents(environment, account)
+    paths = [path for path, _ in contents]
     found: dict[str, _Named] = {kind: {} for kind in _LISTS}
     current = ""
-    for path in paths:
-        content = _read(path)
+    for path, content in contents:
         current = current or content.get("current-context") or ""
         for kind, inner in _LISTS.items():
             for each in content.get(kind) or ():
@@ -58,13 +66,39 @@ def read_contexts(environment: Mapping[str, str], names: Sequence[str]) -> list[
     return [_context(name, found, paths) for name in names or [current]]
 
 
-def _paths(environment: Mapping[str, str]) -> list[Path]:
+def in_pod(environment: Mapping[str, str]) -> bool:
+    """Whether this process runs in a pod, by what Kubernetes tells every container."""
+    return bool(environment.get(_HOST) and environment.get(_PORT))
+
+
+def _contents(
+    environment: Mapping[str, str], account: Path
+) -> list[tuple[Path, Mapping[str, Any]]]:
+    """Each kubeconfig with its path, or in a pod without any the one of its ServiceAccount."""
     given = [Path(each) for each in environment.get("KUBECONFIG", "").split(os.pathsep) if each]
     paths = given or [Path(environment.get("HOME", "/")) / ".kube" / "config"]
     existing = [path for path in paths if path.is_file()]
-    if not existing:
-        raise ProfileError([f"{_listed(paths)}: no such kubeconfig; set KUBECONFIG"])
-    return existing
+    if existing:
+        return [(path, _read(path)) for path in existing]
+    if not given and in_pod(environment) and (account / "token").is_file():
+        return [(account / "kubeconfig", _of_account(environment))]
+    raise ProfileError([f"{_listed(paths)}: no such kubeconfig; set KUBECONFIG"])
+
+
+def _of_account(environment: Mapping[str, str]) -> dict[str, Any]:
+    """A kubeconfig in the folder of a ServiceAccount. It names the file of the token, which is
+    replaced there before it expires.
+    """
+    host = environment[_HOST]
+    address = f"[{host}]" if ":" in host else host
+    server = f"https://{address}:{environment[_PORT]}"
+    entries = {
+        "contexts": {"cluster": IN_CLUSTER, "user": IN_CLUSTER},
+        "clusters": {"server": server, "certificate-authority": "ca.crt"},
+        "users": {"tokenFile": "token"},
+    }
+    lists = {kind: [{"name": IN_CLUSTER, _LISTS[kind]: entry}] for kind, entry in entries.items()}
+    return {**lists, "current-context": IN_CLUSTER}
 
 
 def _context(name: str, found: Mapping[str, _Named], paths: Sequence[Path]) -> Context:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 MANAGED = ("app.kubernetes.io/managed-by", "scaletest.bigfleet")
@@ -45,15 +46,19 @@ OF_FLEET_NODES: tuple[Rule, ...] = (
 )
 
 
+def role_rules(rules: Iterable[Rule]) -> list[dict[str, Any]]:
+    """Rules as a ClusterRole has them."""
+    return [
+        {"apiGroups": [group], "resources": list(resources), "verbs": list(verbs)}
+        for group, resources, verbs in rules
+    ]
+
+
 def manifests(run_id: str, started_by: str) -> list[dict[str, Any]]:
     """The namespace and the identity of the load, in order; `started_by` is for people."""
     labels = {MANAGED[0]: MANAGED[1]}
     role = {"apiGroup": _RBAC, "kind": "ClusterRole", "name": ACCOUNT}
     subject = {"kind": "ServiceAccount", "name": ACCOUNT, "namespace": OWN_NAMESPACE}
-    rules = [
-        {"apiGroups": [group], "resources": list(resources), "verbs": list(verbs)}
-        for group, resources, verbs in (*OF_THE_LOAD, *OF_KWOK)
-    ]
     return [
         {
             "apiVersion": "v1",
@@ -73,7 +78,7 @@ def manifests(run_id: str, started_by: str) -> list[dict[str, Any]]:
             "apiVersion": f"{_RBAC}/v1",
             "kind": "ClusterRole",
             "metadata": {"name": ACCOUNT, "labels": labels},
-            "rules": rules,
+            "rules": role_rules((*OF_THE_LOAD, *OF_KWOK)),
         },
         {
             "apiVersion": f"{_RBAC}/v1",

@@ -17,9 +17,9 @@ import msgspec
 from bigfleet.kube.client import CONNECTION_ERRORS, NOT_FOUND, ApiError, KubeClient
 from bigfleet.kube.types import ObjectList
 from loaddriver.substrates.base import SubstrateError
-from loaddriver.substrates.existing.objects import MANAGED, RUN_ANNOTATION
+from loaddriver.substrates.existing.objects import MANAGED, OWN_NAMESPACE, RUN_ANNOTATION
 
-_NAMESPACES, _NODES = "/api/v1/namespaces", "/api/v1/nodes"
+_NAMESPACES, _NODES, _PODS = "/api/v1/namespaces", "/api/v1/nodes", "/api/v1/pods"
 _LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 _OTHERS = (
     "/apis/scheduling.k8s.io/v1/priorityclasses",
@@ -34,6 +34,7 @@ _AT_ONCE = 32
 
 class _Meta(msgspec.Struct):
     name: str
+    namespace: str = ""
     annotations: dict[str, str] = {}
 
 
@@ -61,12 +62,21 @@ async def leftovers(client: KubeClient) -> list[str]:
     return found
 
 
+async def run_in(client: KubeClient) -> str:
+    """The run that the cluster has, and who started it; "" if no run has its namespace there."""
+    for each in await _labelled(client, _NAMESPACES):
+        if each.metadata.name == OWN_NAMESPACE:
+            return each.metadata.annotations.get(RUN_ANNOTATION, "")
+    return ""
+
+
 async def remove_all(client: KubeClient) -> int:
     """Remove every object with the label, and wait until the namespaces are gone; return how many
     there were.
 
-    Pods on the harness's own Nodes have no kubelet any more and are deleted at once; others end as
-    their kubelets end them. Raises SubstrateError if a namespace remains.
+    Pods on the harness's own Nodes have no kubelet any more and are deleted at once, also those of
+    DaemonSets of the cluster; others end as their kubelets end them. Raises SubstrateError if a
+    namespace remains.
     """
     nodes = [each.metadata.name for each in await _labelled(client, _NODES)]
     namespaces = [each.metadata.name for each in await _labelled(client, _NAMESPACES)]
@@ -82,6 +92,7 @@ async def remove_all(client: KubeClient) -> int:
             await _end_pods(client, name, frozenset(nodes))
         await asyncio.sleep(_POLL_INTERVAL_SECONDS)
     await _delete(client, [f"{_NODES}/{name}" for name in nodes])
+    await _end_pods_of(client, nodes)
     await _delete(client, [f"{_LEASES}/{name}" for name in nodes])
     others = [
         f"{collection}/{each.metadata.name}"
@@ -105,6 +116,22 @@ async def _end_pods(client: KubeClient, namespace: str, nodes: frozenset[str]) -
     ours = [pod for pod in found if not pod.spec.node_name or pod.spec.node_name in nodes]
     paths = [f"{pods}/{pod.metadata.name}" for pod in ours]
     await _delete(client, paths, {"gracePeriodSeconds": 0})
+
+
+async def _end_pods_of(client: KubeClient, nodes: Sequence[str]) -> None:
+    """End what DaemonSets of the cluster had there; it would be collected a minute later."""
+    at_once = asyncio.Semaphore(_AT_ONCE)
+
+    async def pods_of(node: str) -> list[_Pod]:
+        async with at_once:
+            content = await client.get(_PODS, {"fieldSelector": f"spec.nodeName={node}"})
+        found: list[_Pod] = msgspec.json.decode(content, type=ObjectList[_Pod]).items
+        return found
+
+    for found in await asyncio.gather(*map(pods_of, nodes)):
+        metas = [pod.metadata for pod in found]
+        paths = [f"{_NAMESPACES}/{each.namespace}/pods/{each.name}" for each in metas]
+        await _delete(client, paths, {"gracePeriodSeconds": 0})
 
 
 async def _delete(

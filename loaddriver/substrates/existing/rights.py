@@ -1,11 +1,16 @@
-"""Whether the user of a context may do all that a run does, asked before anything is created."""
+"""Whether the user of a context may do all that a run does, asked before anything is created.
+
+`python -m loaddriver.substrates.existing.rights` prints these rights for charts/scaletest.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
+import yaml
 
 from bigfleet.kube.client import KubeClient
 from loaddriver.substrates.existing.objects import (
@@ -14,10 +19,15 @@ from loaddriver.substrates.existing.objects import (
     OF_THE_HARNESS,
     OF_THE_LOAD,
     Rule,
+    role_rules,
 )
 
 _REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 _AT_ONCE = 16
+_HEADING = """\
+# What the runner needs in the cluster that it measures, as printed by
+# `python -m loaddriver.substrates.existing.rights`.
+"""
 
 
 class _Status(msgspec.Struct):
@@ -58,3 +68,16 @@ def _single(rules: Iterable[Rule]) -> Iterator[tuple[str, str, str]]:
     for group, resources, verbs in rules:
         for resource in resources:
             yield from ((verb, group, resource) for verb in verbs)
+
+
+def text() -> str:
+    """The file of the chart; `fleetNodes` has what a run with Nodes of its own needs besides."""
+    content = {
+        "always": role_rules(needed_rules(fleet_nodes=False)),
+        "fleetNodes": role_rules(OF_FLEET_NODES),
+    }
+    return _HEADING + yaml.safe_dump(content, sort_keys=False)
+
+
+if __name__ == "__main__":
+    sys.stdout.write(text())

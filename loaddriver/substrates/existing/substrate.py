@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import getpass
-import platform
 import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -19,9 +17,9 @@ import yaml
 
 from bigfleet.api.install import request_token
 from bigfleet.kube.client import CONNECTION_ERRORS, ApiError, KubeClient
-from controlplane.request import Binaries
+from controlplane.locate import LocatedBinary
 from loaddriver.process_counters import Readings
-from loaddriver.substrates.applying import apply
+from loaddriver.substrates.applying import path_of
 from loaddriver.substrates.base import (
     Capabilities,
     Cluster,
@@ -39,6 +37,7 @@ from loaddriver.substrates.existing import removal
 from loaddriver.substrates.existing.contexts import Context
 from loaddriver.substrates.existing.objects import ACCOUNT, FLEET, OWN_NAMESPACE, manifests
 from loaddriver.substrates.existing.rights import missing_rights, needed_rules
+from loaddriver.substrates.existing.starter import starter
 from loaddriver.substrates.processes import Supervisor
 from loaddriver.substrates.reaper.cleanup import removal_file, write_removal
 
@@ -50,18 +49,18 @@ _GRACE_SECONDS = 1.0
 
 @dataclass(frozen=True)
 class Prerequisites:
-    """The clusters' contexts, in the order of the plan's clusters; `binaries` has the kwok that
-    plays the fleet's Nodes, None if the clusters' own Nodes are used.
+    """The clusters' contexts, in the order of the plan's clusters; `kwok` plays the fleet's Nodes,
+    None if the clusters' own Nodes are used.
     """
 
     contexts: tuple[Context, ...]
-    binaries: Binaries | None
+    kwok: LocatedBinary | None
     environment: Mapping[str, str]
 
     @property
     def versions(self) -> dict[str, str]:
         """The version of kwok, if it is used."""
-        return {} if self.binaries is None else {"kwok": self.binaries.versions["kwok"]}
+        return {} if self.kwok is None else {"kwok": self.kwok.version}
 
 
 class _Version(msgspec.Struct, rename="camel"):
@@ -152,7 +151,7 @@ class ExistingSubstrate:
     async def _check(self, client: KubeClient, context: Context) -> None:
         version = msgspec.json.decode(await client.get("/version"), type=_Version)
         self._versions["kube-apiserver"] = version.git_version.removeprefix("v")
-        fleet = self._prerequisites.binaries is not None
+        fleet = self._prerequisites.kwok is not None
         missing = await missing_rights(client, needed_rules(fleet_nodes=fleet))
         if missing:
             lines = "".join(f"\n  {right}" for right in missing)
@@ -174,16 +173,18 @@ class ExistingSubstrate:
         self._to_clean = list(kubeconfigs)
 
     async def _prepare(self, name: str, context: Context, admin: Path) -> Cluster:
-        started_by = f"{getpass.getuser()} on {platform.node()}"
+        started_by = starter(self._prerequisites.environment)
         async with _connected(admin, context) as client:
-            await apply(client, manifests(self._run_id, started_by))
+            # Nothing of it exists, and to create needs fewer rights than to apply.
+            for manifest in manifests(self._run_id, started_by):
+                await client.create(path_of(manifest).rpartition("/")[0], manifest)
             token = await request_token(client, ACCOUNT, _TOKEN_SECONDS, OWN_NAMESPACE)
         kubeconfigs = {
             role: self._write(name, role, self._with_token(name, context, token))
             for role in _IDENTITIES
         }
-        if self._prerequisites.binaries is not None:
-            self._start_kwok(name, kubeconfigs["kwok"], self._prerequisites.binaries.kwok)
+        if self._prerequisites.kwok is not None:
+            self._start_kwok(name, kubeconfigs["kwok"], self._prerequisites.kwok.path)
         return Cluster(
             name,
             context.cluster["server"],

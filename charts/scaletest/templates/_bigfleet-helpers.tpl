@@ -1,0 +1,1 @@
+../../bigfleet/templates/_helpers.tpl

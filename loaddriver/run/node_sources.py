@@ -17,6 +17,7 @@ from loaddriver.run.node_source import (
 )
 from loaddriver.run.static_fleet import fleet_nodes
 from loaddriver.substrates.choice import Prerequisites, SubstrateName
+from loaddriver.substrates.existing.substrate import Prerequisites as ExistingPrerequisites
 from loaddriver.substrates.processes import Supervisor
 
 
@@ -46,8 +47,14 @@ def make_node_source(
                 settings.command, machines, supervisor, environment, scratch, logs
             )
         case "karpenter":
-            assert isinstance(prerequisites, Binaries)  # checked when they were obtained
-            assert prerequisites.karpenter is not None
-            return KarpenterNodeSource(settings, machines, prerequisites.karpenter, scratch)
+            return KarpenterNodeSource(settings, machines, _karpenter(prerequisites), scratch)
         case "bigfleet":
             return FleetNodeSource(arm.inputs, scratch)
+
+
+def _karpenter(prerequisites: Prerequisites) -> Path:
+    own = prerequisites
+    binaries = own.binaries if isinstance(own, ExistingPrerequisites) else own
+    assert isinstance(binaries, Binaries)  # it was asked for when they were obtained
+    assert binaries.karpenter is not None
+    return binaries.karpenter

@@ -124,8 +124,7 @@ def _binaries(prerequisites: Prerequisites) -> dict[str, str]:
     if isinstance(prerequisites, Binaries):
         return {name: digest_of_file(path) for name, path in prerequisites.paths.items()}
     if isinstance(prerequisites, ExistingPrerequisites):
-        own = prerequisites.binaries
-        return {} if own is None else {"kwok": digest_of_file(own.kwok)}
+        return {name: digest_of_file(path) for name, path in prerequisites.used.items()}
     return dict(prerequisites.places.images)
 
 

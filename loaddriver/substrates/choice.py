@@ -17,6 +17,7 @@ from loaddriver.substrates.base import Substrate, SubstrateError
 from loaddriver.substrates.components import ControlPlaneConfig
 from loaddriver.substrates.existing import substrate as existing
 from loaddriver.substrates.existing.contexts import read_contexts
+from loaddriver.substrates.existing.objects import Guest
 from loaddriver.substrates.existing.substrate import ExistingSubstrate
 from loaddriver.substrates.local import LocalSubstrate
 from loaddriver.substrates.pods import places as pods
@@ -40,13 +41,15 @@ class SubstrateName(StrEnum):
 class ExistingClusters:
     """What a run asks of existing clusters: the contexts given, and how many clusters it has.
 
-    `fleet_nodes`: it registers Nodes of its own. `refused` names a setting that they cannot have.
+    `fleet_nodes`: it has Nodes of its own. `refused` names a setting that they cannot have. The
+    `guest` is the autoscaler that it brings along, an optional component of the binaries.
     """
 
     contexts: Sequence[str]
     number: int
     fleet_nodes: bool
     refused: str = ""
+    guest: Guest | None = None
 
 
 def obtain_prerequisites(
@@ -95,8 +98,10 @@ def _existing(
                 "given: give --context once for each, or --set clusters=N"
             ]
         )
-    binaries = resolve(request, progress) if clusters.fleet_nodes else None
-    return existing.Prerequisites(contexts, binaries, dict(request.environment))
+    guest = clusters.guest
+    optional = [guest.name] if guest else []
+    binaries = resolve(request, progress, optional) if clusters.fleet_nodes else None
+    return existing.Prerequisites(contexts, binaries, dict(request.environment), guest)
 
 
 def _only_local(setting: str) -> SubstrateError:

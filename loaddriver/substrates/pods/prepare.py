@@ -38,7 +38,7 @@ from loaddriver.substrates.pods.places import (
 from loaddriver.substrates.pods.substrate import FEDERATION, IDENTITIES
 from loaddriver.substrates.ports import LOOPBACK
 
-# Not localhost: whenever a container starts, the kubelet rewrites the hosts file of its pod's others.
+# Not localhost: whenever a container starts, the kubelet rewrites its pod's hosts file.
 _IN_POD = f"https://{LOOPBACK}:{API_SERVER_PORT}"
 _PROVIDER = "fake-host"
 # Longer than any run.

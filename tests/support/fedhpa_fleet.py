@@ -283,7 +283,7 @@ async def nodes(made: Fleet, **per_member: int) -> AsyncIterator[None]:
     A new Node is tainted until it is Ready: a member whose first Pod waits for that on full cores
     cannot schedule it, as far as the federation can see.
     """
-    created = []
+    created: list[tuple[str, str]] = []
 
     async def usable() -> bool:
         found = [await get(made.members[member], f"/api/v1/nodes/{n}") for member, n in created]

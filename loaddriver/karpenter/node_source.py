@@ -16,14 +16,15 @@ from bigfleet.api.install import retry_until
 from bigfleet.kube.client import NOT_FOUND, ApiError, KubeClient
 from bigfleet.kube.types import Conditioned, ObjectList
 from loaddriver.errors import InfrastructureError
+from loaddriver.karpenter.guest import IDENTITY, RBAC
 from loaddriver.karpenter.objects import instance_types, node_class, node_pools
 from loaddriver.profile.settings import ProfileSettings
 from loaddriver.sizing.inventory import InventoryMachine
 from loaddriver.substrates.applying import apply
 from loaddriver.substrates.base import Cluster, Endpoint, RoleSpec, Substrate
+from loaddriver.substrates.existing.definitions import COLLECTION
+from loaddriver.substrates.existing.objects import MANAGED
 
-IDENTITY = "karpenter"
-_RBAC = Path(__file__).with_name("manifests") / "karpenter-rbac.yaml"
 _OBSERVE, _METRICS = "observe", "metrics"
 _READY_TIMEOUT_SECONDS = 60.0
 _NODE_POOLS = "/apis/karpenter.sh/v1/nodepools"
@@ -31,7 +32,11 @@ _NODE_POOLS = "/apis/karpenter.sh/v1/nodepools"
 
 @dataclass(frozen=True)
 class KarpenterNodeSource:
-    """Karpenter with the fleet's instance types; `scratch` is deleted at the end of the run."""
+    """Karpenter with the fleet's instance types; `scratch` is deleted at the end of the run.
+
+    In clusters of other people its Nodes are for the load alone, and the substrate removes what it
+    leaves.
+    """
 
     settings: ProfileSettings
     machines: Sequence[InventoryMachine]
@@ -67,10 +72,13 @@ class KarpenterNodeSource:
         types: Path,
         definitions: Iterable[Mapping[str, Any]],
     ) -> None:
+        apart = not substrate.capabilities.own_clusters
         async with await KubeClient.from_kubeconfig(cluster.kubeconfigs["admin"]) as client:
-            roles = list(yaml.safe_load_all(_RBAC.read_text()))
-            await apply(client, [*definitions, *roles])
-            pools = list(node_pools(self.machines, self.settings))
+            if apart:
+                await _define(client, definitions)
+            else:
+                await apply(client, [*definitions, *yaml.safe_load_all(RBAC.read_text())])
+            pools = list(node_pools(self.machines, self.settings, apart=apart))
             await _until(lambda: _applied(client, node_class(self.settings), *pools), cluster)
             await substrate.start_role(self._role(cluster, types))
             await _until(lambda: _ready(client, len(pools)), cluster)
@@ -99,6 +107,15 @@ def _definitions(binary: Path) -> list[dict[str, Any]]:
     for each in definitions:
         each.pop("status", None)
     return definitions
+
+
+async def _define(client: KubeClient, definitions: Iterable[Mapping[str, Any]]) -> None:
+    """Create them, to be found by their label. ApiError if one is there: it is another's."""
+    for each in definitions:
+        labels = {**each["metadata"].get("labels", {}), MANAGED[0]: MANAGED[1]}
+        await client.create(
+            COLLECTION, {**each, "metadata": {**each["metadata"], "labels": labels}}
+        )
 
 
 async def _applied(client: KubeClient, *manifests: Mapping[str, Any]) -> bool:

@@ -18,6 +18,7 @@ from loaddriver.plan.manifests import INSTANCE_TYPE_KEY, RACK_KEY, ZONE_KEY
 from loaddriver.profile.fleet import LatencyDistribution
 from loaddriver.profile.settings import ProfileSettings
 from loaddriver.sizing.inventory import CAPACITY_TYPE_KEY, InventoryMachine
+from loaddriver.substrates.existing.objects import FLEET, MANAGED
 
 Manifest = dict[str, Any]
 
@@ -57,11 +58,17 @@ def instance_types(machines: Iterable[InventoryMachine]) -> list[Manifest]:
 
 
 def node_pools(
-    machines: Sequence[InventoryMachine], settings: ProfileSettings
+    machines: Sequence[InventoryMachine], settings: ProfileSettings, *, apart: bool = False
 ) -> Iterator[Manifest]:
-    """A NodePool for each zone, capacity type and set of taints."""
+    """A NodePool for each zone, capacity type and set of taints.
+
+    With `apart` only the load's pods tolerate their Nodes, which the harness's own kwok plays.
+    """
     for number, (pool, group) in enumerate(groupby(sorted(machines, key=_Pool.of), key=_Pool.of)):
-        yield _node_pool(f"pool-{number}", pool, list(group), settings)
+        made = _node_pool(f"pool-{number}", pool, list(group), settings)
+        if apart:
+            _set_apart(made["spec"]["template"])
+        yield made
 
 
 def node_class(settings: ProfileSettings) -> Manifest:
@@ -159,6 +166,14 @@ def _node_pool(
         "metadata": {"name": name},
         "spec": spec,
     }
+
+
+def _set_apart(template: Manifest) -> None:
+    key, value = FLEET
+    template["metadata"]["labels"] |= {key: value, MANAGED[0]: MANAGED[1]}
+    template["metadata"]["annotations"] = {key: value}
+    own = {"key": key, "value": value, "effect": "NoSchedule"}
+    template["spec"]["taints"] = [*template["spec"]["taints"], own]
 
 
 def _disruption(settings: ProfileSettings) -> Manifest:

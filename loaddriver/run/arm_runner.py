@@ -238,8 +238,8 @@ class ArmRunner:
         names = self.arm.inputs.cluster_names
         self.view.say(f"starting {len(names)} control plane{'s' * (len(names) > 1)}")
         self.clusters = await self.substrate.start_clusters(names)
-        prepared = self.substrate.capabilities.prepares_clusters
-        if self.arm.inputs.profile.settings.has_bigfleet_types and not prepared:
+        unprepared = self.substrate.capabilities.unprepared_clusters
+        if self.arm.inputs.profile.settings.has_bigfleet_types and unprepared:
             await asyncio.gather(*(_install(cluster) for cluster in self.clusters))
         self.view.say(self.node_source.description)
         self.roles = await self.node_source.start(self.substrate, self.clusters)

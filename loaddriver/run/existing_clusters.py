@@ -9,6 +9,7 @@ from pathlib import Path
 
 from bigfleet.kube.client import CONNECTION_ERRORS, ApiError, KubeClient
 from loaddriver.errors import InfrastructureError, ProfileError
+from loaddriver.karpenter.guest import karpenter_guest
 from loaddriver.plan.confined import confined
 from loaddriver.plan.records import Plan
 from loaddriver.profile.settings import ProfileSettings
@@ -23,8 +24,9 @@ def existing_clusters(options: RunOptions, settings: ProfileSettings) -> Existin
     return ExistingClusters(
         contexts=options.contexts,
         number=settings.clusters,
-        fleet_nodes=registers_fleet(settings),
+        fleet_nodes=_has_own_nodes(settings),
         refused=_refused(options, settings),
+        guest=karpenter_guest() if settings.on_karpenter else None,
     )
 
 
@@ -45,21 +47,21 @@ def check_place(options: RunOptions, settings: ProfileSettings) -> None:
         raise ProfileError([f"system: command without command.start {needs} have no autoscaler"])
 
 
-def registers_fleet(settings: ProfileSettings) -> bool:
-    """Whether the harness registers the fleet's machines as Nodes before the load."""
-    return settings.system == "none" and settings.none.nodes == "fleet"
-
-
 def plan_for(options: RunOptions, settings: ProfileSettings, plan: Plan) -> Plan:
     """The plan as it is played on the options' substrate."""
     if options.substrate is not SubstrateName.EXISTING:
         return plan
-    return confined(plan, fleet_nodes=registers_fleet(settings))
+    return confined(plan, fleet_nodes=_has_own_nodes(settings))
+
+
+def _has_own_nodes(settings: ProfileSettings) -> bool:
+    """Whether the run has simulated Nodes of its own: the registered fleet, or Karpenter's."""
+    return settings.on_karpenter or (settings.system == "none" and settings.none.nodes == "fleet")
 
 
 def _refused(options: RunOptions, settings: ProfileSettings) -> str:
-    if settings.system not in ("none", "command"):
-        return f"system: {settings.system} needs clusters of its own; write none or command"
+    if settings.system == "bigfleet":
+        return "system: bigfleet needs clusters of its own; write none, command or karpenter"
     if settings.resource_metrics:
         return "metrics: resource needs clusters of its own"
     if options.keep or options.bare:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from controlplane.pins import KARPENTER
 from controlplane.request import Binaries
 from loaddriver.karpenter.node_source import KarpenterNodeSource
 from loaddriver.run.command_system import CommandNodeSource
@@ -17,6 +18,7 @@ from loaddriver.run.node_source import (
 )
 from loaddriver.run.static_fleet import fleet_nodes
 from loaddriver.substrates.choice import Prerequisites, SubstrateName
+from loaddriver.substrates.existing.substrate import Prerequisites as ExistingPrerequisites
 from loaddriver.substrates.processes import Supervisor
 
 
@@ -46,8 +48,15 @@ def make_node_source(
                 settings.command, machines, supervisor, environment, scratch, logs
             )
         case "karpenter":
-            assert isinstance(prerequisites, Binaries)  # checked when they were obtained
-            assert prerequisites.karpenter is not None
-            return KarpenterNodeSource(settings, machines, prerequisites.karpenter, scratch)
+            return KarpenterNodeSource(settings, machines, _karpenter(prerequisites), scratch)
         case "bigfleet":
             return FleetNodeSource(arm.inputs, scratch)
+
+
+def _karpenter(prerequisites: Prerequisites) -> Path:
+    # It was asked for when they were obtained.
+    if isinstance(prerequisites, ExistingPrerequisites):
+        return prerequisites.programs[KARPENTER].path
+    assert isinstance(prerequisites, Binaries)
+    assert prerequisites.karpenter is not None
+    return prerequisites.karpenter

@@ -124,8 +124,7 @@ def _binaries(prerequisites: Prerequisites) -> dict[str, str]:
     if isinstance(prerequisites, Binaries):
         return {name: digest_of_file(path) for name, path in prerequisites.paths.items()}
     if isinstance(prerequisites, ExistingPrerequisites):
-        own = prerequisites.kwok
-        return {} if own is None else {"kwok": digest_of_file(own.path)}
+        return {n: digest_of_file(each.path) for n, each in prerequisites.programs.items()}
     return dict(prerequisites.places.images)
 
 

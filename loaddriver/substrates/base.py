@@ -59,6 +59,13 @@ class Capabilities:
     own_clusters: bool = True
     prepares_clusters: bool = False
 
+    @property
+    def unprepared_clusters(self) -> bool:
+        """Whether BigFleet's resources can be, and are still to be, installed in started clusters:
+        others' clusters get none.
+        """
+        return self.own_clusters and not self.prepares_clusters
+
     def statements(self) -> dict[str, str]:
         """One phrase per capability, for the report."""
         return {

@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from bigfleet.kube.client import KubeClient
 from controlplane.locate import LocatedBinary
-from controlplane.pins import KARPENTER, METRICS_SERVER, wanted_modules
+from controlplane.pins import KARPENTER, METRICS_SERVER, OPTIONAL_MODULES, wanted_modules
 from controlplane.request import Binaries, BinaryRequest
 from controlplane.resolve import obtain, resolve
 from loaddriver.errors import ProfileError
@@ -18,6 +18,7 @@ from loaddriver.substrates.base import Substrate, SubstrateError
 from loaddriver.substrates.components import ControlPlaneConfig
 from loaddriver.substrates.existing import substrate as existing
 from loaddriver.substrates.existing.contexts import read_contexts
+from loaddriver.substrates.existing.objects import Guest
 from loaddriver.substrates.existing.substrate import ExistingSubstrate
 from loaddriver.substrates.local import LocalSubstrate
 from loaddriver.substrates.pods import places as pods
@@ -43,13 +44,15 @@ class SubstrateName(StrEnum):
 class ExistingClusters:
     """What a run asks of existing clusters: the contexts given, and how many clusters it has.
 
-    `fleet_nodes`: it registers Nodes of its own. `refused` names a setting that they cannot have.
+    `fleet_nodes`: it has Nodes of its own. `refused` names a setting that they cannot have. The
+    `guest` is the autoscaler that it brings along, an optional component of the binaries.
     """
 
     contexts: Sequence[str]
     number: int
     fleet_nodes: bool
     refused: str = ""
+    guest: Guest | None = None
 
 
 def obtain_prerequisites(
@@ -102,14 +105,19 @@ def _existing(
                 "given: give --context once for each, or --set clusters=N"
             ]
         )
-    kwok = _kwok(request, progress) if clusters.fleet_nodes else None
-    return existing.Prerequisites(contexts, kwok, dict(request.environment))
+    guest = clusters.guest
+    programs = _programs(request, progress, guest) if clusters.fleet_nodes else {}
+    return existing.Prerequisites(contexts, programs, dict(request.environment), guest)
 
 
-def _kwok(request: BinaryRequest, progress: Callable[[str], None]) -> LocatedBinary:
-    """It alone: the harness's image has no other component of a control plane."""
+def _programs(
+    request: BinaryRequest, progress: Callable[[str], None], guest: Guest | None
+) -> dict[str, LocatedBinary]:
+    """They alone: the harness's image has no other component of a control plane than kwok."""
     modules = [each for each in wanted_modules(None) if _KWOK in each.components]
-    return obtain(modules, request, progress)[_KWOK]
+    if guest:
+        modules.append(OPTIONAL_MODULES[guest.name])
+    return obtain(modules, request, progress)
 
 
 def _only_local(setting: str) -> SubstrateError:

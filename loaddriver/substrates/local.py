@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import re
 import shutil
 import signal
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-
-import aiohttp
 
 from bigfleet.api.auth.identity import Identity, Principal
 from loaddriver.process_counters import Readings
@@ -27,8 +24,8 @@ from loaddriver.substrates.base import (
 from loaddriver.substrates.components import Binaries, ControlPlaneConfig, Layout
 from loaddriver.substrates.controlplane import ControlPlane
 from loaddriver.substrates.ports import LOOPBACK, HeldPorts, free_port
-from loaddriver.substrates.probes import answers
-from loaddriver.substrates.processes import Process, Supervisor, until_ready
+from loaddriver.substrates.processes import Process, Supervisor
+from loaddriver.substrates.roles import arguments_of, own_values, until_serving
 
 # The data is temporary, and a graceful stop of kube-apiserver takes many seconds.
 _COMPONENT_GRACE_SECONDS = 0.3
@@ -38,7 +35,6 @@ _ROLE_EXIT_SECONDS = 30.0
 _SOCKET_PATH_BYTES = 107
 # Placeholders in a role's arguments, for values such as addresses.
 _STATE, _IDENTITY, _API_SERVER, _ETCD = "state", "identity", "api-server", "etcd"
-_PLACEHOLDER = re.compile(r"\{([^{}]+)\}")
 
 
 class LocalSubstrate:
@@ -122,13 +118,7 @@ class LocalSubstrate:
         process = self._supervisor.start(role.name, command, log_path, environment)
         self._roles.add(role.name)
         observe = addresses[role.observe_port] if role.observe_port else None
-        if observe:
-            async with aiohttp.ClientSession() as session:
-                await until_ready(
-                    process,
-                    lambda: answers(session, f"http://{observe}/readyz"),
-                    self._settings.start_deadline_seconds,
-                )
+        await until_serving(process, observe, self._settings.start_deadline_seconds)
         readonly = fleet_identities.read_only(self._data_directory) if role.peer_identity else None
         return Endpoint(role.name, observe, log_path, addresses, readonly)
 
@@ -210,9 +200,7 @@ class LocalSubstrate:
         """The command line and the environment of a role."""
         values = {
             **self._addresses,
-            **addresses,
-            **{f"{port}-number": at.rpartition(":")[2] for port, at in addresses.items()},
-            **{name: str(path) for name, path in role.inputs.items()},
+            **own_values(role, addresses),
             **{name: str(self._log_directory / file) for name, file in role.outputs.items()},
             **{name: str(self._access(role, name)) for name in role.kubeconfigs},
             _STATE: str(self._data_directory / role.name),
@@ -227,7 +215,7 @@ class LocalSubstrate:
             values[_API_SERVER] = cluster.api_server
             if role.identity:
                 kubeconfig = str(cluster.kubeconfigs[role.identity])
-        arguments = _substituted(role, values)
+        arguments = arguments_of(role, values)
         if role.program is not None:
             return [str(role.program), *arguments], {**self._environment, "KUBECONFIG": kubeconfig}
         access = ["--kubeconfig", kubeconfig] if kubeconfig else []
@@ -240,21 +228,6 @@ class LocalSubstrate:
             kubeconfig = cluster.kubeconfigs[role.kubeconfigs[name]]
             shutil.copy(kubeconfig, folder / f"{cluster.name}.kubeconfig")
         return folder
-
-
-def _substituted(role: RoleSpec, values: Mapping[str, str]) -> list[str]:
-    """Replace every `{name}` in the role's arguments. Raises SubstrateError for an unknown one."""
-
-    def value(found: re.Match[str]) -> str:
-        name = found[1]
-        if name not in values:
-            raise SubstrateError(
-                f"role {role.name}: unknown placeholder {{{name}}}; a role whose port is used "
-                f"must have been started before. Known: {', '.join(sorted(values)) or 'nothing'}"
-            )
-        return values[name]
-
-    return [_PLACEHOLDER.sub(value, argument) for argument in role.arguments]
 
 
 def _peer(role: str, port: str) -> str:

@@ -21,8 +21,8 @@ from loaddriver.substrates.base import Cluster
 from loaddriver.substrates.existing.objects import OWN_NAMESPACE, manifests
 from loaddriver.substrates.existing.release_end import end_release
 from tests.charts.helm_rig import SCALETEST, VALUES, Helm
-from tests.support.cluster_content import content
 from tests.support.clusters import get, namespace
+from tests.support.existing_clusters import content
 from tests.support.scaletest import TINY, Scaletest, end_all
 from tests.support.shared_clusters import SharedClusters
 from tests.support.waiting import eventually

@@ -2,36 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
-import os
 import signal
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from bigfleet.kube.client import KubeClient
-from loaddriver.run.node_source import set_apart
-from loaddriver.substrates.applying import apply
+from controlplane.request import Binaries
+from loaddriver.karpenter.guest import karpenter_guest
 from loaddriver.substrates.base import Cluster
-from loaddriver.substrates.existing.objects import OWN_NAMESPACE, manifests
-from tests.support.cluster_content import content
-from tests.support.clusters import node
-from tests.support.guides import commands
-from tests.support.scaletest import ROOT, TINY, Scaletest, end_all
+from loaddriver.substrates.existing.rights import needed_rules
+from tests.support.existing_clusters import KARPENTER, NONE, confine, content, started
+from tests.support.scaletest import end_all
 from tests.support.waiting import wait_until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
-GUIDE = "existing-clusters.md"
-# The commands of the guide, for the context that the tests have.
-[RUN] = [[w.replace("kind-east", "c") for w in each] for each in commands(GUIDE, "loaddriver run")]
-[DOWN] = [
-    [w.replace("kind-east", "c") for w in each] for each in commands(GUIDE, "loaddriver down")
-]
-EXISTING, NONE = (*RUN[:-2], *TINY), tuple(RUN[-2:])
 # An autoscaler that is installed and removed: all machines at once.
 INSTALLED = """
 import asyncio, json, os, pathlib, sys
@@ -64,6 +51,13 @@ def user(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Cluster:
     return cluster
 
 
+def settings(system: str, tmp_path: Path, binaries: Binaries) -> tuple[str, ...]:
+    """The command line's, for this system."""
+    if system == "karpenter" and binaries.karpenter is None:
+        pytest.skip("no karpenter: run `python -m controlplane get --also karpenter`")
+    return {"none": NONE, "karpenter": KARPENTER}.get(system) or installed(tmp_path)
+
+
 def installed(tmp_path: Path) -> tuple[str, ...]:
     """The settings of a system that has to be removed again."""
     path = tmp_path / "installed.py"
@@ -76,19 +70,24 @@ def installed(tmp_path: Path) -> tuple[str, ...]:
     )
 
 
-def started(tmp_path: Path, *arguments: str) -> Scaletest:
-    tempdir = tmp_path / "tmp"
-    tempdir.mkdir(exist_ok=True)
-    return Scaletest(tmp_path / "results", *EXISTING, *arguments, tempdir=tempdir)
-
-
-@pytest.mark.parametrize("system", ["none", "command"])
+@pytest.mark.parametrize("system", ["none", "command", "karpenter"])
 def test_a_run_gets_a_verdict_and_leaves_nothing_behind(
-    tmp_path: Path, user: Cluster, system: str
+    tmp_path: Path,
+    user: Cluster,
+    system: str,
+    binaries: Binaries,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Pods are bound and judged by receipts of watches, whose error is stated."""
+    """Pods are bound and judged by receipts of watches, whose error is stated. The user may do no
+    more than is asked for; commands are his own business.
+    """
+    own = settings(system, tmp_path, binaries)
+    if system != "command":
+        guest = karpenter_guest() if system == "karpenter" else None
+        rules = needed_rules(fleet_nodes=True, guest=guest)
+        monkeypatch.setenv("KUBECONFIG", str(confine(user, tmp_path / "somebody", rules)))
     before = content(user)
-    run = started(tmp_path, *(NONE if system == "none" else installed(tmp_path)))
+    run = started(tmp_path, *own)
     assert run.exit_code() in (0, 3, 5), run.output
     found = run.summary()
     assert found["run"]["substrate"] == "existing"
@@ -104,46 +103,19 @@ def test_a_run_gets_a_verdict_and_leaves_nothing_behind(
     assert not run.left_overs()
 
 
-@pytest.mark.parametrize("system", ["none", "command"])
+@pytest.mark.parametrize("system", ["none", "command", "karpenter"])
 def test_a_runner_that_is_killed_leaves_nothing_behind(
-    tmp_path: Path, user: Cluster, system: str
+    tmp_path: Path, user: Cluster, system: str, binaries: Binaries
 ) -> None:
-    """Its reaper removes the load, the Nodes and the identity, and runs the stop command."""
+    """Its reaper removes the load, the Nodes and the identities, and runs the stop command."""
+    own = settings(system, tmp_path, binaries)
     before = content(user)
-    run = started(tmp_path, *(NONE if system == "none" else installed(tmp_path)))
+    run = started(tmp_path, *own)
     run.await_line("  soak")
     assert content(user) != before
     run.child.send_signal(signal.SIGKILL)
     run.child.wait()
     wait_until(lambda: content(user) == before, "the cluster to be as before", seconds=240)
-
-
-def test_what_remained_is_found_by_its_label_and_removed(tmp_path: Path, user: Cluster) -> None:
-    """A run refuses to start beside it, and names the command that removes it."""
-    before = content(user)
-
-    async def leave() -> None:
-        async with await KubeClient.from_kubeconfig(user.kubeconfigs["admin"]) as client:
-            await apply(client, manifests("lost-run", "somebody on another machine"))
-            body = node("lost-node")
-            await client.create("/api/v1/nodes", set_apart({**body, "spec": {"taints": []}}))
-
-    asyncio.run(leave())
-    refused = started(tmp_path, *NONE)
-    assert refused.exit_code() == 6, refused.output
-    assert "run lost-run, started by somebody on another machine" in refused.output
-    assert "loaddriver down --context c" in refused.output
-    down = subprocess.run(
-        [sys.executable, "-m", "loaddriver", "down", *DOWN],
-        cwd=ROOT,
-        env={**os.environ, "TMPDIR": str(tmp_path / "tmp")},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert down.returncode == 0, down.stderr
-    assert f"removing namespaces/{OWN_NAMESPACE}" in down.stderr
-    assert content(user) == before
 
 
 def test_each_missing_right_is_named_and_nothing_is_created(

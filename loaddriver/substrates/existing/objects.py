@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 MANAGED = ("app.kubernetes.io/managed-by", "scaletest.bigfleet")
@@ -11,8 +12,8 @@ RUN_ANNOTATION = "scaletest.bigfleet/run"
 OWN_NAMESPACE = "scaletest-system"
 NAMESPACE_PREFIX = "scaletest-"
 FLEET = ("scaletest.bigfleet/node", "fleet")
-"""Label, annotation and taint of the Nodes that the harness registers: only its load tolerates
-them, and only its own kwok plays them.
+"""Label, annotation and taint of a run's own Nodes: only its load tolerates them, and only its own
+kwok plays them.
 """
 ACCOUNT = "scaletest"
 _RBAC = "rbac.authorization.k8s.io"
@@ -36,8 +37,9 @@ OF_KWOK: tuple[Rule, ...] = (
     ("coordination.k8s.io", ("leases",), ("get", "list", "watch", "create", "update")),
 )
 OF_THE_HARNESS: tuple[Rule, ...] = (
-    ("", ("serviceaccounts", "serviceaccounts/token"), ("create",)),
-    (_RBAC, ("clusterroles", "clusterrolebindings"), ("create", "delete", "list")),
+    ("", ("namespaces", "serviceaccounts"), ("create", "patch")),
+    ("", ("serviceaccounts/token",), ("create",)),
+    (_RBAC, ("clusterroles", "clusterrolebindings"), ("create", "patch", "delete", "list")),
     ("scheduling.k8s.io", ("priorityclasses",), ("delete", "list")),
 )
 OF_FLEET_NODES: tuple[Rule, ...] = (
@@ -54,37 +56,67 @@ def role_rules(rules: Iterable[Rule]) -> list[dict[str, Any]]:
     ]
 
 
-def manifests(run_id: str, started_by: str) -> list[dict[str, Any]]:
-    """The namespace and the identity of the load, in order; `started_by` is for people."""
-    labels = {MANAGED[0]: MANAGED[1]}
-    role = {"apiGroup": _RBAC, "kind": "ClusterRole", "name": ACCOUNT}
-    subject = {"kind": "ServiceAccount", "name": ACCOUNT, "namespace": OWN_NAMESPACE}
+@dataclass(frozen=True)
+class Guest:
+    """An autoscaler that a run brings into a cluster of other people, as a process of this machine.
+
+    It gets an identity `name` with the rights in `rules`; the user needs those, and `of_the_user`
+    to install and remove it. `definitions` are the CustomResourceDefinitions that it needs, which
+    the cluster must not have: they would be those of an autoscaler of its own.
+    """
+
+    name: str
+    rules: tuple[Rule, ...]
+    of_the_user: tuple[Rule, ...]
+    definitions: frozenset[str]
+
+    @property
+    def account(self) -> str:
+        """Its ServiceAccount, and the ClusterRole of that."""
+        return f"{ACCOUNT}-{self.name}"
+
+
+def manifests(run_id: str, started_by: str, guest: Guest | None = None) -> list[dict[str, Any]]:
+    """The namespace and the identities of the load and of the guest, in order; `started_by` is for
+    people.
+    """
     return [
         {
             "apiVersion": "v1",
             "kind": "Namespace",
             "metadata": {
-                "name": OWN_NAMESPACE,
-                "labels": labels,
+                **_labelled(OWN_NAMESPACE),
                 "annotations": {RUN_ANNOTATION: f"{run_id}, started by {started_by}"},
             },
         },
+        *_identity(ACCOUNT, (*OF_THE_LOAD, *OF_KWOK)),
+        *(_identity(guest.account, guest.rules) if guest else ()),
+    ]
+
+
+def _identity(name: str, rules: Iterable[Rule]) -> list[dict[str, Any]]:
+    """A ServiceAccount with these rights in the whole cluster."""
+    return [
         {
             "apiVersion": "v1",
             "kind": "ServiceAccount",
-            "metadata": {"name": ACCOUNT, "namespace": OWN_NAMESPACE, "labels": labels},
+            "metadata": {**_labelled(name), "namespace": OWN_NAMESPACE},
         },
         {
             "apiVersion": f"{_RBAC}/v1",
             "kind": "ClusterRole",
-            "metadata": {"name": ACCOUNT, "labels": labels},
-            "rules": role_rules((*OF_THE_LOAD, *OF_KWOK)),
+            "metadata": _labelled(name),
+            "rules": role_rules(rules),
         },
         {
             "apiVersion": f"{_RBAC}/v1",
             "kind": "ClusterRoleBinding",
-            "metadata": {"name": ACCOUNT, "labels": labels},
-            "roleRef": role,
-            "subjects": [subject],
+            "metadata": _labelled(name),
+            "roleRef": {"apiGroup": _RBAC, "kind": "ClusterRole", "name": name},
+            "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": OWN_NAMESPACE}],
         },
     ]
+
+
+def _labelled(name: str) -> dict[str, Any]:
+    return {"name": name, "labels": {MANAGED[0]: MANAGED[1]}}

@@ -18,6 +18,7 @@ from loaddriver.substrates.existing.objects import (
     OF_KWOK,
     OF_THE_HARNESS,
     OF_THE_LOAD,
+    Guest,
     Rule,
     role_rules,
 )
@@ -38,11 +39,12 @@ class _Review(msgspec.Struct):
     status: _Status
 
 
-def needed_rules(*, fleet_nodes: bool) -> Sequence[Rule]:
-    """What the user needs; with `fleet_nodes` the run registers Nodes of its own."""
+def needed_rules(*, fleet_nodes: bool, guest: Guest | None = None) -> Sequence[Rule]:
+    """What the user needs; with `fleet_nodes` the run has Nodes of its own."""
     more = OF_FLEET_NODES if fleet_nodes else ()
-    # The rights of the load are needed, too: nobody may grant more than he has.
-    return (*OF_THE_HARNESS, *OF_THE_LOAD, *OF_KWOK, *more)
+    # What the load and the guest may do is needed, too: nobody may grant more than he has.
+    brought = (*guest.of_the_user, *guest.rules) if guest else ()
+    return (*OF_THE_HARNESS, *OF_THE_LOAD, *OF_KWOK, *more, *brought)
 
 
 async def missing_rights(client: KubeClient, rules: Iterable[Rule]) -> list[str]:

@@ -33,34 +33,39 @@ from loaddriver.substrates.components import (
     KWOK_STAGES,
     kwok_flags,
 )
-from loaddriver.substrates.existing import removal
+from loaddriver.substrates.existing import definitions, removal
 from loaddriver.substrates.existing.contexts import Context
-from loaddriver.substrates.existing.objects import ACCOUNT, FLEET, OWN_NAMESPACE, manifests
+from loaddriver.substrates.existing.objects import ACCOUNT, FLEET, OWN_NAMESPACE, Guest, manifests
 from loaddriver.substrates.existing.rights import missing_rights, needed_rules
 from loaddriver.substrates.existing.starter import starter
+from loaddriver.substrates.ports import LOOPBACK, free_port
 from loaddriver.substrates.processes import Supervisor
 from loaddriver.substrates.reaper.cleanup import removal_file, write_removal
+from loaddriver.substrates.roles import arguments_of, own_values, until_serving
 
+_KWOK = "kwok"
 _MODULE = "loaddriver.substrates.existing.removal"
 _TOKEN_SECONDS = 86_400
 _IDENTITIES = ("load-driver", "recorder", "kwok")
 _GRACE_SECONDS = 1.0
+_ROLE_START_SECONDS = 90.0
 
 
 @dataclass(frozen=True)
 class Prerequisites:
-    """The clusters' contexts, in the order of the plan's clusters; `kwok` plays the fleet's Nodes,
-    None if the clusters' own Nodes are used.
+    """The clusters' contexts, in the order of the plan's clusters; `programs` of this machine are
+    the kwok that plays the run's own Nodes, none if the clusters' Nodes are used, and the `guest`.
     """
 
     contexts: tuple[Context, ...]
-    kwok: LocatedBinary | None
+    programs: Mapping[str, LocatedBinary]
     environment: Mapping[str, str]
+    guest: Guest | None = None
 
     @property
     def versions(self) -> dict[str, str]:
-        """The version of kwok, if it is used."""
-        return {} if self.kwok is None else {"kwok": self.kwok.version}
+        """The versions of these programs."""
+        return {name: each.version for name, each in self.programs.items()}
 
 
 class _Version(msgspec.Struct, rename="camel"):
@@ -95,10 +100,12 @@ class ExistingSubstrate:
         self._supervisor = Supervisor(run_id)
         self._versions: dict[str, str] = {}
         self._to_clean: list[Path] = []
+        self._kubeconfigs: dict[str, Mapping[str, Path]] = {}
+        self._programs: set[str] = set()
 
     async def start_clusters(self, names: Sequence[str]) -> list[Cluster]:
         """Check each cluster, then prepare it. Raises SubstrateError; then nothing was created if
-        a right is missing or another run is there.
+        a right is missing, or another run or the guest's like is there.
         """
         pairs = list(zip(names, self._prerequisites.contexts, strict=True))
         admins = {name: self._write(name, "admin", context.kubeconfig) for name, context in pairs}
@@ -109,11 +116,24 @@ class ExistingSubstrate:
         return [await self._prepare(name, context, admins[name]) for name, context in pairs]
 
     async def start_role(self, role: RoleSpec) -> Endpoint:
-        """Refused: BigFleet's roles are not run in other people's clusters."""
-        raise SubstrateError(f"{role.name}: an existing cluster takes no roles of BigFleet")
+        """Start a program of this machine for one cluster. Raises SubstrateError, also for
+        BigFleet's roles: they are not run in other people's clusters.
+        """
+        if role.program is None or role.cluster is None or role.identity is None:
+            raise SubstrateError(f"{role.name}: an existing cluster takes no roles of BigFleet")
+        addresses = {port: f"{LOOPBACK}:{free_port()}" for port in role.ports}
+        command = [str(role.program), *arguments_of(role, own_values(role, addresses))]
+        kubeconfig = self._kubeconfigs[role.cluster][role.identity]
+        environment = {**self._prerequisites.environment, "KUBECONFIG": str(kubeconfig)}
+        log_path = self._log_directory / f"{role.name}.log"
+        process = self._supervisor.start(role.name, command, log_path, environment)
+        self._programs.add(role.name)
+        observe = addresses[role.observe_port] if role.observe_port else None
+        await until_serving(process, observe, _ROLE_START_SECONDS)
+        return Endpoint(role.name, observe, log_path, addresses)
 
     def pids(self) -> dict[str, int]:
-        """The process ids of the kwoks on this machine."""
+        """The process ids of the kwoks and programs on this machine."""
         return self._supervisor.pids()
 
     async def process_counters(self, *, only_replaceable: bool = False) -> Readings:  # noqa: ARG002
@@ -121,11 +141,11 @@ class ExistingSubstrate:
         return {}
 
     def expect_exit(self, name: str) -> None:
-        """Declare that a kwok will exit."""
+        """Declare that a kwok or a program will exit."""
         self._supervisor.expect_exit(name)
 
     async def first_unexpected_exit(self) -> UnexpectedExit:
-        """Wait for the first kwok to exit undeclared."""
+        """Wait for the first kwok or program to exit undeclared."""
         return await self._supervisor.first_unexpected_exit()
 
     async def first_worker_exit(self) -> UnexpectedExit:
@@ -136,6 +156,9 @@ class ExistingSubstrate:
     async def stop(self) -> None:
         """Remove everything of this run from all clusters; idempotent. Raises SubstrateError."""
         to_clean, self._to_clean = self._to_clean, []
+        # They would replace what is being removed.
+        programs = [each for each in self._supervisor.running() if each.name in self._programs]
+        await self._supervisor.stop(programs, _GRACE_SECONDS)
         try:
             await removal.remove_from(to_clean)
         except (ApiError, *CONNECTION_ERRORS) as error:
@@ -145,14 +168,14 @@ class ExistingSubstrate:
         removal_file(self._data_directory).unlink(missing_ok=True)
 
     def versions(self) -> dict[str, str]:
-        """The version of each cluster's API server, and of kwok."""
+        """The version of each cluster's API server, of kwok and of the guest."""
         return {**self._prerequisites.versions, **self._versions}
 
     async def _check(self, client: KubeClient, context: Context) -> None:
         version = msgspec.json.decode(await client.get("/version"), type=_Version)
         self._versions["kube-apiserver"] = version.git_version.removeprefix("v")
-        fleet = self._prerequisites.kwok is not None
-        missing = await missing_rights(client, needed_rules(fleet_nodes=fleet))
+        fleet, guest = _KWOK in self._prerequisites.programs, self._prerequisites.guest
+        missing = await missing_rights(client, needed_rules(fleet_nodes=fleet, guest=guest))
         if missing:
             lines = "".join(f"\n  {right}" for right in missing)
             raise SubstrateError(
@@ -165,6 +188,13 @@ class ExistingSubstrate:
                 f"context {context.name}: has objects of another run: {', '.join(found)}. If that "
                 f"run is over: loaddriver down --context {context.name}"
             )
+        present = await definitions.present(client, guest.definitions) if guest else []
+        if guest and present:
+            raise SubstrateError(
+                f"context {context.name}: has CustomResourceDefinitions that {guest.name} would "
+                f"bring along: {', '.join(present)}. They are those of an autoscaler of its own, "
+                "which a run would disturb; nothing was created"
+            )
 
     def _announce(self, kubeconfigs: Sequence[Path]) -> None:
         """Record the cleanup command before the first object is created."""
@@ -174,17 +204,25 @@ class ExistingSubstrate:
 
     async def _prepare(self, name: str, context: Context, admin: Path) -> Cluster:
         started_by = starter(self._prerequisites.environment)
+        guest = self._prerequisites.guest
+        accounts = dict.fromkeys(_IDENTITIES, ACCOUNT)
+        if guest:
+            accounts[guest.name] = guest.account
         async with _connected(admin, context) as client:
             # Nothing of it exists, and to create needs fewer rights than to apply.
-            for manifest in manifests(self._run_id, started_by):
+            for manifest in manifests(self._run_id, started_by, guest):
                 await client.create(path_of(manifest).rpartition("/")[0], manifest)
-            token = await request_token(client, ACCOUNT, _TOKEN_SECONDS, OWN_NAMESPACE)
+            tokens = {
+                account: await request_token(client, account, _TOKEN_SECONDS, OWN_NAMESPACE)
+                for account in dict.fromkeys(accounts.values())
+            }
         kubeconfigs = {
-            role: self._write(name, role, self._with_token(name, context, token))
-            for role in _IDENTITIES
+            role: self._write(name, role, self._with_token(name, context, tokens[account]))
+            for role, account in accounts.items()
         }
-        if self._prerequisites.kwok is not None:
-            self._start_kwok(name, kubeconfigs["kwok"], self._prerequisites.kwok.path)
+        self._kubeconfigs[name] = kubeconfigs
+        if kwok := self._prerequisites.programs.get(_KWOK):
+            self._start_kwok(name, kubeconfigs[_KWOK], kwok.path)
         return Cluster(
             name,
             context.cluster["server"],

@@ -13,7 +13,7 @@ from controlplane.request import Binaries
 from loaddriver.karpenter.guest import karpenter_guest
 from loaddriver.substrates.base import Cluster
 from loaddriver.substrates.existing.rights import needed_rules
-from tests.support.existing_clusters import KARPENTER, NONE, confine, content, started
+from tests.support.existing_clusters import KARPENTER, NODES, NONE, confine, content, started
 from tests.support.scaletest import end_all
 from tests.support.waiting import wait_until
 
@@ -112,7 +112,7 @@ def test_a_runner_that_is_killed_leaves_nothing_behind(
     before = content(user)
     run = started(tmp_path, *own)
     run.await_line("  soak")
-    assert content(user) != before
+    wait_until(lambda: content(user)[NODES] != before[NODES], "a Node of the run's")
     run.child.send_signal(signal.SIGKILL)
     run.child.wait()
     wait_until(lambda: content(user) == before, "the cluster to be as before", seconds=240)

@@ -28,9 +28,10 @@ RUN, WITH_KARPENTER = (
     [w.replace("kind-east", "c") for w in each] for each in commands(GUIDE, "loaddriver down")
 ]
 EXISTING, NONE, KARPENTER = (*RUN[:-2], *TINY), tuple(RUN[-2:]), tuple(WITH_KARPENTER[-2:])
+NODES = "/api/v1/nodes"
 # `kubectl get all,crd,nodes -A`, and what else a run could leave.
 COLLECTIONS = (
-    *("/api/v1/namespaces", "/api/v1/nodes", "/api/v1/pods", "/api/v1/services"),
+    *("/api/v1/namespaces", NODES, "/api/v1/pods", "/api/v1/services"),
     *("/api/v1/replicationcontrollers", "/apis/apps/v1/deployments", "/apis/apps/v1/replicasets"),
     *("/apis/apps/v1/statefulsets", "/apis/apps/v1/daemonsets", "/apis/batch/v1/jobs"),
     *("/apis/batch/v1/cronjobs", "/apis/autoscaling/v2/horizontalpodautoscalers"),

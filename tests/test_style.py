@@ -44,6 +44,7 @@ SMALL_FILES: dict[str, str] = {
     "loaddriver/profile/load.py": "the settings of one part, as its neighbours are",
     "loaddriver/run/federation.py": "for profiles with a federation only",
     "loaddriver/profile/overrides.py": "of the command line; its importer reads files",
+    "loaddriver/run/remote_cpu.py": "of other machines; its importer reads processes of this one",
     "loaddriver/report/table.py": "one output format",
 }
 UNFINISHED = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b")

@@ -37,9 +37,8 @@ OF_KWOK: tuple[Rule, ...] = (
     ("coordination.k8s.io", ("leases",), ("get", "list", "watch", "create", "update")),
 )
 OF_THE_HARNESS: tuple[Rule, ...] = (
-    ("", ("namespaces", "serviceaccounts"), ("create", "patch")),
-    ("", ("serviceaccounts/token",), ("create",)),
-    (_RBAC, ("clusterroles", "clusterrolebindings"), ("create", "patch", "delete", "list")),
+    ("", ("serviceaccounts", "serviceaccounts/token"), ("create",)),
+    (_RBAC, ("clusterroles", "clusterrolebindings"), ("create", "delete", "list")),
     ("scheduling.k8s.io", ("priorityclasses",), ("delete", "list")),
 )
 OF_FLEET_NODES: tuple[Rule, ...] = (

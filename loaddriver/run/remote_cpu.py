@@ -7,6 +7,7 @@ from typing import Protocol
 
 from loaddriver.process_counters import Readings, UsedSince
 from loaddriver.record.cpu import WINDOW_SECONDS, RemoteUse
+from loaddriver.substrates.base import OnThisMachine
 
 
 class ReadCounters(Protocol):
@@ -15,18 +16,13 @@ class ReadCounters(Protocol):
     async def __call__(self, *, only_replaceable: bool = False) -> Readings: ...
 
 
-async def nothing(*, only_replaceable: bool = False) -> Readings:  # noqa: ARG001
-    """Reads nothing: all components are processes of this machine."""
-    return {}
-
-
 class RemoteCpu:
     """Reads all counters at the begin and at the end of the load, as some are megabytes of text;
     between them, while `watch` runs, only those of processes whose end the run survives.
     """
 
-    def __init__(self, read: ReadCounters = nothing) -> None:
-        self._read = read
+    def __init__(self, read: ReadCounters | None = None) -> None:
+        self._read = read or OnThisMachine().process_counters
         self._used: UsedSince | None = None
         self._ended = False
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -210,3 +211,16 @@ def describe_exit(returncode: int | None) -> str:
         return f"was killed by {Signals(-returncode).name}"
     except ValueError:
         return f"was killed by signal {-returncode}"
+
+
+class OnThisMachine:
+    """What a substrate has whose components are processes of this machine, or not the run's."""
+
+    async def process_counters(self, *, only_replaceable: bool = False) -> Readings:  # noqa: ARG002
+        """None: the run's components can be seen as processes."""
+        return {}
+
+    async def first_worker_exit(self) -> UnexpectedExit:
+        """Wait for ever: workers of the load are the runner's own processes, or elsewhere."""
+        never: asyncio.Future[UnexpectedExit] = asyncio.get_running_loop().create_future()
+        return await never

@@ -10,13 +10,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from bigfleet.api.auth.identity import Identity, Principal
-from loaddriver.process_counters import Readings
 from loaddriver.substrates import fleet_identities
 from loaddriver.substrates.apiserver import ApiServer, ClusterContext
 from loaddriver.substrates.base import (
     Capabilities,
     Cluster,
     Endpoint,
+    OnThisMachine,
     RoleSpec,
     SubstrateError,
     UnexpectedExit,
@@ -37,7 +37,7 @@ _SOCKET_PATH_BYTES = 107
 _STATE, _IDENTITY, _API_SERVER, _ETCD = "state", "identity", "api-server", "etcd"
 
 
-class LocalSubstrate:
+class LocalSubstrate(OnThisMachine):
     """Clusters and roles of a run. Create it inside a running event loop and always `stop` it.
 
     `data_directory` is the run scope's, in memory if possible; BigFleet roles inherit
@@ -138,10 +138,6 @@ class LocalSubstrate:
         """The process ids of components, as `<cluster>/<component>`, and of roles."""
         return self._supervisor.pids()
 
-    async def process_counters(self, *, only_replaceable: bool = False) -> Readings:  # noqa: ARG002
-        """None: components are processes of this machine."""
-        return {}
-
     def expect_exit(self, name: str) -> None:
         """Declare that a role, or `<cluster>/<component>`, will exit."""
         self._supervisor.expect_exit(name)
@@ -149,11 +145,6 @@ class LocalSubstrate:
     async def first_unexpected_exit(self) -> UnexpectedExit:
         """Wait for the first undeclared exit."""
         return await self._supervisor.first_unexpected_exit()
-
-    async def first_worker_exit(self) -> UnexpectedExit:
-        """Wait for ever: workers of the load are the runner's own processes, or elsewhere."""
-        never: asyncio.Future[UnexpectedExit] = asyncio.get_running_loop().create_future()
-        return await never
 
     async def stop(self) -> None:
         """Stop all roles in reverse order of start, then all clusters in parallel."""

@@ -14,10 +14,11 @@ import gc
 import json
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import partial
+from unittest.mock import patch
 
 from bigfleet.services.coordinator import ladder, quota_moves, rebalancing
 from bigfleet.services.coordinator.domain_lifecycle import DomainState
@@ -80,8 +81,15 @@ class _Longest:
 
     def __init__(self) -> None:
         self.seconds = 0.0
-        for module in (ladder, rebalancing, quota_moves):
-            vars(module)["choose"] = self._metered(module.choose)
+
+    @contextmanager
+    def metering(self) -> Iterator[None]:
+        """Meter all choices inside."""
+        with ExitStack() as stack:
+            for module in (ladder, rebalancing, quota_moves):
+                metered = self._metered(module.choose)
+                stack.enter_context(patch.object(module, "choose", metered))
+            yield
 
     def _metered(self, choose: Callable[..., object]) -> Callable[..., object]:
         def metered(*known: object) -> object:
@@ -193,7 +201,8 @@ async def _fleet(size: Size) -> AsyncIterator[Fleet]:
     coordinators.start_all()
     fleet = Fleet(size, coordinators, _Longest())
     await _until(lambda: coordinators.registry is not None)
-    yield fleet
+    with fleet.longest.metering():
+        yield fleet
     await fleet.end()
     await coordinators.stop()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -18,12 +17,12 @@ import yaml
 from bigfleet.api.install import request_token
 from bigfleet.kube.client import CONNECTION_ERRORS, ApiError, KubeClient
 from controlplane.locate import LocatedBinary
-from loaddriver.process_counters import Readings
 from loaddriver.substrates.applying import path_of
 from loaddriver.substrates.base import (
     Capabilities,
     Cluster,
     Endpoint,
+    OnThisMachine,
     RoleSpec,
     SubstrateError,
     UnexpectedExit,
@@ -72,7 +71,7 @@ class _Version(msgspec.Struct, rename="camel"):
     git_version: str
 
 
-class ExistingSubstrate:
+class ExistingSubstrate(OnThisMachine):
     """Other people's clusters, for one run. Create it inside a running event loop and always
     `stop` it; if the runner is killed, the reaper cleans the clusters.
     """
@@ -136,10 +135,6 @@ class ExistingSubstrate:
         """The process ids of the kwoks and programs on this machine."""
         return self._supervisor.pids()
 
-    async def process_counters(self, *, only_replaceable: bool = False) -> Readings:  # noqa: ARG002
-        """None: the clusters' own parts are not the run's."""
-        return {}
-
     def expect_exit(self, name: str) -> None:
         """Declare that a kwok or a program will exit."""
         self._supervisor.expect_exit(name)
@@ -147,11 +142,6 @@ class ExistingSubstrate:
     async def first_unexpected_exit(self) -> UnexpectedExit:
         """Wait for the first kwok or program to exit undeclared."""
         return await self._supervisor.first_unexpected_exit()
-
-    async def first_worker_exit(self) -> UnexpectedExit:
-        """Wait for ever: workers of the load are the runner's own processes, or elsewhere."""
-        never: asyncio.Future[UnexpectedExit] = asyncio.get_running_loop().create_future()
-        return await never
 
     async def stop(self) -> None:
         """Remove everything of this run from all clusters; idempotent. Raises SubstrateError."""

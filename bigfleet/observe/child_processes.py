@@ -25,14 +25,16 @@ class ChildProcesses:
     def collect(self) -> Iterator[Metric]:
         """One counter and one gauge, also without descendants."""
         own = os.times()
-        seconds, pages = own.children_user + own.children_system, 0
+        # Whole ticks: a sum of fractions may fall by its rounding, and a counter must not.
+        ticks = round((own.children_user + own.children_system) * _TICKS_PER_SECOND)
+        pages = 0
         for stat in _descendants() if _has_children() else ():
-            seconds += sum(map(int, stat[_CPU])) / _TICKS_PER_SECOND
+            ticks += sum(map(int, stat[_CPU]))
             pages += int(stat[_PAGES])
         yield CounterMetricFamily(
             "bigfleet_child_processes_cpu_seconds_total",
             "CPU time of processes that this one started, also of those that have ended",
-            value=seconds,
+            value=ticks / _TICKS_PER_SECOND,
         )
         yield GaugeMetricFamily(
             "bigfleet_child_processes_resident_memory_bytes",

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
+
 import aiohttp
 import pytest
 from prometheus_client import generate_latest
 
-from bigfleet.observe import health
+from bigfleet.observe import child_processes, health
 from bigfleet.observe.metrics import REGISTRY
 from loaddriver.process_counters import NAMES, ProcessCounters, counters_of
 from loaddriver.substrates.ports import free_port
@@ -39,6 +41,25 @@ def test_the_cpu_of_processes_that_it_started_is_added_also_when_they_have_ended
     after = counters()
     assert after.cpu_seconds >= during.cpu_seconds
     assert after.memory_bytes < during.memory_bytes
+
+
+@pytest.mark.parametrize("ended", [0, 1, 7, 40490])
+def test_a_counter_does_not_fall_by_the_rounding_of_a_sum_when_a_child_ends(
+    ended: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would read as a process that has restarted."""
+
+    def counted(ended_ticks: int, *running_ticks: int) -> float:
+        ended_seconds = ended_ticks / os.sysconf("SC_CLK_TCK")
+        times = os.times_result((0.0, 0.0, ended_seconds, 0.0, 0.0))
+        stats = [[b"0"] * 11 + [b"%d" % ticks] + [b"0"] * 11 for ticks in running_ticks]
+        monkeypatch.setattr(os, "times", lambda: times)
+        monkeypatch.setattr(child_processes, "_has_children", lambda: True)
+        monkeypatch.setattr(child_processes, "_descendants", lambda: stats)
+        return next(child_processes.ChildProcesses().collect()).samples[0].value
+
+    for ticks in range(1, 300):
+        assert counted(ended + ticks) >= counted(ended, ticks)
 
 
 @pytest.mark.parametrize("query", ["", "?" + "&".join(f"name[]={name}" for name in NAMES)])

@@ -3,27 +3,41 @@
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import os
 import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 
 from controlplane.errors import BinaryError
-from controlplane.pins import Module
+from controlplane.pins import MODULES_DIRECTORY, Module
 from controlplane.platforms import Platform
 
 # Longer than the slowest build; a lock ends with its process.
 LOCK_DEADLINE_SECONDS = 3600.0
 
 _LOCK_POLL_SECONDS = 0.2
+_DIGEST_DIGITS = 12
 
 
 def cached_path(root: Path, module: Module, component: str, platform: Platform) -> Path:
-    """The path of an installed component."""
-    return root / f"{component}-{module.version}-{platform}" / component
+    """The path of an installed component.
+
+    A program of this repository's own is known by its source too, as its version is that of the
+    module which it is made of.
+    """
+    program = MODULES_DIRECTORY / module.name / "main.go"
+    source = f"-{_digest(program)}" if program.is_file() else ""
+    return root / f"{component}-{module.version}{source}-{platform}" / component
+
+
+@cache
+def _digest(program: Path) -> str:
+    return hashlib.sha256(program.read_bytes()).hexdigest()[:_DIGEST_DIGITS]
 
 
 @contextmanager

@@ -8,10 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from controlplane import cache
 from controlplane.command import failure_message, run_logged
 from controlplane.compiler import find_compiler
 from controlplane.errors import BinaryError
-from controlplane.pins import METRICS_SERVER, PINNED_MODULES
+from controlplane.pins import KARPENTER, METRICS_SERVER, OPTIONAL_MODULES, PINNED_MODULES
+from controlplane.platforms import Platform
 from controlplane.resolve import resolve
 from tests.controlplane.controlplane_rig import PINNED_VERSIONS, Rig
 
@@ -224,3 +226,18 @@ def test_a_cache_that_cannot_be_written_is_one_line_that_names_it(tmp_path: Path
         resolve(request, rig.lines.append)
     assert str(tmp_path / "file") in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_a_program_of_this_repository_is_built_anew_when_its_source_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its version is that of a module, which stays the same."""
+    module, platform = OPTIONAL_MODULES[KARPENTER], Platform("linux", "amd64")
+    paths = set()
+    for number, source in enumerate(["package main\n", "package main // changed\n"]):
+        monkeypatch.setattr(cache, "MODULES_DIRECTORY", tmp_path / str(number))
+        program = tmp_path / str(number) / KARPENTER / "main.go"
+        program.parent.mkdir(parents=True)
+        program.write_text(source)
+        paths.add(cache.cached_path(Path("cache"), module, KARPENTER, platform))
+    assert len(paths) == 2

@@ -24,8 +24,8 @@ func main() {
 		fmt.Println("karpenter", gitVersion)
 		return
 	}
-	if len(os.Args) == 2 && os.Args[1] == "--crds" {
-		if err := printDefinitions(); err != nil {
+	if len(os.Args) >= 2 && os.Args[1] == "--crds" {
+		if err := writeDefinitions(os.Args[2:]); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
@@ -34,10 +34,20 @@ func main() {
 	run()
 }
 
-// printDefinitions prints a JSON list.
-func printDefinitions() error {
+// writeDefinitions prints a JSON list, or writes it to the file that is named: a container without a
+// shell has no other way.
+func writeDefinitions(names []string) error {
+	file := os.Stdout
+	if len(names) > 0 {
+		created, err := os.Create(names[0])
+		if err != nil {
+			return err
+		}
+		defer created.Close()
+		file = created
+	}
 	definitions := append([]*apiextensionsv1.CustomResourceDefinition{}, apis.CRDs...)
-	return json.NewEncoder(os.Stdout).Encode(append(definitions, kwokapis.CRDs...))
+	return json.NewEncoder(file).Encode(append(definitions, kwokapis.CRDs...))
 }
 
 func run() {

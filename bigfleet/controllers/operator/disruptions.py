@@ -21,7 +21,7 @@ from bigfleet.api.install import GROUP_VERSION
 from bigfleet.api.v1alpha1.shard_pb2 import DisruptionInquiry, DisruptionReport, MachineDisruption
 from bigfleet.controllers.disruption_cost import node_blocking_annotation
 from bigfleet.controllers.operator.node_types import Node, node_path
-from bigfleet.controllers.operator.pods import Budget, PodOnNode, blocking_pods
+from bigfleet.controllers.operator.pods import Budget, PodOnNode, blocking_pods, query_of_pods
 from bigfleet.kube.client import CONNECTION_ERRORS, FORBIDDEN, NOT_FOUND, ApiError, KubeClient
 from bigfleet.kube.types import ObjectList, ObjectMeta
 from bigfleet.kube.watch import Listed, Watch
@@ -102,8 +102,9 @@ class Disruptions:
         verdicts = await self._review(spec)
         source = "pod-controller" if verdicts is not None else "nobody"
         metrics.operator_disruption_reports.labels(source).inc()
+        # Before any is drained it is assessed once more.
         found = await self._assess_all(
-            dict.fromkeys(asked, _UNKNOWN) if verdicts is None else verdicts
+            dict.fromkeys(asked, _UNKNOWN) if verdicts is None else verdicts, current=False
         )
         if verdicts is None:
             found.sort(key=lambda each: (each.batch_pods > 0, each.cost))
@@ -142,7 +143,8 @@ class Disruptions:
                 shared.verdicts = await self._review({"maxNodes": len(names), "nodes": names}) or {}
                 self._accept(verdict for verdict in shared.verdicts.values() if verdict.fits)
         known = shared.verdicts
-        return await self._assess_all({name: known.get(name, _UNKNOWN) for name in nodes})
+        verdicts = {name: known.get(name, _UNKNOWN) for name in nodes}
+        return await self._assess_all(verdicts, current=True)
 
     def _accept(self, fitting: Iterable[_NodeDisruption]) -> None:
         # Before the next review: its answer may come before these Nodes are seen to be drained, and
@@ -207,12 +209,17 @@ class Disruptions:
             if self._now() - review.metadata.created > _STALE_SECONDS:
                 await self._remove(review.metadata.name)
 
-    async def _assess_all(self, verdicts: Mapping[str, _NodeDisruption]) -> list[MachineDisruption]:
+    async def _assess_all(
+        self, verdicts: Mapping[str, _NodeDisruption], *, current: bool
+    ) -> list[MachineDisruption]:
         """In the given order; Nodes that are not BigFleet's are omitted."""
         if not verdicts:
             return []
         budgets = await self._budgets()
-        judged = (self._assess(name, verdict, budgets) for name, verdict in verdicts.items())
+        judged = (
+            self._assess(name, verdict, budgets, current=current)
+            for name, verdict in verdicts.items()
+        )
         return [each for each in await asyncio.gather(*judged) if each is not None]
 
     async def _budgets(self) -> Sequence[Budget]:
@@ -220,7 +227,7 @@ class Disruptions:
         return msgspec.json.decode(raw, type=ObjectList[Budget]).items
 
     async def _assess(
-        self, name: str, verdict: _NodeDisruption, budgets: Iterable[Budget]
+        self, name: str, verdict: _NodeDisruption, budgets: Iterable[Budget], *, current: bool
     ) -> MachineDisruption | None:
         async with self._lists:
             try:
@@ -231,7 +238,7 @@ class Disruptions:
                 return None
             if node.not_owned_reason:
                 return None
-            query = {"fieldSelector": f"spec.nodeName={name}"}
+            query = query_of_pods(name, current=current)
             listed = msgspec.json.decode(
                 await self._client.get("/api/v1/pods", query), type=ObjectList[PodOnNode]
             )

@@ -22,7 +22,7 @@ from bigfleet.api.v1alpha1 import capacity_pb2
 from bigfleet.api.wellknown import MACHINE_LABEL
 from bigfleet.controllers.operator.node_health import NodeHealth, UnfitMachine
 from bigfleet.controllers.operator.node_types import Node, node_path
-from bigfleet.controllers.operator.pods import has_terminated, is_per_node
+from bigfleet.controllers.operator.pods import has_terminated, is_per_node, query_of_pods
 from bigfleet.controllers.operator.upcoming_nodes import UpcomingNodeController
 from bigfleet.controllers.podspec.amounts import effective_requests
 from bigfleet.controllers.podspec.unsupported import Unsupported
@@ -188,7 +188,7 @@ class NodeLimits:
                 _LOG.warning("the pods of %d Nodes could not be listed in time", len(late))
 
     async def _list(self, name: str) -> None:
-        query = {"fieldSelector": f"spec.nodeName={name}"}
+        query = query_of_pods(name, current=False)
         try:
             async with self._lists:
                 raw = await self._client.get("/api/v1/pods", query)

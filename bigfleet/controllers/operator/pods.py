@@ -14,6 +14,16 @@ from bigfleet.kube.types import ObjectMeta
 _MIRROR = "kubernetes.io/config.mirror"
 
 
+def query_of_pods(node: str, *, current: bool) -> dict[str, str]:
+    """The query of the Pods on a Node.
+
+    The API server's cache answers, as it does a watch, unless the list must be `current`: for that
+    a server whose cache is seconds late, since it is busy, reads every Pod from etcd.
+    """
+    selected = {"fieldSelector": f"spec.nodeName={node}"}
+    return selected if current else {**selected, "resourceVersion": "0"}
+
+
 class _PodSpec(msgspec.Struct):
     priority: int | None = None
 

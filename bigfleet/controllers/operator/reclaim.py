@@ -13,7 +13,7 @@ from bigfleet.api.v1alpha1.shard_pb2 import ReclaimAck, ReclaimInstruction
 from bigfleet.api.wellknown import RECLAIM_DEADLINE, RECLAIM_REVIEW
 from bigfleet.controllers.operator.eviction import Evictor
 from bigfleet.controllers.operator.node_types import Node, node_path
-from bigfleet.controllers.operator.pods import PodOnNode, blocking_pods
+from bigfleet.controllers.operator.pods import PodOnNode, blocking_pods, query_of_pods
 from bigfleet.controllers.operator.upcoming_nodes import delete_node
 from bigfleet.kube.client import CONFLICT, CONNECTION_ERRORS, NOT_FOUND, ApiError, KubeClient
 from bigfleet.kube.types import ObjectList
@@ -221,7 +221,7 @@ class Reclaimer:
 
     async def _pods_on(self, node: str) -> list[PodOnNode]:
         """The Pods that the drain must wait for."""
-        query = {"fieldSelector": f"spec.nodeName={node}"}
+        query = query_of_pods(node, current=True)
         pods = msgspec.json.decode(
             await self._client.get("/api/v1/pods", query), type=ObjectList[PodOnNode]
         )

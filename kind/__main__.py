@@ -14,7 +14,8 @@ from kind.cluster import clusters, create, delete, export_logs
 from kind.config import ONE_NODE, SEVERAL_NODES, cluster_config
 from kind.engine import find_engine
 from kind.errors import KindError, KindUsageError
-from kind.images.resolve import Images, resolve_images
+from kind.images.recipe import OPTIONAL_IMAGES
+from kind.images.resolve import resolve_image, resolve_images
 from kind.nodeimage.image import make_node_image
 from kind.setup import Setup, find_tools, prepare
 
@@ -74,6 +75,13 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--nodes", choices=tuple(_BASES), default="one", help="number of nodes for up (one)"
     )
+    parser.add_argument(
+        "--also",
+        action="append",
+        default=[],
+        choices=OPTIONAL_IMAGES,
+        help="an image for images that only some profiles need",
+    )
     parser.add_argument("--cache", metavar="DIR", help="default: ~/.cache/bigfleet")
     parser.add_argument(
         "--kubernetes-version", metavar="1.X.Y", help="another Kubernetes than the pinned one"
@@ -126,13 +134,14 @@ def _node_image(request: BinaryRequest, _: argparse.Namespace) -> None:
     print(f"kind-node-image: {image.reference} is in {engine.name}'s store")
 
 
-def _images(request: BinaryRequest, _: argparse.Namespace) -> None:
+def _images(request: BinaryRequest, options: argparse.Namespace) -> None:
     engine = find_engine(request.environment, request.cache_directory)
-    images: Images = resolve_images(request, engine, _say)
-    for image in images.all:
+    more = [resolve_image(name, request, engine, _say) for name in options.also]
+    images = (*resolve_images(request, engine, _say).all, *more)
+    for image in images:
         megabytes = image.archive.stat().st_size / 1e6
         print(f"{image.reference:<36} {megabytes:>5.0f} MB  {image.archive}")
-    print(f"images: {len(images.all)} are current, in {engine.name}'s store and as archives")
+    print(f"images: {len(images)} are current, in {engine.name}'s store and as archives")
 
 
 _BASES = {"one": ONE_NODE, "several": SEVERAL_NODES}

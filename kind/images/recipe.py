@@ -56,4 +56,4 @@ PYTHON_IMAGES: Mapping[str, PythonRecipe] = MappingProxyType(
 # Binaries of the control plane that run as containers too, each in an image of its own.
 BINARY_IMAGES = ("kwok", "etcd")
 # Of the same form, for runs that need them.
-OPTIONAL_IMAGES = ("metrics-server",)
+OPTIONAL_IMAGES = ("metrics-server", "karpenter")

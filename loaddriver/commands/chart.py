@@ -1,15 +1,18 @@
-"""`loaddriver chart-values` and `loaddriver inventory`: a profile for charts/scaletest."""
+"""`loaddriver chart-values`, `inventory` and `karpenter-setup`: a profile for charts/scaletest."""
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from bigfleet.kube.client import KubeClient
 from loaddriver.commands.flags import profile_flags, run_options
 from loaddriver.errors import ExitCode
+from loaddriver.karpenter.preparation import definitions_of, prepare, write_instance_types
 from loaddriver.profile.loading import load_profile
 from loaddriver.run.chart_values import chart_values, heading
 from loaddriver.run.host_cluster_values import host_cluster_heading, host_cluster_values
@@ -19,7 +22,7 @@ from loaddriver.substrates.choice import SubstrateName
 
 
 def add(commands: Any) -> None:
-    """Register both commands."""
+    """Register all of them."""
     values = commands.add_parser(
         "chart-values",
         help="print a profile as values of charts/scaletest, with --substrate existing for the "
@@ -31,6 +34,25 @@ def add(commands: Any) -> None:
     profile_flags(inventory)
     inventory.add_argument("--output", type=Path, required=True, metavar="FILE")
     inventory.set_defaults(do=_inventory)
+    setup = commands.add_parser(
+        "karpenter-setup",
+        help="give a cluster what Karpenter needs there to serve a profile, as the chart does",
+    )
+    profile_flags(setup)
+    setup.add_argument(
+        "--kubeconfig", type=Path, required=True, metavar="FILE", help="of an administrator"
+    )
+    setup.add_argument(
+        "--definitions", type=Path, required=True, metavar="FILE", help="of `karpenter --crds FILE`"
+    )
+    setup.add_argument(
+        "--instance-types",
+        type=Path,
+        required=True,
+        metavar="FILE",
+        help="to be written, for Karpenter's flag --instance-types-file-path",
+    )
+    setup.set_defaults(do=_karpenter_setup)
 
 
 def _values(flags: argparse.Namespace) -> ExitCode:
@@ -42,6 +64,19 @@ def _values(flags: argparse.Namespace) -> ExitCode:
         values = chart_values(profile, flags.set, flags.seed)
         print(heading(profile), end="")
     print(yaml.safe_dump(values, sort_keys=False), end="")
+    return ExitCode.PASS
+
+
+def _karpenter_setup(flags: argparse.Namespace) -> ExitCode:
+    inputs = prepare_inputs(run_options(flags))
+    definitions = definitions_of(flags.definitions.read_bytes())
+    write_instance_types(inputs.machines, flags.instance_types)
+
+    async def into_cluster() -> None:
+        async with await KubeClient.from_kubeconfig(flags.kubeconfig) as client:
+            await prepare(client, definitions, inputs.machines, inputs.profile.settings)
+
+    asyncio.run(into_cluster())
     return ExitCode.PASS
 
 

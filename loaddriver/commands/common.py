@@ -64,8 +64,8 @@ def run_once(options: RunOptions) -> RunOutcome:
     check.raise_errors()
     if options.substrate is SubstrateName.KIND:
         values = release_values(options, inputs.profile)
-        metrics = inputs.profile.settings.resource_metrics
-        found = kind.obtain(_request(options), say, resource_metrics=metrics)
+        images = kind.image_names(inputs.profile.settings)
+        found = kind.obtain(_request(options), say, images)
         outcome = run_on_kind(options, values, found, say)
     else:
         outcome = _run_here(options, inputs)

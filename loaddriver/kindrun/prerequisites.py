@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,10 +14,10 @@ from kind.errors import KindError, KindUsageError
 from kind.images.builder import Image
 from kind.images.resolve import resolve_image
 from kind.setup import Setup, prepare
+from loaddriver.profile.settings import ProfileSettings
 from loaddriver.substrates.base import SubstrateError
 
-IMAGES = ("bigfleet", "loaddriver", "kwok")
-METRICS_SERVER_IMAGE = "metrics-server"
+FLEET_IMAGE, METRICS_SERVER_IMAGE, KARPENTER_IMAGE = "bigfleet", "metrics-server", "karpenter"
 
 
 @dataclass(frozen=True)
@@ -29,20 +29,29 @@ class Prerequisites:
     helm: Path
 
 
+def image_names(settings: ProfileSettings) -> tuple[str, ...]:
+    """The images of a run's pods that are built here."""
+    wanted = {
+        FLEET_IMAGE: settings.system == "bigfleet",
+        KARPENTER_IMAGE: settings.on_karpenter,
+        METRICS_SERVER_IMAGE: settings.resource_metrics,
+    }
+    return ("loaddriver", "kwok", *(name for name, asked in wanted.items() if asked))
+
+
 def obtain(
-    request: BinaryRequest, progress: Callable[[str], None], *, resource_metrics: bool = False
+    request: BinaryRequest, progress: Callable[[str], None], images: Sequence[str]
 ) -> Prerequisites:
-    """Provide all prerequisites; a build blocks for minutes.
+    """Provide all prerequisites, and these images; a build blocks for minutes.
 
     Raises SubstrateError if a prerequisite is missing, BinaryUsageError for an invalid value.
     """
     try:
         setup = prepare(request, progress)
         engine = setup.tools.engine
-        names = (*IMAGES, METRICS_SERVER_IMAGE) if resource_metrics else IMAGES
-        images = {name: resolve_image(name, request, engine, progress) for name in names}
+        built = {name: resolve_image(name, request, engine, progress) for name in images}
         helm = resolve.obtain([OPTIONAL_MODULES[HELM]], request, progress)[HELM].path
-        return Prerequisites(setup, images, helm)
+        return Prerequisites(setup, built, helm)
     except KindError as error:
         raise SubstrateError(str(error)) from error
     except KindUsageError as error:

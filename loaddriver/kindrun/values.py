@@ -12,7 +12,11 @@ from bigfleet.model.resources import CPU, parse
 from kind.images.builder import Image
 from kind.nodeimage.components import etcd_tag
 from kind.nodeimage.node import NodeImage
-from loaddriver.kindrun.prerequisites import METRICS_SERVER_IMAGE
+from loaddriver.kindrun.prerequisites import (
+    FLEET_IMAGE,
+    KARPENTER_IMAGE,
+    METRICS_SERVER_IMAGE,
+)
 
 CHART = Path(__file__).resolve().parents[2] / "charts" / "scaletest"
 RESULTS = "results"
@@ -44,12 +48,13 @@ def kind_values(
             "global": {"loaddriver": _image(images["loaddriver"])},
             "controlPlane": {
                 "kwok": _image(images["kwok"]),
-                **_metrics_server(images),
+                **_optional("metricsServer", METRICS_SERVER_IMAGE, images),
+                **_optional("karpenter", KARPENTER_IMAGE, images),
                 **_tags(node_image),
             },
             "results": {"className": RESULTS},
             "bigfleet": {
-                "image": _image(images["bigfleet"]),
+                **_optional("image", FLEET_IMAGE, images),
                 "coordinator": {"storage": {"className": _STATE}},
                 "shard": {"storage": {"className": _STATE}},
             },
@@ -97,9 +102,8 @@ def _image(image: Image) -> dict[str, str]:
     return {"repository": repository, "tag": tag}
 
 
-def _metrics_server(images: Mapping[str, Image]) -> dict[str, Any]:
-    found = images.get(METRICS_SERVER_IMAGE)
-    return {"metricsServer": _image(found)} if found else {}
+def _optional(key: str, name: str, images: Mapping[str, Image]) -> dict[str, Any]:
+    return {key: _image(images[name])} if name in images else {}
 
 
 def _tags(node_image: NodeImage) -> dict[str, Any]:
@@ -139,7 +143,7 @@ def _requested(profile: Values) -> int:
     workers = profile.get("load", {}).get("workers", 1)
     # The provider's machines are made by what needs as much as the runner.
     found: int = (
-        (profile["clusters"] + federated) * _millicores(chart["controlPlane"])
+        (profile["clusters"] + federated) * _of_cluster(profile, chart)
         + 2 * _millicores(chart["runner"])
         + (workers if workers > 1 else 0) * _millicores(chart["load"])
         + federated * _millicores(chart["federation"])
@@ -148,11 +152,21 @@ def _requested(profile: Values) -> int:
     return found
 
 
+def _of_cluster(profile: Values, chart: Values) -> int:
+    system = profile.get("nestedClusters", {}).get("system", "bigfleet")
+    absent = set() if system == "bigfleet" else {"operator", "podController"}
+    absent |= set() if system == "karpenter" else {"karpenter"}
+    requests = chart["controlPlane"]["resources"]
+    return _millicores({name: each for name, each in requests.items() if name not in absent})
+
+
 _PARTS = ("controlPlane", "provider", "runner", "load", "federation")
 _REPLICATED = ("coordinator", "shard")
 
 
 def _replicas(profile: Values, role: str) -> int:
+    if "bigfleet" not in profile:
+        return 0  # another system is measured
     given = profile["bigfleet"].get(role, {}).get("replicas")
     found: int = _fleet_defaults()[role]["replicas"] if given is None else given
     return found

@@ -229,7 +229,7 @@ class ProfileSettings(ConfigStruct, frozen=True, kw_only=True):
     @property
     def has_bigfleet_types(self) -> bool:
         """Whether clusters get BigFleet's CRDs and policies; another system's clusters do not."""
-        return self.system not in ("none", "command")
+        return self.system == "bigfleet"
 
     def without_system(self) -> ProfileSettings:
         """The same settings but for those that name another system, or another provider."""

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from loaddriver.errors import ProfileError
+from loaddriver.karpenter.node_source import karpenter_role
 from loaddriver.profile.loading import Profile
 from loaddriver.profile.settings import ProfileSettings
 from loaddriver.run.bigfleet_roles import cluster_roles, provider_role, shard_role
@@ -15,6 +16,8 @@ from loaddriver.sizing.estimate import POD_BYTES, cost_lines
 from loaddriver.substrates.base import Cluster, RoleSpec
 from loaddriver.substrates.pods.pod_states import constant_flags
 
+# A value of the chart itself, as its parts depend on it.
+_SYSTEM = "system"
 _MEBIBYTE = 2**20
 # Without pods, of the 0.9 GiB that a nested cluster has: what the chart requests by default.
 _IDLE_MEBIBYTES = {"etcd": 128, "kube-apiserver": 320}
@@ -32,32 +35,54 @@ def chart_values(profile: Profile, overrides: Sequence[str], seed: int | None) -
     if lacks := _lacking(settings):
         raise ProfileError([f"{profile.name}: charts/scaletest cannot have {lacks}"])
     run: dict[str, Any] = {"profile": profile.name}
-    if overrides:
-        run["overrides"] = list(overrides)
+    kept = [each for each in overrides if each.partition("=")[0] != _SYSTEM]
+    if kept:
+        run["overrides"] = kept
     if seed is not None:
         run["seed"] = seed
-    operator, pod_controller = cluster_roles(settings, Cluster("c1", "", {}, None))
-    provider = provider_role(settings, Path("inventory.jsonl"))
     return {
         **run,
         "clusters": settings.clusters,
+        **_nested_clusters(settings),
         "controlPlane": {
             **({"resourceMetrics": True} if settings.resource_metrics else {}),
             "resources": _control_plane(settings),
         },
-        "flags": {
-            "provider": _flags(provider),
-            "operator": _flags(operator),
-            "podController": _flags(pod_controller),
-        },
+        **_role_flags(settings),
         "runner": {"resources": runner_resources(settings)},
         **_load(settings),
         **_federation(settings),
-        "bigfleet": {
-            **_coordinators(settings),
-            "shard": {"replicas": settings.bigfleet.shards, "flags": _flags(shard_role(settings))},
-        },
+        **_fleet(settings),
     }
+
+
+def _nested_clusters(settings: ProfileSettings) -> dict[str, Any]:
+    if _has_fleet(settings):
+        return {}
+    return {"nestedClusters": {"system": settings.system, "fleet": False}}
+
+
+def _role_flags(settings: ProfileSettings) -> dict[str, Any]:
+    cluster = Cluster("c1", "", {}, None)
+    roles: dict[str, RoleSpec] = {}
+    if _has_fleet(settings):
+        operator, pod_controller = cluster_roles(settings, cluster)
+        provider = provider_role(settings, Path("inventory.jsonl"))
+        roles = {"provider": provider, "operator": operator, "podController": pod_controller}
+    elif settings.on_karpenter:
+        roles = {"karpenter": karpenter_role(settings, cluster.name, Path("types"), None)}
+    return {"flags": {name: _flags(role) for name, role in roles.items()}} if roles else {}
+
+
+def _fleet(settings: ProfileSettings) -> dict[str, Any]:
+    if not _has_fleet(settings):
+        return {}
+    shard = {"replicas": settings.bigfleet.shards, "flags": _flags(shard_role(settings))}
+    return {"bigfleet": {**_coordinators(settings), "shard": shard}}
+
+
+def _has_fleet(settings: ProfileSettings) -> bool:
+    return settings.system == "bigfleet"
 
 
 def _lacking(settings: ProfileSettings) -> str:
@@ -66,7 +91,8 @@ def _lacking(settings: ProfileSettings) -> str:
         settings.live_changes: bool(settings.live_changes),
         "fleet.providers": bool(settings.fleet.providers),
         "fleet.runningProvider": settings.fleet.running_provider is not None,
-        f"system: {settings.system}": settings.system != "bigfleet",
+        # Its image has no other programs, and nested clusters have no autoscaler of their own.
+        "system: command": settings.system == "command",
         # Its second arm would find the load of the first.
         "anchors: both": settings.anchors == "both",
     }

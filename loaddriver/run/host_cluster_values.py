@@ -34,7 +34,7 @@ def host_cluster_values(
     return {
         **run,
         "clusters": 0,
-        "nestedClusters": {"enabled": False},
+        "nestedClusters": {"enabled": False, "fleet": False},
         "hostCluster": {"system": settings.system, **nodes},
         "runner": {"resources": runner_resources(settings)},
     }

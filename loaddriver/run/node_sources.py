@@ -19,6 +19,7 @@ from loaddriver.run.node_source import (
 from loaddriver.run.static_fleet import fleet_nodes
 from loaddriver.substrates.choice import Prerequisites, SubstrateName
 from loaddriver.substrates.existing.substrate import Prerequisites as ExistingPrerequisites
+from loaddriver.substrates.pods.places import Prerequisites as PodsPrerequisites
 from loaddriver.substrates.processes import Supervisor
 
 
@@ -53,8 +54,10 @@ def make_node_source(
             return FleetNodeSource(arm.inputs, scratch)
 
 
-def _karpenter(prerequisites: Prerequisites) -> Path:
-    # It was asked for when they were obtained.
+def _karpenter(prerequisites: Prerequisites) -> Path | None:
+    """Its binary, which was asked for when they were obtained; None if it runs in pods."""
+    if isinstance(prerequisites, PodsPrerequisites):
+        return None
     if isinstance(prerequisites, ExistingPrerequisites):
         return prerequisites.programs[KARPENTER].path
     assert isinstance(prerequisites, Binaries)

@@ -83,8 +83,6 @@ def obtain_prerequisites(
         case SubstrateName.EXISTING:
             return _existing(request, progress, clusters)
         case SubstrateName.PODS:
-            if karpenter:
-                raise _only_local("system: karpenter")
             found = pods.obtain(request.environment)
             pods.check_load_workers(found.places, load_workers)
             return found

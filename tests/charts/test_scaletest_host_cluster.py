@@ -188,6 +188,7 @@ def test_an_uninstallation_first_ends_the_run(helm: Helm) -> None:
 WRONG = [
     ("clusters=1", "'/clusters'"),
     ("nestedClusters.enabled=true", "'/clusters'"),
+    ("nestedClusters.fleet=true", "'/nestedClusters/fleet'"),
     ('nestedClusters.enabled="no"', "'/nestedClusters/enabled'"),
     ("nestedClusters.number=3", "'number'"),
     ("federation.enabled=true", "'/federation/enabled'"),

@@ -22,15 +22,15 @@ from bigfleet.model.resources import parse
 from kind.images.builder import Image
 from kind.nodeimage.node import NodeImage
 from loaddriver.__main__ import build_parser
-from loaddriver.kindrun.prerequisites import IMAGES as LOADED
-from loaddriver.kindrun.prerequisites import METRICS_SERVER_IMAGE
+from loaddriver.karpenter.node_source import karpenter_role
+from loaddriver.kindrun.prerequisites import image_names
 from loaddriver.kindrun.values import kind_values, volumes
 from loaddriver.profile.loading import load_profile
 from loaddriver.run.bigfleet_roles import cluster_roles, provider_role, shard_role
 from loaddriver.run.chart_values import chart_values, heading
 from loaddriver.substrates.base import Cluster
 from loaddriver.substrates.pods import control_plane
-from loaddriver.substrates.pods.counters import cluster_sources
+from loaddriver.substrates.pods.counters import cluster_sources, role_source
 from loaddriver.substrates.pods.file_server import __main__ as file_server
 from loaddriver.substrates.pods.places import Places
 from loaddriver.substrates.pods.pod_states import differing_flags
@@ -39,10 +39,13 @@ from tests.charts.test_chart_rendering import keys, schema_keys
 
 NAMESPACE = RELEASE = "st"
 IMAGES, EVERYTHING = VALUES / "scaletest.yaml", VALUES / "scaletest-everything.yaml"
+KARPENTER, NO_SYSTEM = VALUES / "scaletest-karpenter.yaml", VALUES / "scaletest-none.yaml"
 PROFILES = sorted(path.stem for path in (SCALETEST / "values").glob("*.yaml"))
 OF_PROFILES = [SCALETEST / "values" / f"{name}.yaml" for name in PROFILES]
 CASES = [IMAGES, EVERYTHING, *OF_PROFILES]
-EACH_CASE = pytest.mark.parametrize("values", CASES, ids=lambda path: path.stem)
+OTHER_SYSTEMS = [KARPENTER, NO_SYSTEM]
+EACH_CASE = pytest.mark.parametrize("values", [*CASES, *OTHER_SYSTEMS], ids=lambda path: path.stem)
+EACH_WITH_A_FLEET = pytest.mark.parametrize("values", CASES, ids=lambda path: path.stem)
 EACH_PROFILE = pytest.mark.parametrize("name", PROFILES)
 COMPONENT = "app.kubernetes.io/component"
 Pod = tuple[dict[str, str], Object]
@@ -126,6 +129,11 @@ WRONG = [
     ('load.workers="2"', "/load/workers"),
     ("load.replicas=2", "replicas"),
     ("controlPlane.resources.kubelet={}", "kubelet"),
+    ('nestedClusters.system="karpenter"', "/nestedClusters/fleet"),
+    ('nestedClusters.system="command"', "/nestedClusters/system"),
+    ("nestedClusters.fleet=false", "/nestedClusters/fleet"),
+    ('nestedClusters={"system":"karpenter","fleet":false}', "/controlPlane/karpenter/repository"),
+    ('nestedClusters={"system":"none","fleet":true}', "/nestedClusters/fleet"),
 ]
 
 
@@ -168,7 +176,7 @@ def test_roles_run_with_the_flags_of_their_profile(helm: Helm, name: str) -> Non
     assert [each.name for each in places(objects).clusters] == list(settings.cluster_names)
 
 
-@EACH_CASE
+@EACH_WITH_A_FLEET
 def test_each_role_accepts_its_command_line(helm: Helm, values: Path) -> None:
     """Every flag exists: the product's parser, the harness's and that of the file server say so."""
     product = LazyParser(prog="bigfleet")
@@ -181,7 +189,7 @@ def test_each_role_accepts_its_command_line(helm: Helm, values: Path) -> None:
         command = container.get("command", [])
         if "/bigfleet:" in container["image"] and not command:
             assert product.parse_args(arguments).role == arguments[0]
-        elif "/loaddriver:" in container["image"] and not command:
+        elif is_harness(container):
             build_parser().parse_args(arguments)
         elif command[-1:] == ["loaddriver.substrates.pods.file_server"]:
             file_server.parser().parse_args(arguments)
@@ -196,6 +204,52 @@ def test_each_role_accepts_its_command_line(helm: Helm, values: Path) -> None:
         ("shard", "files"),
         ("coordinator", "coordinator"),
     }
+
+
+def is_harness(container: Object) -> bool:
+    """Whether it runs a command of loaddriver's own command line."""
+    return "/loaddriver:" in container["image"] and "command" not in container
+
+
+@pytest.mark.parametrize("system", ["karpenter", "none"])
+def test_nested_clusters_of_another_system_have_nothing_of_bigfleet(
+    helm: Helm, system: str
+) -> None:
+    """Neither roles nor CRDs, nor an image that is missing because nothing needs it."""
+    objects = template(helm, VALUES / f"scaletest-{system}.yaml")
+    found = list(containers(objects))
+    assert not [each["image"] for _, _, each in found if "bigfleet" in each["image"]]
+    assert {component for component, _, _ in found} == {
+        *("prepare", "cluster", "results", "runner", "test")
+    }
+    [install] = {str(each["args"]) for _, _, each in found if each["name"] == "install"}
+    assert "bigfleet" not in install
+    for each in (each for _, _, each in found if is_harness(each)):
+        assert f"--set=system={system}" in each["args"]
+        build_parser().parse_args(each["args"])
+
+
+def test_the_karpenter_of_a_cluster_runs_as_a_local_one_does(helm: Helm) -> None:
+    """It starts after its instance types were written, and the runner finds its flags right."""
+    settings = load_profile("smoke", ROOT / "profiles", ("system=karpenter",), None).settings
+    objects = template(helm, KARPENTER)
+    [(_, spec, found)] = [each for each in containers(objects) if each[2]["name"] == "karpenter"]
+    role = karpenter_role(settings, "c1", Path("types"), None)
+    assert list(differing_flags(role, found["args"])) == []
+    first = [each["name"] for each in spec["initContainers"]]
+    assert first[-3:] == ["install", "karpenter-definitions", "karpenter-setup"]
+    assert places(objects).roles.keys() == {role.name}
+
+
+def test_the_values_of_another_system_are_those_that_the_harness_prints() -> None:
+    """The system is a value of the chart, and no override besides."""
+    overrides = ("system=karpenter", "soak.seconds=30")
+    profile = load_profile("smoke", ROOT / "profiles", overrides, None)
+    found = chart_values(profile, overrides, None)
+    assert found["nestedClusters"] == {"system": "karpenter", "fleet": False}
+    assert found["overrides"] == ["soak.seconds=30"]
+    assert found["flags"].keys() == {"karpenter"}
+    assert "bigfleet" not in found
 
 
 def test_nested_control_planes_run_as_local_ones_do() -> None:
@@ -218,6 +272,15 @@ def test_every_pod_is_restricted_and_has_its_requests(helm: Helm, values: Path) 
         claims = {"state"} if component in ("shard", "coordinator") else set()
         assert mounts <= {volume["name"] for volume in spec["volumes"]} | claims, where
         assert "tmp" in mounts, where
+
+
+@EACH_CASE
+def test_no_volume_is_mounted_over_a_program(helm: Helm, values: Path) -> None:
+    """The images of one binary have it at /NAME."""
+    for component, _, container in containers(template(helm, values)):
+        image = container["image"].rpartition(":")[0].rpartition("/")[2]
+        mounts = {mount["mountPath"] for mount in container["volumeMounts"]}
+        assert f"/{image}" not in mounts, f"{component}/{container['name']}"
 
 
 @EACH_CASE
@@ -279,6 +342,20 @@ def test_the_runner_may_read_the_metrics_of_each_component(helm: Helm) -> None:
         assert {url.port, "api" if url.port == 6443 else url.port} & open_to_it, source.url
 
 
+def test_the_runner_may_read_the_metrics_of_karpenter(helm: Helm) -> None:
+    """They have a port of their own."""
+    objects = template(helm, KARPENTER)
+    [policy] = [
+        each["spec"]
+        for each in of_kind(objects, "NetworkPolicy")
+        if each["metadata"]["name"] == f"{RELEASE}-cluster"
+    ]
+    open_ports = [port["port"] for rule in policy["ingress"] for port in rule["ports"]]
+    [role] = places(objects).roles.values()
+    assert urlsplit(role_source(role).url).port in open_ports
+    assert "karpenter" in open_ports
+
+
 @EACH_CASE
 def test_every_secret_that_a_pod_mounts_is_made(helm: Helm, values: Path) -> None:
     """Else its pod would wait for ever."""
@@ -304,7 +381,14 @@ def test_a_release_of_two_hundred_clusters_fits_into_its_secret(helm: Helm) -> N
 
 @pytest.mark.parametrize(
     ("name", "overrides"),
-    [("smoke", ()), ("smoke", ("load.workers=5",)), ("shards-8", ()), ("fedhpa-3", ())],
+    [
+        ("smoke", ()),
+        ("smoke", ("load.workers=5",)),
+        ("smoke", ("system=karpenter",)),
+        ("smoke", ("system=none",)),
+        ("shards-8", ()),
+        ("fedhpa-3", ()),
+    ],
 )
 def test_a_release_for_kind_fits_on_a_node_of_two_cores(
     helm: Helm, name: str, overrides: tuple[str, ...], tmp_path: Path
@@ -312,9 +396,8 @@ def test_a_release_for_kind_fits_on_a_node_of_two_cores(
     """Beside what kubeadm runs there; each claim finds its volume."""
     loaded = load_profile(name, ROOT / "profiles", overrides, None)
     profile = chart_values(loaded, overrides, None)
-    images = {
-        each: Image(f"localhost/{each}:1", tmp_path) for each in (*LOADED, METRICS_SERVER_IMAGE)
-    }
+    names = image_names(loaded.settings)
+    images = {each: Image(f"localhost/{each}:1", tmp_path) for each in names}
     files = tmp_path / "profile.yaml", tmp_path / "kind.yaml"
     on_kind = kind_values(profile, images, NodeImage("node", False, {}), 2.0)
     for file, values in zip(files, (profile, on_kind), strict=True):

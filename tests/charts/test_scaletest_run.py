@@ -7,9 +7,9 @@ import itertools
 import json
 import sys
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ import pytest
 import pytest_asyncio
 
 from bigfleet.kube.client import KubeClient
+from controlplane.pins import KARPENTER
 from controlplane.request import Binaries
 from loaddriver.errors import ExitCode
 from loaddriver.substrates.base import Cluster
@@ -35,32 +36,53 @@ pytestmark = [pytest.mark.cluster, pytest.mark.alone, pytest.mark.timeout(600)]
 RELEASE = "st"
 # Another for each test: nothing here removes the finalizers of its claims.
 _NAMESPACES = (f"{RELEASE}{number}" for number in itertools.count())
-# Few replicas, as one machine runs them all; the fewest workers of the load that are pods.
-FLAGS = (
-    "-f",
-    SCALETEST / "values" / "smoke.yaml",
-    "-f",
-    VALUES / "scaletest.yaml",
-    "--set=load.workers=2",
+
+
+@dataclass(frozen=True)
+class Release:
+    """What is installed: values, settings of the profile, and how many pods that makes."""
+
+    values: Sequence[Path]
+    overrides: Sequence[str]
+    pods: Mapping[str, int]
+
+
+# The fewest workers of the load that are pods.
+SMOKE = Release(
+    (
+        SCALETEST / "values" / "smoke.yaml",
+        VALUES / "scaletest.yaml",
+        VALUES / "scaletest-load-workers.yaml",
+    ),
+    ("load.workers=2",),
+    {
+        "prepare": 1,
+        "cluster": 1,
+        "provider": 1,
+        "coordinator": 3,
+        "shard": 1,
+        "results": 1,
+        "runner": 1,
+        "load-worker": 2,
+    },
 )
-OVERRIDES = ("load.workers=2",)
-PODS = {
-    "prepare": 1,
-    "cluster": 1,
-    "provider": 1,
-    "coordinator": 3,
-    "shard": 1,
-    "results": 1,
-    "runner": 1,
-    "load-worker": 2,
-}
+LONG_SOAK = replace(SMOKE, overrides=(*SMOKE.overrides, "podsPerCluster=40", "soak.seconds=60"))
+KARPENTER_RELEASE = Release(
+    (VALUES / "scaletest.yaml", VALUES / "scaletest-karpenter.yaml"),
+    (),
+    {"prepare": 1, "cluster": 1, "results": 1, "runner": 1},
+)
 LOAD_WORKERS = {f"{RELEASE}-load-worker-0", f"{RELEASE}-load-worker-1"}
 # With the names that they have on one machine.
+CONTROL_PLANE = {
+    *(f"c1/{name}" for name in ("etcd", "kube-apiserver", "kube-controller-manager")),
+    *(f"c1/{name}" for name in ("kube-scheduler", "kwok")),
+}
 PROCESSES = {
     *("runner", "locust", "provider", "shard-0"),
     *(f"coordinator-{number}" for number in range(3)),
-    *(f"c1/{name}" for name in ("etcd", "kube-apiserver", "kube-controller-manager")),
-    *(f"c1/{name}" for name in ("kube-scheduler", "kwok", "operator", "pod-controller")),
+    *("c1/operator", "c1/pod-controller"),
+    *CONTROL_PLANE,
 }
 
 
@@ -80,19 +102,25 @@ async def node(
     scope: RunScope,
     tmp_path: Path,
 ) -> AsyncIterator[Node]:
-    """A release whose pods exist, and can be run; a test's parameter is more to override."""
-    overrides = (*OVERRIDES, *getattr(request, "param", ()))
+    """A release whose pods exist, and can be run: that of the test's parameter."""
+    release: Release = getattr(request, "param", SMOKE)
     namespace = next(_NAMESPACES)
     kubeconfig = host.kubeconfigs["admin"]
     installer = replace(helm, access=("--kubeconfig", str(kubeconfig)))
     programs = {"python3": Path(sys.executable), **binaries.paths}
+    if release is KARPENTER_RELEASE:
+        if binaries.karpenter is None:
+            pytest.skip(f"no {KARPENTER}: run `python -m controlplane get --also {KARPENTER}`")
+        programs[KARPENTER] = binaries.karpenter
     supervisor = Supervisor(scope.run_id)
     # Not `tmp_path`: the paths of sockets are short.
     with tempfile.TemporaryDirectory(prefix="st-", ignore_cleanup_errors=True) as root:
         async with restricted(host, namespace) as client:
-            more = ("-n", namespace, f"--set-json=overrides={json.dumps(overrides)}")
-            installer.run("install", RELEASE, SCALETEST, *FLAGS, *more)
-            await eventually(lambda: _all_there(client, namespace), "all pods of the release")
+            files = [word for path in release.values for word in ("-f", path)]
+            more = ("-n", namespace, f"--set-json=overrides={json.dumps(list(release.overrides))}")
+            installer.run("install", RELEASE, SCALETEST, *files, *more)
+            wanted = dict(release.pods)
+            await eventually(lambda: _all_there(client, namespace, wanted), "all pods")
             made = Node(
                 client, kubeconfig, namespace, Path(root), tmp_path / "logs", programs, supervisor
             )
@@ -107,8 +135,8 @@ async def node(
             )
 
 
-async def _all_there(client: KubeClient, namespace: str) -> bool:
-    return await pods_of(client, namespace) == PODS
+async def _all_there(client: KubeClient, namespace: str, wanted: Mapping[str, int]) -> bool:
+    return await pods_of(client, namespace) == wanted
 
 
 async def _no_secrets(client: KubeClient, namespace: str) -> bool:
@@ -161,7 +189,27 @@ async def test_smoke_passes_in_the_pods_of_a_release(node: Node) -> None:
     assert (folder / "logs" / "machines.jsonl").stat().st_size > 0
 
 
-@pytest.mark.parametrize("node", [("podsPerCluster=40", "soak.seconds=60")], indirect=True)
+@pytest.mark.parametrize("node", [KARPENTER_RELEASE], ids=[""], indirect=True)
+async def test_karpenter_serves_the_load_in_the_pods_of_a_release(node: Node) -> None:
+    """The runner finds it beside the control plane, judges it, and knows what it used."""
+    async with running(node) as ended:
+        await ended
+        release = {RELEASE_VARIABLE: str(node.of("runner").folder / "release")}
+        assert await not_ready(obtain(release)) == []
+    process = node.of("runner").running["runner"]
+    said = process.log_path.read_text()
+    assert process.returncode in (ExitCode.PASS, ExitCode.GATE_MISSED), said
+    found = summary(node)
+    assert found["run"]["system"] == KARPENTER
+    assert found["run"]["versions"][KARPENTER] == "1.14.1"
+    assert found["pods"]["bound"] == found["pods"]["created"] - found["pods"]["withdrawn"] >= 200
+    assert found["resources"]["unknown"] == []
+    used = {name: each["cpuSeconds"] for name, each in found["resources"]["processes"].items()}
+    assert used.keys() == {"runner", "locust", "c1/karpenter", *CONTROL_PLANE}
+    assert used["c1/karpenter"] > 0.1
+
+
+@pytest.mark.parametrize("node", [LONG_SOAK], ids=[""], indirect=True)
 async def test_a_worker_that_is_killed_ends_the_run_with_its_name(node: Node) -> None:
     """Long before the master could notice that it is silent."""
     async with running(node) as ended:

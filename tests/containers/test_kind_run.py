@@ -17,8 +17,9 @@ from kind.errors import KindError
 from kind.setup import Tools, find_tools
 from loaddriver.errors import ExitCode
 from loaddriver.kindrun.node import Node
-from loaddriver.kindrun.prerequisites import obtain
+from loaddriver.kindrun.prerequisites import image_names, obtain
 from loaddriver.kindrun.runner import NAMESPACE
+from loaddriver.profile.loading import PROFILES, load_profile
 from tests.support.scaletest import Scaletest, end_all
 from tests.support.substrates import marked_processes
 from tests.support.waiting import wait_until
@@ -39,7 +40,8 @@ def tools() -> Tools:
         found = find_tools(request_from(os.environ), print)
     except KindError as error:
         pytest.skip(str(error))
-    obtain(request_from(os.environ), print)
+    settings = load_profile("smoke", PROFILES).settings
+    obtain(request_from(os.environ), print, image_names(settings))
     return found
 
 
@@ -84,6 +86,20 @@ def test_a_profile_passes_on_kind_although_the_leader_and_a_shard_are_killed(
     assert f"coordinator-{leader[-1]} was restarted" in restarts
     assert "shard-0 was restarted" in restarts
     assert (run.folder / "logs" / "kind" / "kind.log").exists()
+    assert left_of(name, tools) == []
+
+
+def test_karpenter_is_measured_on_kind(tmp_path: Path, tools: Tools) -> None:
+    """In the pods of nested clusters, by the same command as BigFleet."""
+    run = Scaletest(tmp_path, "smoke", "--substrate", "kind", "--set", "system=karpenter")
+    name = run.folder.name
+    assert run.exit_code(PATIENCE_SECONDS) in (ExitCode.PASS, ExitCode.GATE_MISSED), run.output
+    summary = run.summary()
+    assert (summary["run"]["system"], summary["run"]["substrate"]) == ("karpenter", "pods")
+    pods = summary["pods"]
+    assert pods["bound"] == pods["created"] - pods["withdrawn"] >= 200
+    assert summary["resources"]["unknown"] == []
+    assert summary["resources"]["processes"]["c1/karpenter"]["cpuSeconds"] > 0
     assert left_of(name, tools) == []
 
 

@@ -9,14 +9,13 @@ import pytest
 
 from kind.images.builder import Image
 from kind.nodeimage.node import NodeImage
-from loaddriver.kindrun.prerequisites import IMAGES
+from loaddriver.kindrun.prerequisites import image_names
 from loaddriver.kindrun.values import folders, kind_values, merged, volumes
 from loaddriver.profile.loading import PROFILES, load_profile
 from loaddriver.run.chart_values import chart_values
 
 MADE_HERE = NodeImage("localhost/node:1", True, {"kube-apiserver": "1.35.0", "etcd": "3.6.1"})
 KIND_NODE_IMAGE = NodeImage("kindest/node:v1.37.0", False, {})
-LOADED = {name: Image(f"localhost/{name}:of-{name}", Path(f"{name}.tar")) for name in IMAGES}
 
 
 def values(profile: str, *overrides: str) -> dict[str, Any]:
@@ -26,7 +25,13 @@ def values(profile: str, *overrides: str) -> dict[str, Any]:
 def of_kind(
     profile: str, image: NodeImage = MADE_HERE, cores: float = 2.0, overrides: tuple[str, ...] = ()
 ) -> dict[str, Any]:
-    return kind_values(values(profile, *overrides), LOADED, image, cores)
+    return kind_values(values(profile, *overrides), loaded(profile, *overrides), image, cores)
+
+
+def loaded(profile: str, *overrides: str) -> dict[str, Image]:
+    """The images that the node is given."""
+    names = image_names(load_profile(profile, PROFILES, overrides).settings)
+    return {name: Image(f"localhost/{name}:of-{name}", Path(f"{name}.tar")) for name in names}
 
 
 def test_pods_run_the_images_that_the_node_was_given() -> None:
@@ -34,6 +39,16 @@ def test_pods_run_the_images_that_the_node_was_given() -> None:
     assert found["global"]["loaddriver"]["tag"] == "of-loaddriver"
     assert found["bigfleet"]["image"] == {"repository": "localhost/bigfleet", "tag": "of-bigfleet"}
     assert found["controlPlane"]["kwok"] == {"repository": "localhost/kwok", "tag": "of-kwok"}
+
+
+def test_karpenter_has_its_image_in_place_of_bigfleets() -> None:
+    found = of_kind("smoke", overrides=("system=karpenter",))
+    images = {each: found["controlPlane"][each]["tag"] for each in ("karpenter", "kwok")}
+    assert images == {"karpenter": "of-karpenter", "kwok": "of-kwok"}
+    assert "image" not in found["bigfleet"]
+    assert [each["metadata"]["name"] for each in volumes(values("smoke", "system=karpenter"))] == [
+        "results"
+    ]
 
 
 def test_nested_control_planes_are_of_the_version_that_a_node_made_here_has() -> None:

@@ -26,6 +26,15 @@
 {{ and .Values.nestedClusters.enabled (gt $workers 1) | ternary $workers 0 }}
 {{- end }}
 
+{{/* Whether nested clusters have a Karpenter each, as text. */}}
+{{- define "scaletest.karpenter" -}}
+{{- with .Values.nestedClusters }}{{ if and .enabled (eq .system "karpenter") }}true{{ end }}{{ end }}
+{{- end }}
+
+{{- define "scaletest.karpenterImage" -}}
+{{ include "bigfleet.image" (dict "Values" (dict "image" .Values.controlPlane.karpenter) "Chart" .Chart) }}
+{{- end }}
+
 {{/* A host of this namespace. Takes (list . "NAME"). */}}
 {{- define "scaletest.host" -}}
 {{- $root := index . 0 -}}
@@ -153,10 +162,13 @@ livenessProbe:
 - {name: HOME, value: /tmp}
 {{- end }}
 
-{{/* The profile, as arguments of the harness. */}}
+{{/* The profile, as arguments of the harness. BigFleet is the system of most profiles anyway. */}}
 {{- define "scaletest.profileArguments" -}}
 - {{ .Values.profile }}
 - --substrate=pods
+{{- if not .Values.nestedClusters.fleet }}
+- --set=system={{ .Values.nestedClusters.system }}
+{{- end }}
 {{- range .Values.overrides }}
 - {{ printf "--set=%s" . | quote }}
 {{- end }}

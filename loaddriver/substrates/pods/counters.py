@@ -78,9 +78,12 @@ def cluster_sources(
 
 
 def role_source(place: RolePlace) -> Source:
-    """The source of one of BigFleet's roles: all its metrics would take it long to write."""
+    """The source of a role. One of BigFleet's is asked for these alone, as all its metrics would
+    take it long to write.
+    """
     query = urlencode([("name[]", name) for name in NAMES])
-    return Source(f"http://{place.observe}/metrics?{query}", replaceable=place.restarts_allowed)
+    address = place.metrics or place.observe
+    return Source(f"http://{address}/metrics?{query}", replaceable=place.restarts_allowed)
 
 
 class CounterReader:

@@ -34,17 +34,19 @@ class ClusterPlace(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rena
 
 
 class RolePlace(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """One of BigFleet's roles: its container, and `<host>:<port>` of its ports. Without a `pod` it
-    runs beside the runner.
+    """A role of the system under test: its container, and `<host>:<port>` of its ports. Without a
+    `pod` it runs beside the runner.
 
-    `restarts_allowed` says that it keeps its state outside its pod, so a run survives its restart.
-    `files` is the URL that serves what it writes for the harness, if it does.
+    Its metrics are at `observe`, unless it has another port for `metrics`. `restarts_allowed` says
+    that it keeps its state outside its pod, so a run survives its restart. `files` is the URL that
+    serves what it writes for the harness, if it does.
     """
 
     container: str
     observe: str
     pod: str = ""
     listen: str = ""
+    metrics: str = ""
     files: str = ""
     restarts_allowed: bool = False
 

@@ -6,8 +6,8 @@ import asyncio
 import json
 import socket
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -80,13 +80,13 @@ async def running(folder: Path, cluster: FakeCluster) -> AsyncIterator[BuiltinPr
     """The provider, with machines whose hosts join `cluster`."""
     (folder / "inventory.jsonl").write_text("".join(_line(n) for n in range(_MACHINES)))
     (folder / f"{cluster.id}.kubeconfig").write_bytes(cluster.kubeconfig())
-    address, observe = (f"{_LOOPBACK}:{port}" for port in _free_ports(2))
-    provider = BuiltinProvider(folder, address, observe)
-    try:
-        await provider.start()
-        yield provider
-    finally:
-        await provider.kill()
+    with _held_addresses(2) as (address, observe):
+        provider = BuiltinProvider(folder, address, observe)
+        try:
+            await provider.start()
+            yield provider
+        finally:
+            await provider.kill()
 
 
 def _line(number: int) -> str:
@@ -106,11 +106,15 @@ def _line(number: int) -> str:
     return json.dumps(machine) + "\n"
 
 
-def _free_ports(count: int) -> list[int]:
-    sockets = [socket.socket() for _ in range(count)]
-    for each in sockets:
-        each.bind((_LOOPBACK, 0))
-    ports = [int(each.getsockname()[1]) for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
+@contextmanager
+def _held_addresses(count: int) -> Iterator[list[str]]:
+    """Addresses on loopback that no other process is given, also while the provider is down.
+
+    It listens with SO_REUSEPORT, so that it can share their ports with the sockets that hold them.
+    """
+    with ExitStack() as held:
+        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
+        for each in sockets:
+            each.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+            each.bind((_LOOPBACK, 0))
+        yield [f"{_LOOPBACK}:{each.getsockname()[1]}" for each in sockets]

@@ -109,7 +109,7 @@ async def await_pods(client: KubeClient, name: str, **expected: int) -> None:
         return await pods_of(client, name) == wanted
 
     try:
-        await eventually(exist, seconds=45)
+        await eventually(exist)
     except AssertionError:
         events = await items(client, f"/api/v1/namespaces/{name}/events")
         refused = [each["message"] for each in events if each["reason"] == "FailedCreate"]
@@ -127,7 +127,7 @@ async def await_image(client: KubeClient, name: str, image: str) -> None:
         images = Counter(each["spec"]["containers"][0]["image"] for each in pods)
         return images[image] >= 2
 
-    await eventually(exist, f"pods with {image}", seconds=45)
+    await eventually(exist, f"pods with {image}")
 
 
 async def owned(client: KubeClient, name: str) -> set[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -92,3 +93,18 @@ async def test_the_built_in_provider_conforms_including_crashes(tmp_path: Path) 
         given = Subject(CapacityProviderStub(channel), cluster, RELAXED_BOUNDS, own.restart)
         found = await results(given)
     assert {n: r.observed for n, r in found.items() if r.outcome is not CheckOutcome.PASSED} == {}
+
+
+async def test_nobody_takes_the_address_of_the_built_in_provider_while_it_is_down(
+    tmp_path: Path,
+) -> None:
+    """It is started again there."""
+    cluster = FakeCluster()
+    async with cluster.serving("127.0.0.1", 0), running(tmp_path, cluster) as own:
+        await own.kill()
+        host, _, port = own.address.rpartition(":")
+        with socket.socket() as stranger:
+            stranger.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            with pytest.raises(OSError, match="in use"):
+                stranger.bind((host, int(port)))
+        await own.restart()

@@ -101,7 +101,8 @@ async def test_a_pod_that_does_not_fit_requests_a_machine_then_another_and_none_
         namespace(client, "does-not-fit") as where,
     ):
         await client.create(f"/api/v1/namespaces/{where}/pods", _large("big"))
-        async with _quick_controller(kubeconfig):
+        # Each state must last for long enough to be seen, on a busy machine as well.
+        async with _quick_controller(kubeconfig, speed=_SPEED / 2):
             [first] = await _until(client, where, 1, "an additional request")
             assert first["spec"]["resources"]["cpu"] == "50"
             assert first["metadata"]["ownerReferences"][0]["name"] == "big"

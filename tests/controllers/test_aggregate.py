@@ -225,10 +225,12 @@ def test_a_change_costs_the_same_whatever_the_size() -> None:
     for number in range(25_000):
         aggregate.put(number, demands[number % 5000])
     assert len(aggregate.content(0.0).needs) == 5000
-    aggregate.remove(0)
-    took = cpu_seconds(lambda: aggregate.content(0.0))
+    took = []
+    for number in range(3):  # others on this machine, and garbage, can only add to it
+        aggregate.remove(number)
+        took.append(cpu_seconds(lambda: aggregate.content(0.0)))
     assert len(aggregate.content(0.0).needs) == 5000
-    assert took < 0.5 * slowness()
+    assert min(took) < 0.5 * slowness()
 
 
 def _waiting(aggregate: Aggregate[int], now: float) -> tuple[int, int]:

@@ -23,6 +23,7 @@ from tests.controllers.pod_rig import (
     shape,
     spread,
 )
+from tests.support.cpu_time import slowness
 
 WEB, BATCH, DAEMON = shape(), shape(owner="Job"), shape(owner="DaemonSet")
 
@@ -204,7 +205,7 @@ def test_five_thousand_pods_on_three_hundred_nodes_are_judged_at_once() -> None:
             started = time.thread_time()
             found = review(snapshot, 10)
             took.append(time.thread_time() - started)
-        assert min(took) < 0.2, took
+        assert min(took) < 0.2 * slowness(), took
         assert len(found) == (10 if cpu == "16" else 0)
 
 

@@ -47,6 +47,12 @@ pytestmark = pytest.mark.cluster
 _REVIEWS = f"{GROUP_VERSION}/disruptionreviews"
 
 
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The operator waits for an answer to its review however busy this machine is."""
+    monkeypatch.setattr(disruptions, "_REVIEW_SECONDS", 60.0)
+
+
 @asynccontextmanager
 async def _operator(kubeconfig: dict[str, Path]) -> AsyncIterator[FakeShard]:
     """An operator whose shard the test plays."""
@@ -241,6 +247,7 @@ async def test_without_a_pod_controller_only_empty_machines_are_known_to_be_free
         assert [each.blocked for each in report.machines] == ["", FIT_UNKNOWN]
 
 
+@pytest.mark.usefixtures("patient")
 async def test_a_refused_reclaim_leaves_the_node_and_its_pods_as_they_were(
     kubeconfig: dict[str, Path],
 ) -> None:
@@ -329,6 +336,7 @@ async def test_reclaims_that_come_together_share_their_review(kubeconfig: dict[s
         assert all("does not fit on any other node" in ack.refused for ack in acks if ack.refused)
 
 
+@pytest.mark.usefixtures("patient")
 async def test_a_review_counts_with_the_drains_that_were_just_allowed(
     kubeconfig: dict[str, Path],
 ) -> None:

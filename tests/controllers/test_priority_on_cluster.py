@@ -14,6 +14,7 @@ import pytest_asyncio
 from bigfleet.api.install import GROUP_VERSION
 from bigfleet.kube.client import APPLY_PATCH, ApiError, InlineAccess, KubeClient
 from tests.support.clusters import admin, namespace
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.cluster
 
@@ -36,6 +37,12 @@ class Tenant:
         """The answer's status and words."""
         name = f"cr-{next(_NUMBERS)}"
         return await _answer(self.client.create(self.requests, _request(name, **spec)))
+
+    async def is_known(self) -> bool:
+        """Whether the API server's own watches have told it of the new rights and class."""
+        body = _request("dry", priority=1000, priorityClassName=self.granted)
+        status, _ = await _answer(self.client.create(f"{self.requests}?dryRun=All", body))
+        return status == _ALLOWED
 
 
 async def _answer(call: Any) -> tuple[int, str]:
@@ -101,7 +108,9 @@ async def tenant(kubeconfig: dict[str, Path]) -> AsyncIterator[Tenant]:
         await _grant(client, where, where, "ClusterRole", [rule])
         access = InlineAccess(client.server, client.ca_pem, await _token(client, where))
         async with KubeClient.with_access(access) as mine:
-            yield Tenant(mine, where, granted)
+            made = Tenant(mine, where, granted)
+            await eventually(made.is_known, "the tenant's rights to be in force")
+            yield made
         for name in (granted, other):
             await client.delete(f"{_CLASSES}/{name}")
         for kind in ("clusterrolebindings", "clusterroles"):

@@ -52,7 +52,7 @@ def test_etcd_dies_with_its_coordinator_even_by_kill(binaries: Binaries, directo
         watchdog = etcd.parent()
         replica.send(signal.SIGKILL)
         assert watchdog is not None
-        psutil.wait_procs([etcd, watchdog], timeout=10)
+        psutil.wait_procs([etcd, watchdog], timeout=_TIMEOUT_SECONDS)
         assert not etcd.is_running()
         assert not watchdog.is_running()
 
@@ -66,7 +66,7 @@ def test_etcd_dies_with_its_watchdog_and_is_started_again(
         watchdog = first.parent()
         assert watchdog is not None
         watchdog.kill()
-        psutil.wait_procs([first], timeout=10)
+        psutil.wait_procs([first], timeout=_TIMEOUT_SECONDS)
         assert not first.is_running()
 
         def another() -> bool:

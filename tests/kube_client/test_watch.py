@@ -51,6 +51,9 @@ async def _play(before: list[str], script: list[tuple[str, str]]) -> Rig:
             await _act(api, action, name)
             await asyncio.sleep(0)
         await rig.until_equal()
+        # It may be about to list anew, though its copy is equal already.
+        stats = rig.follower.watch.stats
+        await eventually(lambda: stats.expired == rig.follower.lists - 1, "each gap to be a list")
     finally:
         await rig.close()
     return rig

@@ -11,8 +11,8 @@ from prometheus_client import generate_latest
 from bigfleet.observe import child_processes, health
 from bigfleet.observe.metrics import REGISTRY
 from loaddriver.process_counters import NAMES, ProcessCounters, counters_of
-from loaddriver.substrates.ports import free_port
 from tests.run.burner import Burner, burn
+from tests.support.ports import free_port
 
 
 def counters() -> ProcessCounters:

@@ -8,6 +8,7 @@ import time
 
 _SCRIPT = """
 import sys, time
+print("begun", flush=True)
 for line in sys.stdin:
     until = time.process_time() + float(line)
     while time.process_time() < until:
@@ -17,7 +18,7 @@ for line in sys.stdin:
 
 
 class Burner:
-    """A child process that uses CPU on request."""
+    """A child process that uses CPU on request, and has started by the time it is made."""
 
     def __init__(self) -> None:
         command = [sys.executable, "-c", _SCRIPT]
@@ -25,6 +26,8 @@ class Burner:
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
         self.pid = self.child.pid
+        assert self.child.stdout is not None
+        assert self.child.stdout.readline() == "begun\n"
 
     def burn(self, seconds: float) -> None:
         assert self.child.stdin is not None

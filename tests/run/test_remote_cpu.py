@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import suppress
 
 import pytest
 
@@ -11,6 +10,7 @@ from loaddriver.process_counters import ProcessCounters, Readings
 from loaddriver.record.cpu import RemoteUse
 from loaddriver.run import remote_cpu
 from loaddriver.run.remote_cpu import RemoteCpu
+from tests.support.waiting import eventually
 
 
 class Components:
@@ -36,8 +36,10 @@ async def test_costly_readings_are_two_and_a_restart_in_between_is_noticed(
     components = Components()
     remote = RemoteCpu(components.read)
     await remote.begin()
-    with suppress(TimeoutError):
-        await asyncio.wait_for(remote.watch(), 0.2)
+    watching = asyncio.create_task(remote.watch())
+    await eventually(lambda: len(components.asked) > 2, "two readings beside the load")
+    watching.cancel()
+    await asyncio.wait([watching])
     assert remote.use == RemoteUse(), "the load has not ended"
     await remote.end()
     assert (components.asked[0], components.asked[-1]) == (False, False)

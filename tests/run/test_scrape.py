@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry, Gauge, generate_latest
 from bigfleet.observe import health
 from loaddriver.run.scrape import shortfalls
 from loaddriver.substrates.base import Endpoint
-from loaddriver.substrates.ports import free_port
+from tests.support.ports import free_port
 
 
 @asynccontextmanager

@@ -101,6 +101,12 @@ class Stage:
         return await playing
 
 
+async def no_pods(client: KubeClient) -> None:
+    """Return once none is there."""
+    while msgspec.json.decode(await client.get(PODS))["items"]:  # noqa: ASYNC110  another's work
+        await asyncio.sleep(0.2)
+
+
 async def names_of_running(client: KubeClient) -> list[str]:
     """The pods that run."""
     items = msgspec.json.decode(await client.get(PODS))["items"]
@@ -135,10 +141,14 @@ def stage(binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) -> Itera
         asyncio.run(scope.close())
 
 
-@pytest.fixture(autouse=True)
-def short_reset(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is left stays left: nobody needs to wait for it for long."""
+@pytest.fixture
+def short_reset(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """What is left stays left: nobody needs to wait for it for long. Pods may take longer on a
+    busy machine, and the next test begins without any.
+    """
     monkeypatch.setattr(lane, "RESET_TIMEOUT_SECONDS", RESET_TIMEOUT_SECONDS)
+    yield
+    stage.run(no_pods(stage.system.context.client))
 
 
 def test_a_scenario_that_holds_has_no_story_and_leaves_the_lane_usable(stage: Stage) -> None:
@@ -174,8 +184,7 @@ def test_a_node_is_ready_only_once_the_pods_of_its_agents_are_bound_to_it(stage:
 
     async def restore(client: KubeClient) -> None:
         await client.delete(f"{DAEMON_SETS}/agent", {"propagationPolicy": "Background"})
-        while msgspec.json.decode(await client.get(PODS))["items"]:  # noqa: ASYNC110
-            await asyncio.sleep(0.2)
+        await no_pods(client)
         await client.delete("/api/v1/nodes/late")
 
     client = stage.system.context.client
@@ -227,6 +236,7 @@ def test_a_pod_that_is_deleted_without_eviction_is_blamed_on_who_did_it(stage: S
     assert "deleted by load-driver" in stage.play(delete).story
 
 
+@pytest.mark.usefixtures("short_reset")
 def test_an_object_that_is_left_fails_the_scenario_and_the_lane(stage: Stage) -> None:
     """Nobody plays the next scenario in what this one left."""
     path = "/api/v1/namespaces/scenario/configmaps"
@@ -240,6 +250,7 @@ def test_an_object_that_is_left_fails_the_scenario_and_the_lane(stage: Stage) ->
     stage.run(stage.system.context.client.delete(f"{path}/note"))
 
 
+@pytest.mark.usefixtures("short_reset")
 def test_a_machine_that_is_held_without_pods_fails_the_scenario(stage: Stage) -> None:
     """It would be paid for."""
     stage.system.holds = ["m-1 CONFIGURED"]
@@ -249,6 +260,7 @@ def test_a_machine_that_is_held_without_pods_fails_the_scenario(stage: Stage) ->
     assert not stage.usable
 
 
+@pytest.mark.usefixtures("short_reset")
 def test_a_node_that_comes_although_nothing_is_lacking_fails_the_scenario(stage: Stage) -> None:
     """And it is found to be left afterwards."""
 

@@ -30,8 +30,9 @@ from tests.support.substrates import (
 from tests.support.waiting import wait_until
 
 COMPONENTS = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok")
-GONE_WITHIN_SECONDS = 10.0
-STOPPED_WITHIN_SECONDS = 20.0
+# On a machine that is busy with other tests; by itself it is a second or two.
+GONE_WITHIN_SECONDS = 30.0
+STOPPED_WITHIN_SECONDS = 30.0
 
 
 class Runner:

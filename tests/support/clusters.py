@@ -108,15 +108,20 @@ def node(name: str, cpu: str = "8", **metadata: Any) -> dict[str, Any]:
 
 
 async def add_ready_node(client: KubeClient, name: str, cpu: str = "8", **labels: str) -> None:
-    """A Node of a machine that pods can be bound to, by the time this returns."""
+    """A Node of a machine that pods are scheduled to, by the time this returns.
+
+    It is tainted from its creation until the node controller has seen that it is Ready.
+    """
     own = {"kubernetes.io/hostname": name, MACHINE_LABEL: name, **labels}
     await client.create("/api/v1/nodes", node(name, cpu, labels=own))
 
-    async def ready() -> bool:
-        conditions = (await get(client, f"/api/v1/nodes/{name}"))["status"].get("conditions", [])
-        return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
+    async def usable() -> bool:
+        found = await get(client, f"/api/v1/nodes/{name}")
+        conditions = found["status"].get("conditions", [])
+        ready = any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
+        return ready and not found["spec"].get("taints")
 
-    await eventually(ready, f"Node {name} to be Ready")
+    await eventually(usable, f"Node {name} to be Ready and without a taint")
 
 
 @asynccontextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from collections import defaultdict
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -44,7 +45,8 @@ class FakeCoordinator:
         self.owners: dict[Domain, str] = {}
         self.clusters: dict[str, str] = {}
         self.addresses: dict[str, str] = {}
-        self.reports: dict[str, wire.ShardReport] = {}
+        # The last of each shard; an empty one of those that have sent none yet.
+        self.reports: defaultdict[str, wire.ShardReport] = defaultdict(wire.ShardReport)
         # All that a shard ever told of: it does so once, and then every half minute.
         self.seen: dict[str, set[Domain]] = {}
         self.answers: dict[str, wire.InstructAck] = {}

@@ -178,16 +178,21 @@ async def test_a_labelled_node_loses_its_heartbeat_and_only_that_node(
         for name in ("lost", "kept"):
             await eventually(lambda name=name: is_ready(admin, name), seconds=PATIENCE_SECONDS)  # type: ignore[misc]
         await admin.patch("/api/v1/nodes/lost", {"metadata": {"labels": {key: value}}})
-        await asyncio.sleep(1)  # a last sign may be under way until kwok has seen the label
-        last_sign, then = await renewed_at(admin, "lost"), await renewed_at(admin, "kept")
 
-        async def kept_is_renewed() -> bool:
-            return await renewed_at(admin, "kept") > then
+        async def is_silent() -> bool:
+            """Whether it was not renewed while the other one was."""
+            last_sign, then = await renewed_at(admin, "lost"), await renewed_at(admin, "kept")
 
-        await eventually(kept_is_renewed, seconds=RENEWED_WITHIN_SECONDS)
-        # Registered together, so theirs was due by the same time but for both their jitters.
-        await asyncio.sleep(1)
-        assert await renewed_at(admin, "lost") == last_sign
+            async def kept_is_renewed() -> bool:
+                return await renewed_at(admin, "kept") > then
+
+            await eventually(kept_is_renewed, seconds=RENEWED_WITHIN_SECONDS)
+            # Registered together, so theirs was due by the same time but for both their jitters.
+            await asyncio.sleep(1)
+            return await renewed_at(admin, "lost") == last_sign
+
+        # Its last renewal may be under way when kwok sees the label.
+        assert await is_silent() or await is_silent()
 
 
 @pytest.mark.parametrize(

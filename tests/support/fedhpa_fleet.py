@@ -33,7 +33,8 @@ MEMBERS = ("east", "west")
 QUICK = {
     "stabilizationSeconds": 0,
     "cooldownSeconds": 1,
-    "schedulingTimeoutSeconds": 2,
+    # Longer than a busy machine needs to schedule a Pod that has room: after it nobody tries again.
+    "schedulingTimeoutSeconds": 10,
     "retrySeconds": 600,
     "idleTimeoutSeconds": 600,
 }

@@ -7,11 +7,14 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import yaml
 
-from bigfleet.kube.client import KubeClient
+from bigfleet.kube.access import connect
+from bigfleet.kube.client import CONNECTION_ERRORS, ApiError
+from bigfleet.model.errors import InvalidInput
 from loaddriver.commands.flags import profile_flags, run_options
-from loaddriver.errors import ExitCode
+from loaddriver.errors import ExitCode, InfrastructureError, ProfileError
 from loaddriver.karpenter.preparation import definitions_of, prepare, write_instance_types
 from loaddriver.profile.loading import load_profile
 from loaddriver.run.chart_values import chart_values, heading
@@ -69,14 +72,20 @@ def _values(flags: argparse.Namespace) -> ExitCode:
 
 def _karpenter_setup(flags: argparse.Namespace) -> ExitCode:
     inputs = prepare_inputs(run_options(flags))
-    definitions = definitions_of(flags.definitions.read_bytes())
+    try:
+        definitions = definitions_of(flags.definitions.read_bytes())
+    except (OSError, msgspec.MsgspecError) as error:
+        raise ProfileError([f"--definitions {flags.definitions}: {error}"]) from error
     write_instance_types(inputs.machines, flags.instance_types)
 
     async def into_cluster() -> None:
-        async with await KubeClient.from_kubeconfig(flags.kubeconfig) as client:
+        async with await connect(flags.kubeconfig) as client:
             await prepare(client, definitions, inputs.machines, inputs.profile.settings)
 
-    asyncio.run(into_cluster())
+    try:
+        asyncio.run(into_cluster())
+    except (InvalidInput, ApiError, *CONNECTION_ERRORS) as error:
+        raise InfrastructureError(f"--kubeconfig {flags.kubeconfig}: {error}") from error
     return ExitCode.PASS
 
 

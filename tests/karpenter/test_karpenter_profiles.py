@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from loaddriver.errors import ProfileError
+from loaddriver.__main__ import main
+from loaddriver.errors import ExitCode, ProfileError
 from loaddriver.judge.applicability import applicable
 from loaddriver.profile.loading import load_profile
 
@@ -34,3 +35,30 @@ def test_gates_on_what_only_bigfleet_does_are_left_out() -> None:
         "cost.rampEnd.dollarsRatio",
         "stability.disruptedWhileGrowing",
     } <= judged
+
+
+@pytest.mark.parametrize(
+    ("definitions", "kubeconfig", "code", "named"),
+    [
+        (None, "", ExitCode.USAGE, "--definitions"),
+        ("no JSON", "", ExitCode.USAGE, "--definitions"),
+        ("[]", "", ExitCode.INFRASTRUCTURE, "--kubeconfig"),
+        ("[]", "clusters: []", ExitCode.INFRASTRUCTURE, "--kubeconfig"),
+    ],
+)
+def test_what_a_setup_is_given_and_cannot_use_is_named(
+    definitions: str | None,
+    kubeconfig: str,
+    code: ExitCode,
+    named: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Without a traceback: it is the log of a container."""
+    for name, text in (("definitions", definitions), ("kubeconfig", kubeconfig or None)):
+        if text is not None:
+            (tmp_path / name).write_text(text)
+    flags = [f"--{name}={tmp_path / name}" for name in ("definitions", "kubeconfig")]
+    types = f"--instance-types={tmp_path / 'types'}"
+    assert main(["karpenter-setup", "smoke", "--set=system=karpenter", *flags, types]) == code
+    assert f"{named} {tmp_path}" in capsys.readouterr().err

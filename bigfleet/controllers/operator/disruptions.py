@@ -21,7 +21,7 @@ from bigfleet.api.install import GROUP_VERSION
 from bigfleet.api.v1alpha1.shard_pb2 import DisruptionInquiry, DisruptionReport, MachineDisruption
 from bigfleet.controllers.disruption_cost import node_blocking_annotation
 from bigfleet.controllers.operator.node_types import Node, node_path
-from bigfleet.controllers.operator.pods import Budget, PodOnNode, blocking_pods, query_of_pods
+from bigfleet.controllers.operator.pods import Budget, PodOnNode, blocking_pods_on
 from bigfleet.kube.client import CONNECTION_ERRORS, FORBIDDEN, NOT_FOUND, ApiError, KubeClient
 from bigfleet.kube.types import ObjectList, ObjectMeta
 from bigfleet.kube.watch import Listed, Watch
@@ -238,11 +238,8 @@ class Disruptions:
                 return None
             if node.not_owned_reason:
                 return None
-            query = query_of_pods(name, current=current)
-            listed = msgspec.json.decode(
-                await self._client.get("/api/v1/pods", query), type=ObjectList[PodOnNode]
-            )
-        pods = [pod for pod in blocking_pods(listed.items) if not pod.terminating]
+            blocking = await blocking_pods_on(self._client, name, current=current)
+        pods = [pod for pod in blocking if not pod.terminating]
         return MachineDisruption(
             machine_id=name,
             pods=len(pods),

@@ -7,9 +7,10 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from bigfleet.controllers.disruption_cost import eviction_cost, pod_blocking_annotation
+from bigfleet.kube.client import KubeClient
 from bigfleet.kube.pod_types import LabelSelector
 from bigfleet.kube.selectors import compile_selector
-from bigfleet.kube.types import ObjectMeta
+from bigfleet.kube.types import ObjectList, ObjectMeta
 
 _MIRROR = "kubernetes.io/config.mirror"
 
@@ -97,6 +98,12 @@ class Budget(msgspec.Struct):
             return ""
         name = f"{self.metadata.namespace}/{self.metadata.name}"
         return f"{count} pods match budget {name}, which allows {self.status.disruptions_allowed}"
+
+
+async def blocking_pods_on(client: KubeClient, node: str, *, current: bool) -> list[PodOnNode]:
+    """The Pods on the Node that its drain must wait for. ApiError or a connection error."""
+    raw = await client.get("/api/v1/pods", query_of_pods(node, current=current))
+    return blocking_pods(msgspec.json.decode(raw, type=ObjectList[PodOnNode]).items)
 
 
 def blocking_pods(pods: Iterable[PodOnNode]) -> list[PodOnNode]:

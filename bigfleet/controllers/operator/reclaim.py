@@ -13,7 +13,7 @@ from bigfleet.api.v1alpha1.shard_pb2 import ReclaimAck, ReclaimInstruction
 from bigfleet.api.wellknown import RECLAIM_DEADLINE, RECLAIM_REVIEW
 from bigfleet.controllers.operator.eviction import Evictor
 from bigfleet.controllers.operator.node_types import Node, node_path
-from bigfleet.controllers.operator.pods import PodOnNode, blocking_pods, query_of_pods
+from bigfleet.controllers.operator.pods import PodOnNode, blocking_pods_on
 from bigfleet.controllers.operator.upcoming_nodes import delete_node
 from bigfleet.kube.client import CONFLICT, CONNECTION_ERRORS, NOT_FOUND, ApiError, KubeClient
 from bigfleet.kube.types import ObjectList
@@ -184,7 +184,7 @@ class Reclaimer:
         name, wait = node.metadata.name, _MIN_POLL_INTERVAL_SECONDS
         while True:
             try:
-                left = await self._pods_on(name)
+                left = await blocking_pods_on(self._client, name, current=True)
                 # In this order: pods listed before the Node's UID was verified cannot be on a Node
                 # that has since joined under its name.
                 if not await self._still_there(node):
@@ -218,14 +218,6 @@ class Reclaimer:
                 return False
             raise
         return msgspec.json.decode(found, type=Node).metadata.uid == node.metadata.uid
-
-    async def _pods_on(self, node: str) -> list[PodOnNode]:
-        """The Pods that the drain must wait for."""
-        query = query_of_pods(node, current=True)
-        pods = msgspec.json.decode(
-            await self._client.get("/api/v1/pods", query), type=ObjectList[PodOnNode]
-        )
-        return blocking_pods(pods.items)
 
 
 def _refused(instruction_id: str, reason: str, why: str) -> ReclaimAck:

@@ -32,7 +32,7 @@ class Prerequisites:
 def image_names(settings: ProfileSettings) -> tuple[str, ...]:
     """The images of a run's pods that are built here."""
     wanted = {
-        FLEET_IMAGE: settings.system == "bigfleet",
+        FLEET_IMAGE: settings.on_bigfleet,
         KARPENTER_IMAGE: settings.on_karpenter,
         METRICS_SERVER_IMAGE: settings.resource_metrics,
     }

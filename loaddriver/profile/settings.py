@@ -227,8 +227,8 @@ class ProfileSettings(ConfigStruct, frozen=True, kw_only=True):
         return self.system == "karpenter"
 
     @property
-    def has_bigfleet_types(self) -> bool:
-        """Whether clusters get BigFleet's CRDs and policies; another system's clusters do not."""
+    def on_bigfleet(self) -> bool:
+        """Whether BigFleet is the system under test: others' clusters have no CRDs of its."""
         return self.system == "bigfleet"
 
     def without_system(self) -> ProfileSettings:

@@ -89,7 +89,7 @@ async def _arm_runner(context: RunContext, arm: Arm) -> AsyncIterator[ArmRunner]
             resource_metrics=settings.resource_metrics and not arm.bare_of,
             bigfleet=options.system.command if options.system else (),
             scheduler_config=options.scheduler_config,
-            before_controllers=install if settings.has_bigfleet_types else None,
+            before_controllers=install if settings.on_bigfleet else None,
             identities=None if arm.bare_of else settings.fleet.identities,
         )
         root = options.system.root if options.system else ROOT
@@ -239,7 +239,7 @@ class ArmRunner:
         self.view.say(f"starting {len(names)} control plane{'s' * (len(names) > 1)}")
         self.clusters = await self.substrate.start_clusters(names)
         unprepared = self.substrate.capabilities.unprepared_clusters
-        if self.arm.inputs.profile.settings.has_bigfleet_types and unprepared:
+        if self.arm.inputs.profile.settings.on_bigfleet and unprepared:
             await asyncio.gather(*(_install(cluster) for cluster in self.clusters))
         self.view.say(self.node_source.description)
         self.roles = await self.node_source.start(self.substrate, self.clusters)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +16,8 @@ from loaddriver.sizing.estimate import POD_BYTES, cost_lines
 from loaddriver.substrates.base import Cluster, RoleSpec
 from loaddriver.substrates.pods.pod_states import constant_flags
 
-# A value of the chart itself, as its parts depend on it.
-_SYSTEM = "system"
+# Settings that are values of the chart, as its parts depend on them.
+_VALUES_THEMSELVES = ("system",)
 _MEBIBYTE = 2**20
 # Without pods, of the 0.9 GiB that a nested cluster has: what the chart requests by default.
 _IDLE_MEBIBYTES = {"etcd": 128, "kube-apiserver": 320}
@@ -34,14 +34,8 @@ def chart_values(profile: Profile, overrides: Sequence[str], seed: int | None) -
     settings = profile.settings
     if lacks := _lacking(settings):
         raise ProfileError([f"{profile.name}: charts/scaletest cannot have {lacks}"])
-    run: dict[str, Any] = {"profile": profile.name}
-    kept = [each for each in overrides if each.partition("=")[0] != _SYSTEM]
-    if kept:
-        run["overrides"] = kept
-    if seed is not None:
-        run["seed"] = seed
     return {
-        **run,
+        **values_of_run(profile, overrides, seed, _VALUES_THEMSELVES),
         "clusters": settings.clusters,
         **_nested_clusters(settings),
         "controlPlane": {
@@ -56,8 +50,20 @@ def chart_values(profile: Profile, overrides: Sequence[str], seed: int | None) -
     }
 
 
+def values_of_run(
+    profile: Profile, overrides: Sequence[str], seed: int | None, values: Collection[str]
+) -> dict[str, Any]:
+    """What the runner plays; settings that are `values` of the chart are not overridden as well."""
+    run: dict[str, Any] = {"profile": profile.name}
+    if kept := [each for each in overrides if each.partition("=")[0] not in values]:
+        run["overrides"] = kept
+    if seed is not None:
+        run["seed"] = seed
+    return run
+
+
 def _nested_clusters(settings: ProfileSettings) -> dict[str, Any]:
-    if _has_fleet(settings):
+    if settings.on_bigfleet:
         return {}
     return {"nestedClusters": {"system": settings.system, "fleet": False}}
 
@@ -65,7 +71,7 @@ def _nested_clusters(settings: ProfileSettings) -> dict[str, Any]:
 def _role_flags(settings: ProfileSettings) -> dict[str, Any]:
     cluster = Cluster("c1", "", {}, None)
     roles: dict[str, RoleSpec] = {}
-    if _has_fleet(settings):
+    if settings.on_bigfleet:
         operator, pod_controller = cluster_roles(settings, cluster)
         provider = provider_role(settings, Path("inventory.jsonl"))
         roles = {"provider": provider, "operator": operator, "podController": pod_controller}
@@ -75,14 +81,10 @@ def _role_flags(settings: ProfileSettings) -> dict[str, Any]:
 
 
 def _fleet(settings: ProfileSettings) -> dict[str, Any]:
-    if not _has_fleet(settings):
+    if not settings.on_bigfleet:
         return {}
     shard = {"replicas": settings.bigfleet.shards, "flags": _flags(shard_role(settings))}
     return {"bigfleet": {**_coordinators(settings), "shard": shard}}
-
-
-def _has_fleet(settings: ProfileSettings) -> bool:
-    return settings.system == "bigfleet"
 
 
 def _lacking(settings: ProfileSettings) -> str:

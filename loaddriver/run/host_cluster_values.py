@@ -9,7 +9,7 @@ from typing import Any
 from loaddriver.errors import ProfileError
 from loaddriver.profile.loading import Profile
 from loaddriver.profile.settings import ProfileSettings
-from loaddriver.run.chart_values import runner_resources
+from loaddriver.run.chart_values import runner_resources, values_of_run
 
 # Settings that are values of the chart, as it grants rights by them.
 _VALUES_THEMSELVES = ("system", "none", "none.nodes")
@@ -24,15 +24,9 @@ def host_cluster_values(
     settings = profile.settings
     if refused := list(_refused(settings)):
         raise ProfileError([f"{profile.name}: {each}" for each in refused])
-    run: dict[str, Any] = {"profile": profile.name}
-    kept = [each for each in overrides if each.partition("=")[0] not in _VALUES_THEMSELVES]
-    if kept:
-        run["overrides"] = kept
-    if seed is not None:
-        run["seed"] = seed
     nodes = {"nodes": settings.none.nodes} if settings.system == "none" else {}
     return {
-        **run,
+        **values_of_run(profile, overrides, seed, _VALUES_THEMSELVES),
         "clusters": 0,
         "nestedClusters": {"enabled": False, "fleet": False},
         "hostCluster": {"system": settings.system, **nodes},

@@ -320,40 +320,38 @@ def test_the_runner_is_told_of_containers_and_hosts_that_exist(helm: Helm, value
         assert cluster.host.split(".")[0] in services
 
 
-def test_the_runner_may_read_the_metrics_of_each_component(helm: Helm) -> None:
-    """By its address and port, where policies are enforced."""
-    objects = template(helm, EVERYTHING)
+def open_to_the_runner(objects: list[Object]) -> set[Any]:
+    """The ports of nested clusters that it may connect to, where policies are enforced."""
     [policy] = [
         each["spec"]
         for each in of_kind(objects, "NetworkPolicy")
         if each["metadata"]["name"] == f"{RELEASE}-cluster"
     ]
     own = {"app.kubernetes.io/component": "runner", "app.kubernetes.io/instance": RELEASE}
-    open_to_it = {
+    return {
         port["port"]
         for rule in policy["ingress"]
         for port in rule["ports"]
         if any(own.items() <= peer["podSelector"]["matchLabels"].items() for peer in rule["from"])
     }
+
+
+def test_the_runner_may_read_the_metrics_of_each_component(helm: Helm) -> None:
+    """By its address and port."""
+    objects = template(helm, EVERYTHING)
+    ports = open_to_the_runner(objects)
     [place, *_] = places(objects).clusters
     for source in cluster_sources(place, Path(), resource_metrics=True).values():
         url = urlsplit(source.url)
         assert url.hostname == place.host
-        assert {url.port, "api" if url.port == 6443 else url.port} & open_to_it, source.url
+        assert {url.port, "api" if url.port == 6443 else url.port} & ports, source.url
 
 
 def test_the_runner_may_read_the_metrics_of_karpenter(helm: Helm) -> None:
     """They have a port of their own."""
     objects = template(helm, KARPENTER)
-    [policy] = [
-        each["spec"]
-        for each in of_kind(objects, "NetworkPolicy")
-        if each["metadata"]["name"] == f"{RELEASE}-cluster"
-    ]
-    open_ports = [port["port"] for rule in policy["ingress"] for port in rule["ports"]]
     [role] = places(objects).roles.values()
-    assert urlsplit(role_source(role).url).port in open_ports
-    assert "karpenter" in open_ports
+    assert {urlsplit(role_source(role).url).port, "karpenter"} <= open_to_the_runner(objects)
 
 
 @EACH_CASE

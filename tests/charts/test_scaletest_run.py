@@ -119,8 +119,7 @@ async def node(
             files = [word for path in release.values for word in ("-f", path)]
             more = ("-n", namespace, f"--set-json=overrides={json.dumps(list(release.overrides))}")
             installer.run("install", RELEASE, SCALETEST, *files, *more)
-            wanted = dict(release.pods)
-            await eventually(lambda: _all_there(client, namespace, wanted), "all pods")
+            await eventually(lambda: _all_there(client, namespace, release.pods), "all pods")
             made = Node(
                 client, kubeconfig, namespace, Path(root), tmp_path / "logs", programs, supervisor
             )

@@ -42,6 +42,9 @@ shard_cycle_phase_seconds = _histogram(
     "Duration of each phase of a decision cycle",
     "phase",
 )
+shard_decision_cpu_seconds = _histogram(
+    "bigfleet_shard_decision_cpu_seconds", "CPU time of the decision of each cycle"
+)
 shard_cycle_failures = _counter(
     "bigfleet_shard_cycle_failures_total", "Decision cycles that failed", "reason"
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -13,7 +14,7 @@ from bigfleet.api.journal import JournalEvent
 from bigfleet.api.v1alpha1.shard_pb2 import ShardMessage
 from bigfleet.engine.cycle_memory import CycleMemory
 from bigfleet.engine.explain.shortfall_report import ESCALATE_AFTER_CYCLES
-from bigfleet.engine.snapshot import Demand, Flags, Fleet
+from bigfleet.engine.snapshot import Demand, EngineConfig, Flags, Fleet
 from bigfleet.model.ceiling import Ceilings
 from bigfleet.model.errors import Unavailable
 from bigfleet.observe import metrics
@@ -166,7 +167,7 @@ class Cycle:
         with _phase("snapshot"):
             inputs = self._gather_inputs(now_seconds)
         with _phase("decide"):
-            work = partial(compute, inputs, self.decide, self.config.engine)
+            work = partial(_decision, inputs, self.decide, self.config.engine)
             self.latest = result = await self.offload(work)
             self.count += 1
         claims = result.decision.claimed_by, result.decision.headroom, result.demand, result.keys
@@ -292,6 +293,15 @@ class Cycle:
         metrics.shard_reclaims_capped.inc(decision.reclaims_capped)
         for state, count in self.inventory.count_by_state().items():
             metrics.shard_inventory.labels(state.name).set(count)
+
+
+def _decision(inputs: CycleInputs, decide: Decide, config: EngineConfig) -> CycleResult:
+    """Compute it, and measure its CPU: the duration alone grows with whoever else computes."""
+    began = time.thread_time()
+    try:
+        return compute(inputs, decide, config)
+    finally:
+        metrics.shard_decision_cpu_seconds.observe(time.thread_time() - began)
 
 
 @contextmanager

@@ -4,25 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 
 from bigfleet.api.journal import JournalEvent
 from bigfleet.api.v1alpha1.shard_pb2 import ShardMessage
 from bigfleet.engine.cycle_memory import CycleMemory
-from bigfleet.engine.explain.shortfall_report import ESCALATE_AFTER_CYCLES
-from bigfleet.engine.snapshot import Demand, EngineConfig, Flags, Fleet
+from bigfleet.engine.snapshot import Demand, Flags, Fleet
 from bigfleet.model.ceiling import Ceilings
 from bigfleet.model.errors import Unavailable
 from bigfleet.observe import metrics
 from bigfleet.ports.clock import Clock
 from bigfleet.ports.ownership import QuotaKey
 from bigfleet.services.shard.config import ShardConfig
-from bigfleet.services.shard.decide.compute import CycleResult, Decide, compute
+from bigfleet.services.shard.decide.compute import CycleResult, Decide
 from bigfleet.services.shard.decide.cycle_inputs import CycleInputs
+from bigfleet.services.shard.decide.cycle_report import (
+    measured_compute,
+    note_troubled_needs,
+    observe_result,
+    phase,
+)
 from bigfleet.services.shard.decide.demand_status import DemandStatuses
 from bigfleet.services.shard.decide.hints import CapacityHints
 from bigfleet.services.shard.decide.incoming import IncomingMachines
@@ -154,37 +158,38 @@ class Cycle:
 
     async def _cycle(self) -> None:
         """Reconcile first: no decision is made on stale state."""
-        with _phase("reconcile"):
+        with phase("reconcile"):
             await self.providers.refresh()
         async with self.inventory.lock:
             await self._decide_and_order()
 
     async def _decide_and_order(self) -> None:
         now_seconds = self.clock.monotonic_seconds()
-        with _phase("demand"):
+        with phase("demand"):
             self._release_held(now_seconds)
             self.needs.save()
-        with _phase("snapshot"):
+        with phase("snapshot"):
             inputs = self._gather_inputs(now_seconds)
-        with _phase("decide"):
-            work = partial(_decision, inputs, self.decide, self.config.engine)
+        with phase("decide"):
+            work = partial(measured_compute, inputs, self.decide, self.config.engine)
             self.latest = result = await self.offload(work)
             self.count += 1
         claims = result.decision.claimed_by, result.decision.headroom, result.demand, result.keys
-        with _phase("claims"):
+        with phase("claims"):
             for _ in self.inventory.note_claims(*claims, now_seconds):
                 await asyncio.sleep(0)
-        with _phase("enqueue"):
+        with phase("enqueue"):
             orders = self.order_issuer.orders(result, self.suspensions.on_trial())
             for number, order in enumerate(orders, 1):
                 self.order_issuer.issue(order)
                 if number % _ORDERS_AT_ONCE == 0:
                     await asyncio.sleep(0)
-        with _phase("hints"):
+        with phase("hints"):
             self._publish(result)
-        with _phase("inquiries"):
+        with phase("inquiries"):
             self._inquire_disruptions(result, now_seconds)
-        self._measure(result)
+        observe_result(result, self.needs, self.inventory, draining=len(self.evictions))
+        note_troubled_needs(result, self.journal)
 
     def _gather_inputs(self, now_seconds: float) -> CycleInputs:
         """Machines, orders under way and demand at one moment."""
@@ -270,41 +275,3 @@ class Cycle:
         for cluster, inquiry in self.disruptions.inquiries(candidates, spare, fell, now_seconds):
             message = ShardMessage(disruption_inquiry=inquiry)
             self.sessions.send(cluster, message, "disruption-inquiry")
-
-    def _measure(self, result: CycleResult) -> None:
-        decision = result.decision
-        metrics.shard_demand_needs.set(len(self.needs))
-        metrics.shard_needs_left_out.set(sum(self.needs.left_out.values()))
-        metrics.shard_nodes_draining.set(len(self.evictions))
-        metrics.shard_shortfalls.set(len(decision.shortfalls))
-        metrics.shard_needs_at_ceiling.set(len(decision.at_ceiling))
-        bounded = sum(1 for need in result.demand.needs if need.priority < need.profile.priority)
-        metrics.shard_needs_capped_priority.set(bounded)
-        aged = sum(1 for short in decision.shortfalls if short.age_cycles > ESCALATE_AFTER_CYCLES)
-        metrics.shard_shortfalls_aged.set(aged)
-        for aged_shortfall in result.aged_shortfalls:
-            self.journal.note(JournalEvent.NEED_SHORT, **aged_shortfall.fields())
-        metrics.shard_needs_quarantined.set(len(result.quarantine))
-        for key in result.newly_quarantined:
-            error = result.quarantine[key].error if key in result.quarantine else ""
-            fields = {"cluster": key.cluster, "need": key.fingerprint}
-            self.journal.note(JournalEvent.NEED_QUARANTINED, **fields)
-            _log.error("need quarantined: deciding on it failed", extra={**fields, "error": error})
-        metrics.shard_reclaims_capped.inc(decision.reclaims_capped)
-        for state, count in self.inventory.count_by_state().items():
-            metrics.shard_inventory.labels(state.name).set(count)
-
-
-def _decision(inputs: CycleInputs, decide: Decide, config: EngineConfig) -> CycleResult:
-    """Compute it, and measure its CPU: the duration alone grows with whoever else computes."""
-    began = time.thread_time()
-    try:
-        return compute(inputs, decide, config)
-    finally:
-        metrics.shard_decision_cpu_seconds.observe(time.thread_time() - began)
-
-
-@contextmanager
-def _phase(name: str) -> Iterator[None]:
-    with metrics.shard_cycle_phase_seconds.labels(name).time():
-        yield

@@ -53,7 +53,7 @@ ORDER_INSIDE: dict[str, list[set[str]]] = {
         {"plan"},
         {"profile"},
         {"substrates"},
-        {"apportion", "errors", "process_counters", "schedstat"},
+        {"apportion", "distributions", "errors", "process_counters", "schedstat"},
     ],
     "loaddriver.compare": [
         {"outputs", "stored", "fact_runner"},
@@ -66,7 +66,6 @@ ORDER_INSIDE: dict[str, list[set[str]]] = {
         {"attribution"},
         {"measures"},
         {"sequential"},
-        {"distributions"},
     ],
     "loaddriver.profile": [
         {"loading"},

@@ -24,7 +24,6 @@ from loaddriver.compare.comparison import (
     Verdict,
     Voids,
 )
-from loaddriver.compare.distributions import binomial_tail, fisher_tail, t_tail
 from loaddriver.compare.measures import ENDPOINTS, EVENTS, Endpoint, PairMeasures
 from loaddriver.compare.sequential import (
     FAMILY_ERROR,
@@ -39,6 +38,7 @@ from loaddriver.compare.sequential import (
     sign_flip_tail,
 )
 from loaddriver.compare.wording import why
+from loaddriver.distributions import binomial_tail, fisher_tail, t_tail
 from loaddriver.errors import ExitCode
 
 VOID_LIMIT = 8

@@ -20,7 +20,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from loaddriver.compare.distributions import fisher_tail, t_quantile
+from loaddriver.distributions import fisher_tail, t_quantile
 
 Floats: TypeAlias = NDArray[np.float64]
 Codes: TypeAlias = NDArray[np.int8]

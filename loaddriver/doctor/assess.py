@@ -15,8 +15,8 @@ from typing import Literal
 
 import numpy as np
 
-from loaddriver.compare.distributions import t_quantile
 from loaddriver.compare.sequential import LOOKS, Spending, spending
+from loaddriver.distributions import t_quantile
 from loaddriver.doctor.facts import SCHEMA, Disk, Facts, Machine
 from loaddriver.judge.check_limits import CLOCK_STEP, OTHERS_SHARE, THROTTLED_SHARE, CheckLimit
 from loaddriver.profile.loading import Profile

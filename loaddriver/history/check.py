@@ -15,10 +15,10 @@ from statistics import fmean, stdev
 
 import numpy as np
 
-from loaddriver.compare.distributions import fisher_tail
 from loaddriver.compare.evaluate import WORDS
 from loaddriver.compare.measures import ENDPOINTS, EVENTS
 from loaddriver.compare.sequential import LOOKS, Code, Spending, half_widths, judge
+from loaddriver.distributions import fisher_tail
 from loaddriver.errors import ExitCode
 from loaddriver.history.record import Line
 

@@ -7,7 +7,6 @@ import math
 import numpy as np
 import pytest
 
-from loaddriver.compare.distributions import proportion_interval
 from loaddriver.compare.sequential import (
     ENDPOINTS,
     EVENTS,
@@ -27,6 +26,7 @@ from loaddriver.compare.sequential import (
     sign_flip_tail,
     spending,
 )
+from loaddriver.distributions import proportion_interval
 
 PLAN = Spending()
 SESSIONS = 4000

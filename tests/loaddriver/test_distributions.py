@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from loaddriver.compare.distributions import (
+from loaddriver.distributions import (
     binomial_tail,
     fisher_tail,
     proportion_interval,

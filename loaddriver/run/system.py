@@ -109,4 +109,6 @@ def scheduler_config_at(path: Path) -> Path:
         raise ProfileError(
             [f"{path}: not a configuration of kube-scheduler: expected kind: {_KIND}"]
         )
+    if not isinstance(content.get("clientConnection", {}), dict):
+        raise ProfileError([f"{path}: clientConnection: expected a mapping, such as qps: 50"])
     return path.resolve()

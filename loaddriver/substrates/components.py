@@ -258,19 +258,22 @@ def kwok_flags(kubeconfig: Path, stages: Path) -> list[str]:
 
 
 def write_scheduler_configuration(path: Path, kubeconfig: Path, given: Path | None = None) -> None:
-    """Write the scheduler's configuration: the defaults or `given`, with higher client limits.
+    """Write the scheduler's configuration: the defaults or `given`, with higher client limits where
+    it has none.
 
     Scoring is the default. Packing nodes would ease scale-down, but it fills one rack before the
     next, and gangs that started there get stuck.
     """
+    theirs = {} if given is None else yaml.safe_load(given.read_text())
     configuration = {
         "apiVersion": "kubescheduler.config.k8s.io/v1",
         "kind": "KubeSchedulerConfiguration",
-        **({} if given is None else yaml.safe_load(given.read_text())),
+        **theirs,
         "clientConnection": {
-            "kubeconfig": str(kubeconfig),
             "qps": _CLIENT_QUERIES_PER_SECOND,
             "burst": _CLIENT_BURST,
+            **theirs.get("clientConnection", {}),
+            "kubeconfig": str(kubeconfig),
         },
         "leaderElection": {"leaderElect": False},
     }

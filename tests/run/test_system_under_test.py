@@ -52,7 +52,7 @@ def test_a_checkout_without_environment_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_given_configuration_keeps_the_schedulers_access(tmp_path: Path) -> None:
-    """Profiles are the user's; access, client limits and leader election are the harness's."""
+    """Profiles and client limits are the user's; access and leader election are the harness's."""
     given, written = tmp_path / "given.yaml", tmp_path / "written.yaml"
     profiles = [{"schedulerName": "default-scheduler", "percentageOfNodesToScore": 100}]
     given.write_text(
@@ -61,6 +61,7 @@ def test_a_given_configuration_keeps_the_schedulers_access(tmp_path: Path) -> No
                 "apiVersion": "kubescheduler.config.k8s.io/v1",
                 "kind": "KubeSchedulerConfiguration",
                 "profiles": profiles,
+                "clientConnection": {"qps": 8, "kubeconfig": "/etc/theirs"},
                 "leaderElection": {"leaderElect": True},
             }
         )
@@ -68,11 +69,17 @@ def test_a_given_configuration_keeps_the_schedulers_access(tmp_path: Path) -> No
     write_scheduler_configuration(written, tmp_path / "kubeconfig", scheduler_config_at(given))
     found = yaml.safe_load(written.read_text())
     assert found["profiles"] == profiles
-    assert found["clientConnection"]["kubeconfig"] == str(tmp_path / "kubeconfig")
+    connection = found["clientConnection"]
+    assert connection["kubeconfig"] == str(tmp_path / "kubeconfig")
+    assert connection["qps"] == 8
+    assert connection["burst"] > 8  # not given, so the harness's
     assert found["leaderElection"] == {"leaderElect": False}
 
 
-@pytest.mark.parametrize("content", ["- a list", "kind: Pod", "a: [", ""])
+@pytest.mark.parametrize(
+    "content",
+    ["- a list", "kind: Pod", "a: [", "", "kind: KubeSchedulerConfiguration\nclientConnection: 8"],
+)
 def test_what_is_no_configuration_is_refused(tmp_path: Path, content: str) -> None:
     path = tmp_path / "given.yaml"
     path.write_text(content)

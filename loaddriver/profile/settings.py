@@ -64,8 +64,9 @@ SystemName = Literal["bigfleet", "karpenter", "none", "command"]
 class OpenStage(ConfigStruct, frozen=True, kw_only=True):
     """The last `steps` of an adaptive ramp, offered at fixed times once all others are bound.
 
-    Their rate is `capacityShare` of the rate at which the others were bound, so that their waits
-    are those of a system below its capacity, but never above that of `stepSeconds`.
+    Their rate is `capacityShare` of the rate at which as many steps right before them were bound,
+    so that their waits are those of a system below its capacity, but never above that of
+    `stepSeconds`.
     """
 
     steps: Count

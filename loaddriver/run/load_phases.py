@@ -23,6 +23,7 @@ from loaddriver.run.ramp_pacing import (
     RampState,
     next_action,
     open_pacing,
+    shown_pods_per_second,
 )
 from loaddriver.run.recorders import ClusterRecorders
 
@@ -40,7 +41,7 @@ class RunProgress:
 
     `failures` are sentences about failures of the system under test; `unsent` says that a part of
     the load was not sent, whoever is to blame. `breaches` are the ramp steps that exceeded the
-    ramp's limits; `shown_pods_per_second` is the rate at which those before an
+    ramp's limits; `shown_pods_per_second` is the rate at which those right before an
     open stage were bound. `pods_asked` counts the pods of the steps released so far; a
     knee run ends with its `knee`, before all planned pods are released.
     """
@@ -82,6 +83,7 @@ class LoadPhases:
         self._p99, self._p99_at, self._p99_step = 0.0, 0.0, ""
         self._overloads: dict[int, str] = {}
         self._open_stage: OpenPacing | None = None
+        self._bound_at_release: list[tuple[float, int]] = []
         self._asked: dict[tuple[int, str], int] = {}
         self.run_progress = RunProgress()
 
@@ -169,16 +171,18 @@ class LoadPhases:
         self._load.release(release)
         self._announce(release)
         if step.phase == "ramp":
+            self._bound_at_release.append((self._released_at, self._bound()))
             self.run_progress.steps_released = step.number
             self.run_progress.pods_asked += step.pods
             if self._ramp.pacing == "knee":
                 self._trial = StepTrial(self._plan, step, self._released_at)
 
     def _begin_open_stage(self, step: Step) -> None:
-        bound, seconds = self._bound(), time.time() - self._ramp_started
-        self._open_stage = open_pacing(self._ramp, step, bound / seconds, self._released_at)
+        bound = [*self._bound_at_release, (time.time(), self._bound())]
+        shown = shown_pods_per_second(self._ramp, bound)
+        self._open_stage = open_pacing(self._ramp, step, shown, self._released_at)
         self.run_progress.open_stage_started_micros = round(self._released_at * 1e6)
-        self.run_progress.shown_pods_per_second = bound / seconds
+        self.run_progress.shown_pods_per_second = shown
 
     def _announce(self, release: StepReleased) -> None:
         """Tell the counts what is due from when on; in `cr` mode they count from creations."""

@@ -9,6 +9,7 @@ drain, so that every step is an independent trial, and ends after two overloaded
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -33,6 +34,19 @@ def open_pacing(ramp: Ramp, step: Step, shown_pods_per_second: float, at: float)
     allowed = ramp.open_stage.capacity_share * shown_pods_per_second
     # A ramp of which nothing could be bound has shown none.
     return OpenPacing(at, max(1.0, step.pods_per_second / allowed) if allowed else 1.0)
+
+
+def shown_pods_per_second(ramp: Ramp, bound: Sequence[tuple[float, int]]) -> float:
+    """The rate of the steps right before the open stage, of as many as it has: a pod costs more the
+    more there are, so the mean of the whole ramp is more than what can still be bound.
+
+    `bound` has a time in seconds and the pods bound by then at the release of each held step, and
+    when all of their pods were bound.
+    """
+    assert ramp.open_stage is not None
+    began, before = bound[max(0, len(bound) - 1 - ramp.open_stage.steps)]
+    ended, after = bound[-1]
+    return (after - before) / (ended - began)
 
 
 @dataclass(frozen=True)

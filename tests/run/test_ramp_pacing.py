@@ -19,6 +19,7 @@ from loaddriver.run.ramp_pacing import (
     RampState,
     next_action,
     open_pacing,
+    shown_pods_per_second,
 )
 
 
@@ -209,6 +210,20 @@ def test_an_open_stage_waits_for_nothing(now: float, backlog: int, p99: float) -
     else:
         assert (decision.action, decision.due_at) == (RampAction.DONE, due)
     assert decision.breach == (backlog > 5 or p99 > 4)
+
+
+@pytest.mark.parametrize(
+    ("open_steps", "shown"),
+    [(1, 25), (2, 40), (5, 60)],  # the last; the last two; all three, as there are no more
+)
+def test_the_steps_right_before_an_open_stage_show_the_capacity(
+    open_steps: int, shown: float
+) -> None:
+    """Steps that were bound ever more slowly: their mean is more than what can still be bound."""
+    stage = OpenStage(steps=open_steps, capacity_share=0.5)
+    bound = [(100.0, 0), (101.0, 100), (102.0, 155), (103.0, 180)]
+    whole = replace_struct(ramp(), open_stage=stage, steps=3 + open_steps)
+    assert shown_pods_per_second(whole, bound) == pytest.approx(shown)
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from loaddriver.profile.loading import Profile, load_profile
 from loaddriver.report.results import read_bare, read_summary
 
 _RUNS = 5
+_TRIES = 2  # for each valid run
 
 
 def add(commands: Any) -> None:
@@ -27,7 +27,7 @@ def add(commands: Any) -> None:
     )
     profile_flags(command)
     bare_flag(command)
-    command.add_argument("--runs", type=int, default=_RUNS, help=f"default {_RUNS}, one seed each")
+    command.add_argument("--runs", type=int, default=_RUNS, help=f"valid ones, default {_RUNS}")
     command.add_argument(
         "--from",
         dest="finished",
@@ -57,34 +57,42 @@ def _calibrate(flags: argparse.Namespace) -> ExitCode:
 
 
 def _run_all(flags: argparse.Namespace, profile: Profile) -> list[Path]:
-    """Run the profile several times, each with its own seed; an invalid run ends the series.
+    """Run the profile's plan until enough runs are valid, at most twice as often.
 
     Each gets a bare run if the profile limits a ratio to one.
     """
-    bare = any(gate.ratio_to is not None for gate in profile.gates)
+    bare = any(gate.ratio_to == "bare" for gate in profile.gates)
     folders: list[Path] = []
-    for number in range(flags.runs):
-        seed = profile.settings.seed + number
-        say(f"run {number + 1} of {flags.runs}, seed {seed}")
-        outcome = run_once(replace(run_options(flags), seed=seed, bare=bare))
+    for number in range(1, _TRIES * flags.runs + 1):
+        say(f"run {number}: {len(folders)} of {flags.runs} are valid")
+        outcome = run_once(replace(run_options(flags), bare=bare))
         print_verdicts(outcome)
-        if outcome.summary.verdict in ("error", "invalid"):
-            raise _InvalidRun(outcome.exit_code, outcome.folder, len(folders))
-        folders.append(outcome.folder)
         if outcome.interrupted:
-            raise _Interrupted(folders)
-    return folders
+            raise _Interrupted(flags.results, len(folders))
+        if outcome.summary.verdict == "error":
+            raise _BrokenRun(outcome.exit_code, outcome.folder, len(folders))
+        if outcome.summary.verdict != "invalid":
+            folders.append(outcome.folder)
+        if len(folders) == flags.runs:
+            return folders
+    raise _TooFewValid(flags.results, len(folders), _TRIES * flags.runs)
 
 
-class _InvalidRun(LoaddriverError):
-    """A run failed or was invalid, so no limits can be set."""
+class _BrokenRun(LoaddriverError):
+    """A run broke off, so no limits can be set."""
 
     def __init__(self, exit_code: ExitCode, folder: Path, good: int) -> None:
         self.exit_code = exit_code
-        super().__init__(
-            f"{folder.name} is invalid, so no limit was set; {folder.parent} has {good} valid "
-            "runs, which can be used with --from"
-        )
+        super().__init__(f"{folder.name} broke off; {_no_limit(folder.parent, good)}")
+
+
+class _TooFewValid(LoaddriverError):
+    """Too many runs were invalid, as on a machine that others use."""
+
+    exit_code = ExitCode.INVALID_RUN
+
+    def __init__(self, results: Path, good: int, tries: int) -> None:
+        super().__init__(f"{tries - good} of {tries} runs were invalid; {_no_limit(results, good)}")
 
 
 class _Interrupted(LoaddriverError):
@@ -92,11 +100,12 @@ class _Interrupted(LoaddriverError):
 
     exit_code = ExitCode.INTERRUPTED
 
-    def __init__(self, good: Sequence[Path]) -> None:
-        super().__init__(
-            f"no limit was set; {good[-1].parent} has {len(good)} valid runs, "
-            "which can be used with --from"
-        )
+    def __init__(self, results: Path, good: int) -> None:
+        super().__init__(_no_limit(results, good))
+
+
+def _no_limit(results: Path, good: int) -> str:
+    return f"no limit was set; {results} has {good} valid runs, which can be used with --from"
 
 
 def _limit_line(each: Calibrated) -> str:

@@ -1,14 +1,11 @@
-"""Calibrates gates: limits from measured runs, by one rule.
+"""Calibrates gates: limits from measured runs of one plan, by the rule of `limit_rule`.
 
-A limit on a time or a rate is beyond what a run of the same build reaches by chance: beyond the
-worst run by the spread of the runs (worst minus best), by at least a quarter of the worst, and
-outside the confidence interval of every run, rounded outwards to two digits. Other limits (a
-count, a share, an exact value) are contracts and stay as they are.
+Times, rates, CPU, memory and writes are measured. Other limits (a count, a share, an exact value)
+are contracts and stay as they are.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,16 +14,23 @@ import msgspec
 
 from loaddriver.errors import ProfileError
 from loaddriver.judge.gates import GateResult, GateSpec, format_number, judge_gates
+from loaddriver.judge.limit_rule import FALSE_ALARMS, POWER, expected, limit_of, log_sd
 from loaddriver.judge.schema import Summary
 
 RULE = (
-    "the worst run, and beyond it the larger of the runs' spread and a quarter of the worst, or "
-    "the end of a run's own interval where that is further out, rounded to two digits"
+    f"the one-sided prediction limit that one more run of the same build exceeds in "
+    f"{100 * FALSE_ALARMS:g} of 100 cases, with logarithms taken as normal and their standard "
+    "deviation as at least 0.05, rounded to two digits"
 )
 FEWEST_RUNS = 3
-MEASURED_UNITS = ("seconds", "times the bare run", "pods per second")
-_MARGIN = 0.25
-_DIGITS = 2
+MEASURED_UNITS = (
+    "seconds",
+    "pods per second",
+    "bytes",
+    "writes per pod",
+    "times the bare run",
+    "times the calibration task",
+)
 
 
 @dataclass(frozen=True)
@@ -62,15 +66,6 @@ def calibrate(
     ]
 
 
-def limit_of(values: Sequence[float], op: str, ends: Sequence[float] = ()) -> float:
-    """The limit by RULE for an `op` of <= or >=; `ends` are those of the runs' intervals."""
-    worst = _worst(values, op)
-    beyond = max(max(values) - min(values), _MARGIN * abs(worst))
-    if op == "<=":
-        return _rounded(max([worst + beyond, *ends]), up=True)
-    return _rounded(max(0.0, min([worst - beyond, *ends])), up=False)
-
-
 def _check(profile: str, runs: Sequence[Summary]) -> None:
     problems = [
         f"{each.run.id}: a run of {each.run.profile}, not of {profile}"
@@ -80,6 +75,9 @@ def _check(profile: str, runs: Sequence[Summary]) -> None:
     problems += [
         f"{each.run.id}: invalid or aborted; exclude it" for each in runs if _is_void(each)
     ]
+    plans = {each.provenance.inputs["plan"] for each in runs if each.provenance is not None}
+    if len(plans) > 1:
+        problems.append("runs of different plans: limits are for one plan, so give one seed")
     ids = [each.run.id for each in runs]
     problems += [f"{name} is given twice" for name in sorted(set(ids)) if ids.count(name) > 1]
     if len(runs) < FEWEST_RUNS:
@@ -109,41 +107,29 @@ def _calibrated(
             f"not a number in {len(results) - len(values)} of {len(results)} runs: {first.note}"
         )
         return Calibrated(gate, gate.limit, gate.origin, unread)
-    ends = [each.interval[gate.op == "<="] for each in results if each.interval is not None]
-    known = [end for end in ends if end is not None]
-    limit = limit_of(values, gate.op, known)
-    furthest = bool(known) and limit != limit_of(values, gate.op)
+    if min(values) <= 0:
+        zero = f"{format_number(min(values))} in a run, which sets no limit on ratios"
+        return Calibrated(gate, gate.limit, gate.origin, zero)
     summaries = [run.summary for run in runs]
-    return Calibrated(gate, limit, _origin(values, gate, summaries, furthest=furthest))
+    return Calibrated(gate, limit_of(values, gate.op), _origin(values, gate, summaries))
 
 
-def _origin(
-    values: Sequence[float], gate: GateSpec, runs: Sequence[Summary], *, furthest: bool
-) -> str:
+def _origin(values: Sequence[float], gate: GateSpec, runs: Sequence[Summary]) -> str:
     low, high = format_number(min(values)), format_number(max(values))
     seen = low if low == high else f"{low} to {high}"
     each = ", the worst of each run" if "*" in gate.metric else ""
-    worst = _worst(values, gate.op)
-    margin = "its quarter" if max(values) - min(values) <= _MARGIN * abs(worst) else "the spread"
-    beyond = f"the worst {'+' if gate.op == '<=' else '-'} {margin}"
-    if furthest:
-        beyond = "the end of a run's own interval"
+    found = expected(len(values), round(log_sd(values), 3))
+    factor = found.found_factor
+    more, less = f"{100 * (factor - 1):.0f} % more", f"{100 * (1 - 1 / factor):.0f} % less"
     return (
-        f"Measured {seen} {gate.unit}{each}, in {len(runs)} runs, seeds {_seeds(runs)}, "
-        f"on {_machine(runs)}; limit = {beyond}."
+        f"Measured {seen} {gate.unit}{each}, in {len(runs)} runs with seed {_seeds(runs)} on "
+        f"{_machine(runs)}. Simulated: {100 * found.false_alarms:.1f} % of equal runs fail, and "
+        f"{100 * POWER:g} % of those with {more if gate.op == '<=' else less}."
     )
 
 
-def _worst(values: Sequence[float], op: str) -> float:
-    return max(values) if op == "<=" else min(values)
-
-
 def _seeds(runs: Sequence[Summary]) -> str:
-    """Seeds as a range `11-15` if consecutive, else as a list."""
-    seeds = sorted({summary.run.seed for summary in runs})
-    if len(seeds) > 2 and seeds == list(range(seeds[0], seeds[-1] + 1)):
-        return f"{seeds[0]}-{seeds[-1]}"
-    return ", ".join(map(str, seeds))
+    return ", ".join(map(str, sorted({summary.run.seed for summary in runs})))
 
 
 def _machine(runs: Sequence[Summary]) -> str:
@@ -152,12 +138,3 @@ def _machine(runs: Sequence[Summary]) -> str:
         return f"{cores} cores ({environment.get('processor', 'unknown processor')})"
 
     return " and ".join(sorted({described(summary.run.environment) for summary in runs}))
-
-
-def _rounded(value: float, *, up: bool) -> float:
-    if not value:
-        return 0.0
-    scale = 10.0 ** (math.floor(math.log10(value)) - _DIGITS + 1)
-    steps = value / scale
-    whole = math.ceil(steps - 1e-9) if up else math.floor(steps + 1e-9)
-    return round(whole * scale, 9)

@@ -1,7 +1,8 @@
 """Gates: limits on numbers of the summary. A gate without a number fails.
 
 A `*` in a metric's path matches every name: `archetypes.*.bindLatencySeconds.p99` is one gate that
-must hold for each archetype. A gate with `ratioTo: bare` limits the ratio to the bare run's number.
+must hold for each archetype. A gate with `ratioTo: bare` limits the ratio to the bare run's number,
+one with `ratioTo: calibration` the ratio to the CPU seconds of a fixed task on the same machine.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ _HOLDS: Mapping[str, Callable[[float, float], bool]] = {
 _OPERATOR_WORDS = {"<=": "at most", ">=": "at least", "==": "exactly"}
 _NAMED = 3
 _EACH = "*"
+_CALIBRATION = ("provenance", "machine", "calibrationSeconds")
 
 
 class GateSpec(Protocol):
@@ -157,23 +159,31 @@ def _expanded(found: Any, keys: Sequence[str]) -> Iterator[list[str]]:
 def _reading(summary: Any, bare: Any, limit: GateSpec, path: Sequence[str]) -> Reading:
     value, note = _read(summary, path, "" if limit.ratio_to else limit.unit)
     interval = _interval(summary, path)
-    if value is not None and limit.ratio_to is not None:
-        value, note = _ratio(value, bare, path)
+    if value is not None and limit.ratio_to == "bare":
+        value, note = _bare_ratio(value, bare, path)
         interval = _ratio_interval(interval, _interval(bare, path))
+    elif value is not None and limit.ratio_to == "calibration":
+        value, note = _ratio(value, summary, _CALIBRATION)
     holds = value is not None and _HOLDS[limit.op](value, limit.limit)
     known = None if value is None else interval
     return Reading(_place(path, limit.metric), value, holds, note, known)
 
 
-def _ratio(value: float, bare: Any, path: Sequence[str]) -> tuple[float | None, str]:
+def _bare_ratio(value: float, bare: Any, path: Sequence[str]) -> tuple[float | None, str]:
     if bare is None:
         return None, "this run has no bare run, so there is no ratio"
     if bare["verdict"] in ("error", "invalid"):
         return None, f"the bare run is {bare['verdict']}, so there is no ratio"
-    base, note = _read(bare, path, "")
-    if base is None:
-        return None, f"in the bare run: {note}"
-    return (value / base, "") if base else (None, "in the bare run it is 0, so there is no ratio")
+    found, note = _ratio(value, bare, path)
+    return found, f"in the bare run: {note}" if note else ""
+
+
+def _ratio(value: float, base: Any, path: Sequence[str]) -> tuple[float | None, str]:
+    """The ratio to the number at `path` of a summary, or None and the reason."""
+    divisor, note = _read(base, path, "")
+    if divisor is None:
+        return None, note
+    return (value / divisor, "") if divisor else (None, "it is 0, so there is no ratio")
 
 
 def _ratio_interval(ours: Ends | None, theirs: Ends | None) -> Ends | None:

@@ -20,7 +20,8 @@ class Gate(ConfigStruct, frozen=True, kw_only=True):
     """A limit on one number of the summary (`metric`, a dotted path), and its `origin`.
 
     A `*` in the path matches every name, such as every archetype; the limit applies to each. With
-    `ratioTo: bare` the limit is on the ratio to the same number of the paired bare run.
+    `ratioTo: bare` the limit is on the ratio to the same number of the paired bare run, with
+    `ratioTo: calibration` on that of CPU seconds to the calibration task's on the same machine.
     """
 
     name: str
@@ -29,7 +30,7 @@ class Gate(ConfigStruct, frozen=True, kw_only=True):
     limit: float
     unit: str
     origin: Sentence
-    ratio_to: Literal["bare"] | None = None
+    ratio_to: Literal["bare", "calibration"] | None = None
 
 
 class Expectations(ConfigStruct, frozen=True, kw_only=True):

@@ -30,8 +30,8 @@ from loaddriver.record.hops import HOPS
 from loaddriver.record.journal import read_journals
 from loaddriver.record.nodes import node_lifetimes
 from loaddriver.record.rows import PodRow, build_rows
+from tests.truth.changed_roles import changed_python
 from tests.truth.delaying_proxy import DelayingProxy
-from tests.truth.late_roles import late_python
 from tests.truth.truth_rig import (
     BINDING_DELAY_SECONDS,
     CONFIGURE_DELAY_SECONDS,
@@ -118,7 +118,7 @@ def late_creation_and_roll_up(
     requests late.
     """
     delays = LATE_CREATION_AND_ROLL_UP
-    python = late_python(tmp_path_factory.mktemp("late"), {"operator": delays["rolledUp"]})
+    python = changed_python(tmp_path_factory.mktemp("late"), {"late-requests": delays["rolledUp"]})
     with DelayingProxy(
         tmp_path_factory.mktemp("slow"),
         binaries.kube_controller_manager,
@@ -136,8 +136,8 @@ def late_request_and_decision(
     on old demand.
     """
     delays = LATE_REQUEST_AND_DECISION
-    late = {"pod-controller": delays["seen"], "shard": delays["decided"]}
-    python = late_python(tmp_path_factory.mktemp("late"), late)
+    late = {"late-pods": delays["seen"], "late-demand": delays["decided"]}
+    python = changed_python(tmp_path_factory.mktemp("late"), late)
     return start(profile="apart", python=python).finished()
 
 

@@ -47,6 +47,8 @@ class Truth(Scaletest):
     With `python` the harness and BigFleet's roles run in that interpreter.
     """
 
+    profiles = PROFILES
+
     def __init__(
         self, results: Path, *arguments: str, profile: str = "truth", python: Path | None = None
     ) -> None:
@@ -57,7 +59,7 @@ class Truth(Scaletest):
         for attempt in count():
             _await_turn(deadline)
             own = results / str(attempt)
-            super().__init__(own, profile, "--profiles", str(PROFILES), *arguments)
+            super().__init__(own, profile, "--profiles", str(self.profiles), *arguments)
             if self._began():
                 return
 

@@ -197,6 +197,12 @@ def _ramp_errors(settings: ProfileSettings) -> Iterator[FieldError]:
             "ramp.steps",
             f"= {ramp.steps}: there are only {settings.pods_per_cluster} pods per cluster",
         )
+    if ramp.capacity_share is not None and ramp.pacing != "adaptive":
+        yield FieldError(
+            "ramp.capacityShare",
+            f"with ramp.pacing: {ramp.pacing} steps do not follow the machine; remove it, or write "
+            "pacing: adaptive",
+        )
     if ramp.open_stage is not None:
         yield from _open_stage_errors(ramp, ramp.open_stage)
     least = ramp.steps * ramp.step_seconds

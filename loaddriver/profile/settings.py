@@ -81,7 +81,9 @@ class Ramp(ConfigStruct, frozen=True, kw_only=True):
     tells. `fixed` releases on a fixed schedule, for waits that are gated. `knee` makes each step
     faster than the previous one, and ends the run when binding falls behind. A step's requests are
     spread over `stepSeconds`; the whole ramp, or what precedes its `openStage`, must finish within
-    `budgetSeconds`.
+    `budgetSeconds`. With a `capacityShare` an adaptive ramp follows the machine: each step is
+    faster than the last until one is not bound as fast as it came, and then at that share of the
+    rate at which it was bound.
     """
 
     pacing: Literal["adaptive", "fixed", "knee"]
@@ -90,6 +92,7 @@ class Ramp(ConfigStruct, frozen=True, kw_only=True):
     max_backlog_pods: Annotated[int, msgspec.Meta(ge=0)]
     max_step_p99_seconds: Positive
     budget_seconds: Positive
+    capacity_share: Annotated[float, msgspec.Meta(gt=0, le=0.9)] | None = None
     open_stage: OpenStage | None = None
 
     @property

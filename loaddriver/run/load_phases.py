@@ -21,6 +21,8 @@ from loaddriver.run.ramp_pacing import (
     RampAction,
     RampDecision,
     RampState,
+    Released,
+    following_stretch,
     next_action,
     open_pacing,
     shown_pods_per_second,
@@ -83,7 +85,7 @@ class LoadPhases:
         self._p99, self._p99_at, self._p99_step = 0.0, 0.0, ""
         self._overloads: dict[int, str] = {}
         self._open_stage: OpenPacing | None = None
-        self._bound_at_release: list[tuple[float, int]] = []
+        self._released: list[Released] = []
         self._asked: dict[tuple[int, str], int] = {}
         self.run_progress = RunProgress()
 
@@ -166,20 +168,27 @@ class LoadPhases:
         self._released_at = due_at or time.time() + RELEASE_NOTICE_SECONDS
         if step.phase == "ramp" and step.number == self._ramp.held_steps + 1:
             self._begin_open_stage(step)
-        stretch = self._open_stage.stretch if self._open_stage and step.phase == "ramp" else 1.0
+        stretch = self._stretch(step)
         release = StepReleased(step=step.number, at=self._released_at, stretch=stretch)
         self._load.release(release)
         self._announce(release)
         if step.phase == "ramp":
-            self._bound_at_release.append((self._released_at, self._bound()))
+            self._released.append(Released(self._released_at, self._bound(), step.pods, stretch))
             self.run_progress.steps_released = step.number
             self.run_progress.pods_asked += step.pods
             if self._ramp.pacing == "knee":
                 self._trial = StepTrial(self._plan, step, self._released_at)
 
+    def _stretch(self, step: Step) -> float:
+        """The factor by which a step is longer than planned."""
+        if step.phase != "ramp":
+            return 1.0
+        if self._open_stage is not None:
+            return self._open_stage.stretch
+        return following_stretch(self._ramp, step, self._released, self._released_at, self._bound())
+
     def _begin_open_stage(self, step: Step) -> None:
-        bound = [*self._bound_at_release, (time.time(), self._bound())]
-        shown = shown_pods_per_second(self._ramp, bound)
+        shown = shown_pods_per_second(self._ramp, self._released, time.time(), self._bound())
         self._open_stage = open_pacing(self._ramp, step, shown, self._released_at)
         self.run_progress.open_stage_started_micros = round(self._released_at * 1e6)
         self.run_progress.shown_pods_per_second = shown
@@ -215,6 +224,7 @@ class LoadPhases:
             stuck_pods=self._stuck(),
             last_step_overload=self._overload(step, bound, p99),
             previous_step_overload=self._overloads.get(number - 1, ""),
+            last_stretch=self._released[-1].stretch if self._released else 1.0,
             open_pacing=self._open_stage,
         )
 

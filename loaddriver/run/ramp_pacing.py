@@ -1,10 +1,12 @@
 """Decides when the next ramp step is released, as a pure function of how the last one bound.
 
 `adaptive` waits while binding is behind; a step above the p99 limit is recorded as a breach and
-delays the next one by a further step length. `fixed` releases on a fixed schedule and records
-breaches: a ramp that waits would hide a slow version. An adaptive ramp may end with an open stage,
-which is on a fixed schedule, below the capacity that the ramp has shown. `knee` lets each step
-drain, so that every step is an independent trial, and ends after two overloaded steps in a row.
+delays the next one by a further step length. It may follow the capacity of the machine: then its
+steps get faster until one is not bound as fast as it comes. `fixed` releases on a fixed schedule
+and records breaches: a ramp that waits would hide a slow version. An adaptive ramp may end with an
+open stage, which is on a fixed schedule, below the capacity that the ramp has shown. `knee` lets
+each step drain, so that every step is an independent trial, and ends after two overloaded steps in
+a row.
 """
 
 from __future__ import annotations
@@ -16,6 +18,40 @@ from enum import Enum
 from loaddriver.load.process import RELEASE_NOTICE_SECONDS
 from loaddriver.plan.records import Step
 from loaddriver.profile.settings import Ramp
+
+# Binding fell behind a step if its rate was less than this share of the step's.
+_KEPT_UP_SHARE = 0.95
+_SPEED_UP = 1.1
+
+
+@dataclass(frozen=True)
+class Released:
+    """The release of a held step: its time, the pods bound by then, the pods that it asks for, and
+    the factor by which it is longer than `stepSeconds`.
+    """
+
+    at: float
+    bound: int
+    pods: int
+    stretch: float
+
+
+def following_stretch(
+    ramp: Ramp, step: Step, released: Sequence[Released], at: float, bound: int
+) -> float:
+    """The factor by which `step` is longer than `stepSeconds`, if it follows those that were
+    released at time `at`, when so many pods are bound.
+
+    The first two have the profile's rate: pods of the first wait for machines, whatever its rate.
+    """
+    if ramp.capacity_share is None or len(released) < 2:
+        return 1.0
+    last = released[-1]
+    offered_rate = last.pods / (ramp.step_seconds * last.stretch)
+    bound_rate = (bound - last.bound) / (at - last.at)
+    kept_up = bound_rate >= _KEPT_UP_SHARE * offered_rate
+    allowed = _SPEED_UP * offered_rate if kept_up else ramp.capacity_share * bound_rate
+    return step.pods_per_second / allowed if allowed else last.stretch
 
 
 @dataclass(frozen=True)
@@ -36,17 +72,13 @@ def open_pacing(ramp: Ramp, step: Step, shown_pods_per_second: float, at: float)
     return OpenPacing(at, max(1.0, step.pods_per_second / allowed) if allowed else 1.0)
 
 
-def shown_pods_per_second(ramp: Ramp, bound: Sequence[tuple[float, int]]) -> float:
+def shown_pods_per_second(ramp: Ramp, released: Sequence[Released], at: float, bound: int) -> float:
     """The rate of the steps right before the open stage, of as many as it has: a pod costs more the
     more there are, so the mean of the whole ramp is more than what can still be bound.
-
-    `bound` has a time in seconds and the pods bound by then at the release of each held step, and
-    when all of their pods were bound.
     """
     assert ramp.open_stage is not None
-    began, before = bound[max(0, len(bound) - 1 - ramp.open_stage.steps)]
-    ended, after = bound[-1]
-    return (after - before) / (ended - began)
+    first = released[-min(len(released), ramp.open_stage.steps)]
+    return (bound - first.bound) / (at - first.at)
 
 
 @dataclass(frozen=True)
@@ -58,7 +90,8 @@ class RampState:
     their wait so far. `stuck_pods` have waited for more than twice the p99 limit; slower pacing
     does not help them. In a knee run, `last_step_overload` is why the step was not sustained ("" if
     it was, None while unknown), `previous_step_overload` the same for the step before.
-    `open_pacing` is set from the first step of the open stage on.
+    `last_stretch` is the factor by which it is longer than `stepSeconds`. `open_pacing` is set from
+    the first step of the open stage on.
     """
 
     started_at: float
@@ -69,6 +102,7 @@ class RampState:
     last_step_bound: int
     last_step_p99_seconds: float
     backlog_pods: int
+    last_stretch: float = 1.0
     stuck_pods: int = 0
     last_step_overload: str | None = None
     previous_step_overload: str = ""
@@ -124,7 +158,7 @@ def _adaptive(ramp: Ramp, view: RampState, now: float) -> RampDecision:
         return RampDecision(RampAction.DONE, _state(view), breach)
     if view.steps_released == ramp.held_steps:
         return RampDecision(RampAction.RELEASE, "the open stage begins", breach)
-    pause = ramp.step_seconds * (2 if breach else 1)
+    pause = ramp.step_seconds * view.last_stretch * (2 if breach else 1)
     if now < view.last_released_at + pause:
         return RampDecision(
             RampAction.WAIT, _slow(ramp, view) if breach else "waiting for the step length", breach

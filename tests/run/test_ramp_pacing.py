@@ -17,6 +17,8 @@ from loaddriver.run.ramp_pacing import (
     OpenPacing,
     RampAction,
     RampState,
+    Released,
+    following_stretch,
     next_action,
     open_pacing,
     shown_pods_per_second,
@@ -221,9 +223,75 @@ def test_the_steps_right_before_an_open_stage_show_the_capacity(
 ) -> None:
     """Steps that were bound ever more slowly: their mean is more than what can still be bound."""
     stage = OpenStage(steps=open_steps, capacity_share=0.5)
-    bound = [(100.0, 0), (101.0, 100), (102.0, 155), (103.0, 180)]
+    bound = [(100.0, 0), (101.0, 100), (102.0, 155)]
+    released = [Released(at, pods, pods=100, stretch=1) for at, pods in bound]
     whole = replace_struct(ramp(), open_stage=stage, steps=3 + open_steps)
-    assert shown_pods_per_second(whole, bound) == pytest.approx(shown)
+    shown_rate = shown_pods_per_second(whole, released, at=103, bound=180)
+    assert shown_rate == pytest.approx(shown)
+
+
+def following(share: float = 0.8) -> Ramp:
+    """Steps of 10 s that follow the machine."""
+    return replace_struct(ramp(), capacity_share=share)
+
+
+def stretch_after(bound_in_last: int, seconds: float = 10, stretch: float = 1) -> float:
+    """That of a step of 50 pods after two others, of which the last was bound so."""
+    released = [Released(0, 0, 50, 1), Released(10, 40, 50, stretch)]
+    step = Step(number=3, phase="ramp", seconds=10, pods=50, events=50)
+    return following_stretch(following(), step, released, 10 + seconds, 40 + bound_in_last)
+
+
+def test_a_step_that_is_bound_as_fast_as_it_comes_is_followed_by_a_faster_one() -> None:
+    """So that a faster build ends sooner; what was left over from before does not matter."""
+    assert stretch_after(50) == pytest.approx(1 / 1.1)
+    assert stretch_after(60) == pytest.approx(1 / 1.1)
+    assert stretch_after(50, seconds=20, stretch=2) == pytest.approx(2 / 1.1)
+
+
+@pytest.mark.parametrize(("bound", "seconds", "rate"), [(40, 10, 4), (50, 20, 2.5), (1, 10, 0.1)])
+def test_a_step_that_binding_fell_behind_shows_the_capacity(
+    bound: int, seconds: float, rate: float
+) -> None:
+    """Also if it was waited for, and so bound in the end. The next one takes a share of it."""
+    assert stretch_after(bound, seconds) == pytest.approx(5 / (0.8 * rate))
+
+
+def test_first_steps_and_ramps_that_follow_nothing_have_the_profiles_rate() -> None:
+    """Pods of the first step wait for machines, which says nothing of the capacity."""
+    step = Step(number=2, phase="ramp", seconds=10, pods=50, events=50)
+    first = [Released(0, 0, 50, 1)]
+    assert following_stretch(following(), step, first, 10, 5) == 1
+    assert following_stretch(ramp(), step, [*first, *first], 10, 5) == 1
+
+
+def test_a_machine_that_bound_nothing_shows_no_capacity() -> None:
+    """The last rate is kept, and the ramp waits anyway."""
+    assert stretch_after(0, stretch=1.5) == 1.5
+
+
+def test_the_next_step_of_a_stretched_one_follows_after_its_own_length() -> None:
+    view = replace(BOUND_WELL, last_stretch=2)
+    assert next_action(following(), view, 19).action is RampAction.WAIT
+    assert next_action(following(), view, 20).action is RampAction.RELEASE
+
+
+@pytest.mark.parametrize("capacity", [3.0, 5.0, 20.0])
+def test_a_ramp_finds_the_capacity_of_its_machine(capacity: float) -> None:
+    """Played against a queue: after some steps it offers between 0.7 and 1.1 of what it binds."""
+    pods, at, bound, offered = 50, 0.0, 0.0, 0.0
+    released: list[Released] = []
+    rates: list[float] = []
+    step = Step(number=1, phase="ramp", seconds=10, pods=pods, events=50)
+    for _ in range(40):
+        stretch = following_stretch(following(), step, released, at, round(bound))
+        released.append(Released(at, round(bound), pods, stretch))
+        length = ramp().step_seconds * stretch
+        rates.append(pods / length)
+        offered += pods
+        at += length
+        bound = min(offered, bound + capacity * length)
+    assert all(0.7 * capacity <= rate <= 1.11 * capacity for rate in rates[-15:])
 
 
 @pytest.mark.parametrize(

@@ -96,6 +96,7 @@ def test_mistakes_of_all_overrides_come_in_one_error() -> None:
     [
         ("soak.churnPodsPerSecond=60", "replaces every pod within 10 s"),
         ("ramp.budgetSeconds=1", "write at least 10"),
+        ("ramp.capacityShare=0.8", "with ramp.pacing: fixed steps do not follow the machine"),
         ("ramp.steps=500", "only 200 pods per cluster"),
         ("weights=smoky", "did you mean smoke?"),
         ("weights={tiny-statless: 1}", "did you mean tiny-stateless?"),

@@ -34,7 +34,7 @@ class JournalEvent(StrEnum):
     STATE = "state"
     #: a provider's listing was not believed
     LISTING_SUSPECT = "listing-suspect"
-    #: a roll-up was received; `needs` and `sequence` describe it
+    #: a roll-up was received; `needs`, `sequence` and `requests` describe it
     ROLLUP_ACCEPTED = "rollup-accepted"
     ROLLUP_ACCEPTED_IN_PART = "rollup-accepted-in-part"
     ROLLUP_HELD = "rollup-held"
@@ -87,6 +87,8 @@ class JournalLine(msgspec.Struct, frozen=True, omit_defaults=True):
     needs: int | None = None
     #: timestamp of a roll-up, in nanoseconds since 1970
     sequence: int | None = None
+    #: CapacityRequests that a roll-up's operator had observed since it started; 0 is unknown
+    requests: int = 0
     #: Kubernetes quantities by resource name
     lacks: dict[str, str] | None = None
     #: number of lost lines

@@ -75,12 +75,13 @@ class Acquisition:
 
 
 class RollUp(NamedTuple):
-    """A roll-up that a shard received: when its operator built it, by the operator's clock, and
-    when it was accepted, by the shard's.
+    """A roll-up that a shard received: when its operator built it, by the operator's clock, when it
+    was accepted, by the shard's, and how many requests the operator had observed, 0 if unknown.
     """
 
     built_micros: int
     accepted_micros: int
+    requests: int = 0
 
 
 @dataclass(frozen=True)
@@ -93,18 +94,33 @@ class Journal:
     undecodable: int
     rollups: Mapping[str, Sequence[RollUp]] = field(default_factory=dict)
 
+    def counts_requests(self, cluster: str) -> bool:
+        """Whether every roll-up says how many requests its operator had observed, and the operator
+        was not restarted, as it then counts anew.
+        """
+        counts = [each.requests for each in self.rollups.get(cluster, ())]
+        return bool(counts) and counts[-1] > 0 and all(a <= b for a, b in pairwise(counts))
+
     def roll_up_with(
-        self, cluster: str, requested_micros: int | None, reported_micros: int | None
+        self,
+        cluster: str,
+        requested_micros: int | None,
+        reported_micros: int | None,
+        number: int | None = None,
     ) -> RollUp | None:
         """The roll-up with which a shard first learned of a request; None if unknown.
 
         An operator sends one roll-up at a time: the one that it reported as accepted at
-        `reported_micros` is the last that it had built before. A request without such a report is
-        taken to be in the first that was built after the request existed.
+        `reported_micros` is the last that it had built before. A request without such a report,
+        which is the cluster's request of that `number` since the operator started, is in the first
+        that counts as many. Without either it is taken to be in the first that was built after the
+        request existed, although its operator may have observed it later.
         """
         rollups = self.rollups.get(cluster, ())
         if reported_micros is not None:
             position = bisect_right(rollups, reported_micros, key=_built) - 1
+        elif number is not None:
+            position = bisect_left(rollups, number, key=_requests)
         elif requested_micros is not None:
             position = bisect_left(rollups, requested_micros, key=_built)
         else:
@@ -168,16 +184,21 @@ def read_journals(paths: Sequence[Path]) -> Journal:
         if event.machine:
             stories[event.machine].append(event)
         elif event.event in _RECEIVED and event.sequence:
-            rollups[event.cluster].append(RollUp(event.sequence // 1000, event.at_micros))
+            received = RollUp(event.sequence // 1000, event.at_micros, event.requests)
+            rollups[event.cluster].append(received)
     for story in stories.values():
         story.sort(key=lambda event: event.at)
-    for received in rollups.values():
-        received.sort()
+    for of_cluster in rollups.values():
+        of_cluster.sort()
     return Journal(dict(stories), undecodable, dict(rollups))
 
 
 def _built(rollup: RollUp) -> int:
     return rollup.built_micros
+
+
+def _requests(rollup: RollUp) -> int:
+    return rollup.requests
 
 
 def _lines(paths: Sequence[Path]) -> Iterable[bytes]:

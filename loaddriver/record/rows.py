@@ -142,6 +142,7 @@ class _RowJoin:
             pods_of_name.sort()
         self._bound = self._bindings()
         self._removed = self._removals()
+        self._numbers = self._request_numbers()
 
     def rows(self) -> list[PodRow]:
         return [self._row(uid, pod) for uid, pod in self._pods.items()]
@@ -152,7 +153,8 @@ class _RowJoin:
         node = bound.node if bound else ""
         lifetime = lifetime_at(self._lives.get(node, ()), bound.micros) if bound else None
         acquired = self._acquisition(lifetime)
-        request = self._request((pod.namespace, f"{pod.name}-{uid[:8]}"))
+        requested = pod.namespace, f"{pod.name}-{uid[:8]}"
+        request = self._request(requested)
         return PodRow(
             cluster=self._observed.cluster,
             namespace=pod.namespace,
@@ -165,7 +167,7 @@ class _RowJoin:
             created_micros=pod.created_micros,
             seen_micros=request.created_micros,
             acknowledged_micros=request.acknowledged_micros,
-            rolled_up_micros=self._rolled_up(request),
+            rolled_up_micros=self._rolled_up(request, self._numbers.get(requested)),
             decided_micros=acquired.decided_micros,
             provisioned_micros=acquired.provisioned_micros,
             node=node,
@@ -200,14 +202,27 @@ class _RowJoin:
             return _Request(None, None, None)
         return _Request(seen.created_micros, seen.acknowledged_micros, seen.accepted_micros)
 
-    def _rolled_up(self, request: _Request) -> int | None:
+    def _request_numbers(self) -> dict[Name, int]:
+        """Each request's number among the cluster's, in order of creation, from 1; empty if the
+        roll-ups do not count them. Those from before the run are in the last roll-up before it.
+        """
+        audit, cluster = self._observed.audit, self._observed.cluster
+        if audit is None or self._journal is None or not self._journal.counts_requests(cluster):
+            return {}
+        ordered = sorted(audit.requested, key=audit.requested.__getitem__)
+        rollups = self._journal.rollups[cluster]
+        first_micros = audit.requested[ordered[0]] if ordered else 0
+        earlier = [each.requests for each in rollups if each.built_micros < first_micros]
+        return {name: number for number, name in enumerate(ordered, 1 + max(earlier, default=0))}
+
+    def _rolled_up(self, request: _Request, number: int | None) -> int | None:
         """When a shard had accepted the request, by the shard's journal; without one, when the
         operator was told so.
         """
         if self._journal is None:
             return request.reported_micros
         found = self._journal.roll_up_with(
-            self._observed.cluster, request.created_micros, request.reported_micros
+            self._observed.cluster, request.created_micros, request.reported_micros, number
         )
         return None if found is None else found.accepted_micros
 

@@ -45,6 +45,18 @@ def test_a_request_that_changed_after_the_rollup_waits_for_the_next() -> None:
     assert request_cache.take_unacknowledged(sent) == []
 
 
+def test_each_request_is_observed_once_and_stays_counted() -> None:
+    """Also one that is changed, invalid, gone, or listed again; one that comes again is another."""
+    request_cache = RequestCache()
+    request_cache.replace([_request("a"), _request("b", cpu="no quantity")])
+    request_cache.put(_request("a", cpu="2"))
+    request_cache.put(_request("c"))
+    request_cache.replace([_request("a"), _request("b")])
+    assert request_cache.observed == 3
+    request_cache.put(_request("c"))
+    assert request_cache.observed == 4
+
+
 def _member(name: str, gang: str = "g", members: str = "3") -> CapacityRequest:
     request = _request(name, annotations={GANG_MEMBERS: members})
     labels = {"matchLabels": {"gang": gang}}

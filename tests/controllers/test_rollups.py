@@ -75,7 +75,8 @@ async def test_nothing_is_sent_before_the_requests_are_listed() -> None:
         await asyncio.sleep(0.1)
         assert shard.received.empty()
         request_cache.replace([_request("a")])
-        assert len((await shard.next()).needs) == 1
+        first = await shard.next()
+        assert (len(first.needs), first.requests_observed) == (1, 1)
 
 
 async def test_changes_close_to_each_other_make_one_rollup() -> None:

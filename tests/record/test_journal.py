@@ -11,7 +11,14 @@ import pytest
 from bigfleet.api.journal import JournalEvent, JournalLine
 from bigfleet.engine.decision import ActionType
 from bigfleet.services.shard.records.journal import Journal as ShardJournal
-from loaddriver.record.journal import Acquisition, Event, count_machines, read_journals
+from loaddriver.record.journal import (
+    Acquisition,
+    Event,
+    Journal,
+    RollUp,
+    count_machines,
+    read_journals,
+)
 from tests.record.record_rig import at
 
 
@@ -70,7 +77,7 @@ def test_the_harness_reads_every_line_that_a_shard_writes(tmp_path: Path) -> Non
     values: dict[str, Any] = {
         "machine": "m-1", "state": "IDLE", "action": "Preempt", "cluster": "c1", "claimant": "c2",
         "decided": 1.25, "grace": 0, "need": "abc", "group": "additional", "note": "why",
-        "needs": 0, "sequence": 2**62, "lacks": {"cpu": "2"}, "count": 3,
+        "needs": 0, "sequence": 2**62, "requests": 5, "lacks": {"cpu": "2"}, "count": 3,
     }  # fmt: skip
     shards = ShardJournal(path, Now())
     shards.begin("shard-0", 7)
@@ -144,6 +151,29 @@ def test_a_request_is_rolled_up_when_a_shard_has_accepted_it(
     moments = (None if each is None else at(each) for each in (requested, reported))
     found = journal.roll_up_with("c1", *moments)
     assert (found and found.accepted_micros) == (None if accepted is None else at(accepted))
+
+
+COUNTED = {
+    "c1": [RollUp(at(1), at(1.1), 0), RollUp(at(5), at(5.4), 3), RollUp(at(9), at(9.2), 4)],
+    "restarted": [RollUp(at(1), at(1.1), 7), RollUp(at(5), at(5.4), 2)],
+    "unknown": [RollUp(at(1), at(1.1)), RollUp(at(5), at(5.4))],
+}
+
+
+def test_a_request_is_in_the_first_roll_up_that_counts_it() -> None:
+    """Not in one that was built after it existed, but before its operator had observed it."""
+    journal = Journal({}, 0, COUNTED)
+    assert journal.counts_requests("c1")
+    for number, accepted in ((1, 5.4), (3, 5.4), (4, 9.2)):
+        found = journal.roll_up_with("c1", at(0.5), None, number)
+        assert found is not None
+        assert found.accepted_micros == at(accepted)
+    assert journal.roll_up_with("c1", at(0.5), None, 5) is None
+
+
+@pytest.mark.parametrize("cluster", ["restarted", "unknown", "without-roll-ups"])
+def test_counts_of_an_operator_that_began_anew_or_has_none_say_nothing(cluster: str) -> None:
+    assert not Journal({}, 0, COUNTED).counts_requests(cluster)
 
 
 def test_nothing_is_invented_for_a_machine_without_a_story(tmp_path: Path) -> None:

@@ -99,6 +99,25 @@ def test_a_pod_is_rolled_up_when_the_shards_journal_says_so() -> None:
     assert only(build_rows([observations(log)])).rolled_up_micros == at(1.8)
 
 
+def test_a_late_operators_time_is_not_the_shards() -> None:
+    """A roll-up of other requests, which its operator built before it had observed this one, does
+    not count; what was requested before the run is in none of the run's numbers.
+    """
+    log = [LOG[0], LOG[1], *LOG[3:]]
+    chosen = Event(at=at(3) / 1e6, event="decided", action="Bootstrap", cluster="c0")
+    rollups = [
+        RollUp(at(0.5), at(0.6), 20),
+        RollUp(at(2.2), at(2.3), 20),
+        RollUp(at(2.6), at(2.7), 21),
+    ]
+    journal = Journal({"n1": [chosen]}, 0, {"c0": rollups})
+    row = only(build_rows([observations(log)], journal))
+    assert row.rolled_up_micros == at(2.7)
+    uncounted = [each._replace(requests=0) for each in rollups]
+    journal = Journal({"n1": [chosen]}, 0, {"c0": uncounted})
+    assert only(build_rows([observations(log)], journal)).rolled_up_micros == at(2.3)
+
+
 def test_a_pod_never_bound_stays_a_row() -> None:
     """It has waited until observation ended."""
     row = only(build_rows([observations(LOG[:1])]))

@@ -98,8 +98,13 @@ class ClusterCapacityNeeds(_message.Message):
     NEEDS_FIELD_NUMBER: _builtins.int
     NODE_OVERHEADS_FIELD_NUMBER: _builtins.int
     NODE_LIMITS_FIELD_NUMBER: _builtins.int
+    REQUESTS_OBSERVED_FIELD_NUMBER: _builtins.int
     cluster_id: _builtins.str
     timestamp_unix_nanos: _builtins.int
+    requests_observed: _builtins.int
+    """How many CapacityRequests the operator has observed since it started, with those that are gone
+    by now: what was requested after so many others is not in this roll-up yet. 0 is unknown.
+    """
     @_builtins.property
     def needs(self) -> _containers.RepeatedCompositeFieldContainer[Global___CapacityNeed]: ...
     @_builtins.property
@@ -118,10 +123,11 @@ class ClusterCapacityNeeds(_message.Message):
         needs: _abc.Iterable[Global___CapacityNeed] | None = ...,
         node_overheads: _abc.Iterable[Global___NodeOverhead] | None = ...,
         node_limits: _abc.Iterable[Global___NodeLimit] | None = ...,
+        requests_observed: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cluster_id", b"cluster_id", "needs", b"needs", "node_limits", b"node_limits", "node_overheads", b"node_overheads", "timestamp_unix_nanos", b"timestamp_unix_nanos"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cluster_id", b"cluster_id", "needs", b"needs", "node_limits", b"node_limits", "node_overheads", b"node_overheads", "requests_observed", b"requests_observed", "timestamp_unix_nanos", b"timestamp_unix_nanos"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

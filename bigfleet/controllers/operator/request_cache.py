@@ -94,7 +94,8 @@ def _demand(namespace: str, spec: bytes) -> RequestDemand:
 
 
 class RequestCache:
-    """The cluster's requests. `changed` is set with every change of their aggregate. `created` has
+    """The cluster's requests. `changed` is set with every change of their aggregate. `observed` is
+    how many there have been, with those that are gone. `created` has
     their creation times, `short` their conditions CapacityShort, `invalid` the errors of invalid
     ones; `invalid_version` increases with every change of `invalid`.
     """
@@ -102,6 +103,7 @@ class RequestCache:
     def __init__(self) -> None:
         self.aggregate: Aggregate[RequestKey] = Aggregate()
         self.created: dict[RequestKey, float] = {}
+        self.observed = 0
         self.short: dict[RequestKey, Condition] = {}
         self.listed, self.changed = asyncio.Event(), asyncio.Event()
         # In order of the aggregate's version that first contained them.
@@ -150,6 +152,7 @@ class RequestCache:
             self.remove(key)
             return
         before = self.aggregate.version
+        self.observed += key not in self.created
         self.created[key] = request.created
         if (short := request.status.short) is not None:
             self.short[key] = short

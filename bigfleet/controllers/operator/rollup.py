@@ -154,5 +154,6 @@ class RollUpSender:
             needs=content.needs,
             node_overheads=self._overheads(),
             node_limits=self._limits_now,
+            requests_observed=self._request_cache.observed,
         )
         return rollup, content

@@ -89,6 +89,7 @@ class RollUpReceiver:
             cluster=cluster,
             needs=len(rollup.needs),
             sequence=rollup.timestamp_unix_nanos,
+            requests=rollup.requests_observed,
             note=why,
         )
 

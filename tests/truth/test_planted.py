@@ -41,7 +41,9 @@ PLANTS = {
     "the roll-up is two seconds late": Plant("operator", defects={"late-requests": 2}),
     "the shard computes without end": Plant("CPU of the shard", defects={"computing": 1}),
     "configuring takes half as long again": Plant(
-        "provider", arguments=("--set", "fleet.latency.configureSeconds=0.75")
+        "provider",
+        profile="dev-50",
+        arguments=("--set", "fleet.latency.configureSeconds={median: 1.5, p99: 4.5}"),
     ),
     "the operator loses memory": Plant(
         "memory of the operators", profile="dev-50", defects={"leak": 1}

@@ -95,6 +95,23 @@ def test_gated_waits_are_of_arrivals_that_wait_for_nothing(name: str) -> None:
         assert any(metric.startswith("openStage.dueToBindSeconds") for metric in metrics)
 
 
+@pytest.mark.parametrize("name", ["smoke", "dev-50"])
+def test_each_component_has_gates_of_its_own(name: str) -> None:
+    """So that one which is slower or costlier than it was fails by its name."""
+    gated = {gate.metric for gate in shipped(name).gates}
+    hops = {f"hopsSeconds.{hop}.mean" for hop in ("arrived", "seen", "rolledUp", "decided")}
+    of_others = {"hopsSeconds.scheduled.mean"}
+    if name == "dev-50":  # in smoke a machine waits longer for the cluster than for its provider
+        of_others.add("components.durations.shardConfigurePhase.meanSeconds")
+    roles = ("shard", "operator", "pod-controller", "kube-apiserver")
+    cpu = {f"resources.components.{role}.cpuSecondsPerPod" for role in roles}
+    cpu.add("components.durations.shardDecisionCpu.meanSeconds")
+    memory = {f"resources.components.{role}.peakMemoryBytes" for role in ("shard", "operator")}
+    assert gated >= hops | of_others | cpu | memory | {"resources.writesPerPod"}
+    carried = {gate.metric for gate in shipped(name).gates if gate.ratio_to == "calibration"}
+    assert carried >= cpu
+
+
 @pytest.mark.parametrize("name", profile_names(PROFILES))
 def test_gated_waits_begin_with_due_times(name: str) -> None:
     """What begins with the creation leaves out how late that was."""

@@ -19,8 +19,8 @@ from loaddriver.load.process import RELEASE_NOTICE_SECONDS
 from loaddriver.plan.records import Step
 from loaddriver.profile.settings import Ramp
 
-# Binding fell behind a step if its rate was less than this share of the step's.
-_KEPT_UP_SHARE = 0.95
+# Binding is behind if more than this share of `maxBacklogPods` waits as the next step begins.
+_BEHIND_SHARE = 0.5
 _SPEED_UP = 1.1
 
 
@@ -42,15 +42,16 @@ def following_stretch(
     """The factor by which `step` is longer than `stepSeconds`, if it follows those that were
     released at time `at`, when so many pods are bound.
 
-    The first two have the profile's rate: pods of the first wait for machines, whatever its rate.
+    A rate is taken for the capacity only if pods wait: else it is that of what was offered.
     """
-    if ramp.capacity_share is None or len(released) < 2:
+    if ramp.capacity_share is None or not released:
         return 1.0
     last = released[-1]
-    offered_rate = last.pods / (ramp.step_seconds * last.stretch)
-    bound_rate = (bound - last.bound) / (at - last.at)
-    kept_up = bound_rate >= _KEPT_UP_SHARE * offered_rate
-    allowed = _SPEED_UP * offered_rate if kept_up else ramp.capacity_share * bound_rate
+    waiting = sum(each.pods for each in released) - bound
+    if waiting > _BEHIND_SHARE * ramp.max_backlog_pods:
+        allowed = ramp.capacity_share * (bound - last.bound) / (at - last.at)
+    else:
+        allowed = _SPEED_UP * last.pods / (ramp.step_seconds * last.stretch)
     return step.pods_per_second / allowed if allowed else last.stretch
 
 

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import msgspec
 
 from bigfleet.api.journal import JournalEvent, JournalLine
+from loaddriver.record.audit import Name
 
 _BUYING = "provision"
 _ACQUIRING = frozenset({"bootstrap", _BUYING})
@@ -94,12 +95,21 @@ class Journal:
     undecodable: int
     rollups: Mapping[str, Sequence[RollUp]] = field(default_factory=dict)
 
-    def counts_requests(self, cluster: str) -> bool:
-        """Whether every roll-up says how many requests its operator had observed, and the operator
-        was not restarted, as it then counts anew.
+    def request_numbers(self, cluster: str, created: Mapping[Name, int]) -> dict[Name, int]:
+        """The numbers by which roll-ups count the cluster's requests, which have these times of
+        creation in microseconds; those from before are in the last roll-up before the first.
+
+        Empty if a roll-up has no count, or a lower one than the last: a restarted operator counts
+        anew.
         """
-        counts = [each.requests for each in self.rollups.get(cluster, ())]
-        return bool(counts) and counts[-1] > 0 and all(a <= b for a, b in pairwise(counts))
+        rollups = self.rollups.get(cluster, ())
+        counts = [each.requests for each in rollups]
+        if not counts or not counts[-1] or any(a > b for a, b in pairwise(counts)):
+            return {}
+        first = min(created.values(), default=0)
+        before = max((each.requests for each in rollups if each.built_micros < first), default=0)
+        ordered = sorted(created, key=created.__getitem__)
+        return {name: number for number, name in enumerate(ordered, before + 1)}
 
     def roll_up_with(
         self,
@@ -112,7 +122,7 @@ class Journal:
 
         An operator sends one roll-up at a time: the one that it reported as accepted at
         `reported_micros` is the last that it had built before. A request without such a report,
-        which is the cluster's request of that `number` since the operator started, is in the first
+        to which `request_numbers` gives that `number`, is in the first
         that counts as many. Without either it is taken to be in the first that was built after the
         request existed, although its operator may have observed it later.
         """

@@ -142,7 +142,8 @@ class _RowJoin:
             pods_of_name.sort()
         self._bound = self._bindings()
         self._removed = self._removals()
-        self._numbers = self._request_numbers()
+        requested = observed.audit.requested if observed.audit else {}
+        self._numbers = journal.request_numbers(observed.cluster, requested) if journal else {}
 
     def rows(self) -> list[PodRow]:
         return [self._row(uid, pod) for uid, pod in self._pods.items()]
@@ -201,19 +202,6 @@ class _RowJoin:
         if seen is None:
             return _Request(None, None, None)
         return _Request(seen.created_micros, seen.acknowledged_micros, seen.accepted_micros)
-
-    def _request_numbers(self) -> dict[Name, int]:
-        """Each request's number among the cluster's, in order of creation, from 1; empty if the
-        roll-ups do not count them. Those from before the run are in the last roll-up before it.
-        """
-        audit, cluster = self._observed.audit, self._observed.cluster
-        if audit is None or self._journal is None or not self._journal.counts_requests(cluster):
-            return {}
-        ordered = sorted(audit.requested, key=audit.requested.__getitem__)
-        rollups = self._journal.rollups[cluster]
-        first_micros = audit.requested[ordered[0]] if ordered else 0
-        earlier = [each.requests for each in rollups if each.built_micros < first_micros]
-        return {name: number for number, name in enumerate(ordered, 1 + max(earlier, default=0))}
 
     def _rolled_up(self, request: _Request, number: int | None) -> int | None:
         """When a shard had accepted the request, by the shard's journal; without one, when the

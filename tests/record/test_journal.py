@@ -163,7 +163,6 @@ COUNTED = {
 def test_a_request_is_in_the_first_roll_up_that_counts_it() -> None:
     """Not in one that was built after it existed, but before its operator had observed it."""
     journal = Journal({}, 0, COUNTED)
-    assert journal.counts_requests("c1")
     for number, accepted in ((1, 5.4), (3, 5.4), (4, 9.2)):
         found = journal.roll_up_with("c1", at(0.5), None, number)
         assert found is not None
@@ -171,9 +170,17 @@ def test_a_request_is_in_the_first_roll_up_that_counts_it() -> None:
     assert journal.roll_up_with("c1", at(0.5), None, 5) is None
 
 
+def test_requests_are_numbered_in_the_order_in_which_they_were_created() -> None:
+    """After those that were there before the run, which are in the last roll-up before it."""
+    created = {("ns", "late"): at(8), ("ns", "early"): at(6)}
+    journal = Journal({}, 0, COUNTED)
+    assert journal.request_numbers("c1", created) == {("ns", "early"): 4, ("ns", "late"): 5}
+    assert journal.request_numbers("c1", {("ns", "first"): at(0.5)}) == {("ns", "first"): 1}
+
+
 @pytest.mark.parametrize("cluster", ["restarted", "unknown", "without-roll-ups"])
 def test_counts_of_an_operator_that_began_anew_or_has_none_say_nothing(cluster: str) -> None:
-    assert not Journal({}, 0, COUNTED).counts_requests(cluster)
+    assert Journal({}, 0, COUNTED).request_numbers(cluster, {("ns", "a"): at(6)}) == {}
 
 
 def test_nothing_is_invented_for_a_machine_without_a_story(tmp_path: Path) -> None:

@@ -79,7 +79,7 @@ class SessionHandler:
         self._changed, listed = asyncio.Event(), asyncio.Event()
         listed.set()
         request_cache: Any = SimpleNamespace(
-            aggregate=aggregate, changed=self._changed, listed=listed
+            aggregate=aggregate, changed=self._changed, listed=listed, observed=0
         )
         self.rollups = RollUpSender("east", request_cache, 60, 0.01, self._count, time.monotonic)
 

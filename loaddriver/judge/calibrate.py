@@ -14,13 +14,13 @@ import msgspec
 
 from loaddriver.errors import ProfileError
 from loaddriver.judge.gates import GateResult, GateSpec, format_number, judge_gates
-from loaddriver.judge.limit_rule import FALSE_ALARMS, POWER, expected, limit_of, log_sd
+from loaddriver.judge.limit_rule import FALSE_ALARMS, LEAST_SD, POWER, expected, limit_of, log_sd
 from loaddriver.judge.schema import Summary
 
 RULE = (
-    f"the one-sided prediction limit that one more run of the same build exceeds in "
+    "the one-sided prediction limit that one more run of the same build exceeds in "
     f"{100 * FALSE_ALARMS:g} of 100 cases, with logarithms taken as normal and their standard "
-    "deviation as at least 0.05, rounded to two digits"
+    f"deviation as at least {LEAST_SD:g}, rounded to two digits"
 )
 FEWEST_RUNS = 3
 MEASURED_UNITS = (
@@ -108,7 +108,7 @@ def _calibrated(
         )
         return Calibrated(gate, gate.limit, gate.origin, unread)
     if min(values) <= 0:
-        zero = f"{format_number(min(values))} in a run, which sets no limit on ratios"
+        zero = f"{format_number(min(values))} in a run, which has no logarithm"
         return Calibrated(gate, gate.limit, gate.origin, zero)
     summaries = [run.summary for run in runs]
     return Calibrated(gate, limit_of(values, gate.op), _origin(values, gate, summaries))

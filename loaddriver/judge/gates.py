@@ -164,6 +164,7 @@ def _reading(summary: Any, bare: Any, limit: GateSpec, path: Sequence[str]) -> R
         interval = _ratio_interval(interval, _interval(bare, path))
     elif value is not None and limit.ratio_to == "calibration":
         value, note = _ratio(value, summary, _CALIBRATION)
+        interval = None  # nobody knows that of the calibration
     holds = value is not None and _HOLDS[limit.op](value, limit.limit)
     known = None if value is None else interval
     return Reading(_place(path, limit.metric), value, holds, note, known)

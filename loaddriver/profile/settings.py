@@ -82,8 +82,8 @@ class Ramp(ConfigStruct, frozen=True, kw_only=True):
     faster than the previous one, and ends the run when binding falls behind. A step's requests are
     spread over `stepSeconds`; the whole ramp, or what precedes its `openStage`, must finish within
     `budgetSeconds`. With a `capacityShare` an adaptive ramp follows the machine: each step is
-    faster than the last until one is not bound as fast as it came, and then at that share of the
-    rate at which it was bound.
+    faster than the last until more than half of `maxBacklogPods` wait as the next one begins, which
+    then has that share of the rate at which the last was bound.
     """
 
     pacing: Literal["adaptive", "fixed", "knee"]

@@ -122,9 +122,9 @@ class Journal:
 
         An operator sends one roll-up at a time: the one that it reported as accepted at
         `reported_micros` is the last that it had built before. A request without such a report,
-        to which `request_numbers` gives that `number`, is in the first
-        that counts as many. Without either it is taken to be in the first that was built after the
-        request existed, although its operator may have observed it later.
+        to which `request_numbers` gives that `number`, is in the first that counts as many. Without
+        either it is taken to be in the first that was built after the request existed, although its
+        operator may have observed it later.
         """
         rollups = self.rollups.get(cluster, ())
         if reported_micros is not None:

@@ -2,7 +2,7 @@
 
 `adaptive` waits while binding is behind; a step above the p99 limit is recorded as a breach and
 delays the next one by a further step length. It may follow the capacity of the machine: then its
-steps get faster until one is not bound as fast as it comes. `fixed` releases on a fixed schedule
+steps get faster until many pods wait as the next one begins. `fixed` releases on a fixed schedule
 and records breaches: a ramp that waits would hide a slow version. An adaptive ramp may end with an
 open stage, which is on a fixed schedule, below the capacity that the ramp has shown. `knee` lets
 each step drain, so that every step is an independent trial, and ends after two overloaded steps in
@@ -91,8 +91,8 @@ class RampState:
     their wait so far. `stuck_pods` have waited for more than twice the p99 limit; slower pacing
     does not help them. In a knee run, `last_step_overload` is why the step was not sustained ("" if
     it was, None while unknown), `previous_step_overload` the same for the step before.
-    `last_stretch` is the factor by which it is longer than `stepSeconds`. `open_pacing` is set from
-    the first step of the open stage on.
+    `last_stretch` is the factor by which the last step is longer than `stepSeconds`. `open_pacing`
+    is set from the first step of the open stage on.
     """
 
     started_at: float

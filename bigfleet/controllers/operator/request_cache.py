@@ -95,9 +95,9 @@ def _demand(namespace: str, spec: bytes) -> RequestDemand:
 
 class RequestCache:
     """The cluster's requests. `changed` is set with every change of their aggregate. `observed` is
-    how many there have been, with those that are gone. `created` has
-    their creation times, `short` their conditions CapacityShort, `invalid` the errors of invalid
-    ones; `invalid_version` increases with every change of `invalid`.
+    how many there have been, with those that are gone. `created` has their creation times, `short`
+    their conditions CapacityShort, `invalid` the errors of invalid ones; `invalid_version`
+    increases with every change of `invalid`.
     """
 
     def __init__(self) -> None:

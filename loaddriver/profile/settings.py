@@ -64,8 +64,8 @@ SystemName = Literal["bigfleet", "karpenter", "none", "command"]
 class OpenStage(ConfigStruct, frozen=True, kw_only=True):
     """The last `steps` of an adaptive ramp, offered at fixed times once all others are bound.
 
-    Their rate is `capacityShare` of the rate at which as many steps right before them were bound,
-    so that their waits are those of a system below its capacity, but never above that of
+    Their rate is `capacityShare` of the rate at which the later half of the steps before them was
+    bound, so that their waits are those of a system below its capacity, but never above that of
     `stepSeconds`.
     """
 
@@ -82,8 +82,8 @@ class Ramp(ConfigStruct, frozen=True, kw_only=True):
     faster than the previous one, and ends the run when binding falls behind. A step's requests are
     spread over `stepSeconds`; the whole ramp, or what precedes its `openStage`, must finish within
     `budgetSeconds`. With a `capacityShare` an adaptive ramp follows the machine: each step is
-    faster than the last until more than half of `maxBacklogPods` wait as the next one begins, which
-    then has that share of the rate at which the last was bound.
+    faster than the last until more than a quarter of `maxBacklogPods` wait as the next one begins,
+    which then has that share of the rate at which the last was bound.
     """
 
     pacing: Literal["adaptive", "fixed", "knee"]

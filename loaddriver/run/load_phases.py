@@ -43,9 +43,9 @@ class RunProgress:
 
     `failures` are sentences about failures of the system under test; `unsent` says that a part of
     the load was not sent, whoever is to blame. `breaches` are the ramp steps that exceeded the
-    ramp's limits; `shown_pods_per_second` is the rate at which those right before an
-    open stage were bound. `pods_asked` counts the pods of the steps released so far; a
-    knee run ends with its `knee`, before all planned pods are released.
+    ramp's limits; `shown_pods_per_second` is the rate of which an open stage takes a share.
+    `pods_asked` counts the pods of the steps released so far; a knee run ends with its `knee`,
+    before all planned pods are released.
     """
 
     phase: str = "starting"
@@ -188,7 +188,7 @@ class LoadPhases:
         return following_stretch(self._ramp, step, self._released, self._released_at, self._bound())
 
     def _begin_open_stage(self, step: Step) -> None:
-        shown = shown_pods_per_second(self._ramp, self._released, time.time(), self._bound())
+        shown = shown_pods_per_second(self._released, time.time(), self._bound())
         self._open_stage = open_pacing(self._ramp, step, shown, self._released_at)
         self.run_progress.open_stage_started_micros = round(self._released_at * 1e6)
         self.run_progress.shown_pods_per_second = shown

@@ -20,7 +20,7 @@ from loaddriver.plan.records import Step
 from loaddriver.profile.settings import Ramp
 
 # Binding is behind if more than this share of `maxBacklogPods` waits as the next step begins.
-_BEHIND_SHARE = 0.5
+_BEHIND_SHARE = 0.25
 _SPEED_UP = 1.1
 
 
@@ -73,13 +73,17 @@ def open_pacing(ramp: Ramp, step: Step, shown_pods_per_second: float, at: float)
     return OpenPacing(at, max(1.0, step.pods_per_second / allowed) if allowed else 1.0)
 
 
-def shown_pods_per_second(ramp: Ramp, released: Sequence[Released], at: float, bound: int) -> float:
-    """The rate of the steps right before the open stage, of as many as it has: a pod costs more the
-    more there are, so the mean of the whole ramp is more than what can still be bound.
+def shown_pods_per_second(released: Sequence[Released], at: float, bound: int) -> float:
+    """The rate at which pods were bound in the later half of the steps that have ended.
+
+    A pod costs more the more there are, so the mean of all steps is more than what can still be
+    bound; that of the last few differs by half between two runs. The last step counts only if it
+    is the only one: nothing follows it, so that it ends with its slowest pod.
     """
-    assert ramp.open_stage is not None
-    first = released[-min(len(released), ramp.open_stage.steps)]
-    return (bound - first.bound) / (at - first.at)
+    first, last = released[(len(released) - 1) // 2], released[-1]
+    if first is last:
+        return (bound - first.bound) / (at - first.at)
+    return (last.bound - first.bound) / (last.at - first.at)
 
 
 @dataclass(frozen=True)

@@ -215,19 +215,15 @@ def test_an_open_stage_waits_for_nothing(now: float, backlog: int, p99: float) -
     assert decision.breach == (backlog > 5 or p99 > 4)
 
 
-@pytest.mark.parametrize(
-    ("open_steps", "shown"),
-    [(1, 25), (2, 40), (5, 60)],  # the last; the last two; all three, as there are no more
-)
-def test_the_steps_right_before_an_open_stage_show_the_capacity(
-    open_steps: int, shown: float
-) -> None:
-    """Steps that were bound ever more slowly: their mean is more than what can still be bound."""
-    stage = OpenStage(steps=open_steps, capacity_share=0.5)
-    bound = [(100.0, 0), (101.0, 100), (102.0, 155)]
+@pytest.mark.parametrize(("steps", "shown"), [(1, 80), (2, 100), (3, 60), (4, 50), (5, 50)])
+def test_the_later_half_of_a_ramp_shows_the_capacity(steps: int, shown: float) -> None:
+    """Steps that are bound ever more slowly: their mean is more than what can still be bound. How
+    long the last pods of the last step take says nothing of the rate.
+    """
+    bound = [(100.0, 0), (101.0, 100), (102.0, 160), (103.0, 200), (104.0, 260)][:steps]
     released = [Released(at, pods, pods=100, stretch=1) for at, pods in bound]
-    whole = replace_struct(ramp(), open_stage=stage, steps=3 + open_steps)
-    shown_rate = shown_pods_per_second(whole, released, at=103, bound=180)
+    last_at, last_bound = bound[-1]
+    shown_rate = shown_pods_per_second(released, at=last_at + 10, bound=last_bound + 800)
     assert shown_rate == pytest.approx(shown)
 
 
@@ -250,8 +246,8 @@ def test_a_step_that_leaves_few_pods_waiting_is_followed_by_a_faster_one(
     """So that a faster build ends sooner, at whatever rate its pods were bound: if none waits,
     that is no capacity.
     """
-    assert stretch_after(2, bound, seconds) == pytest.approx(1 / 1.1)
-    assert stretch_after(2, bound, 2 * seconds, stretch=2) == pytest.approx(2 / 1.1)
+    assert stretch_after(1, bound, seconds) == pytest.approx(1 / 1.1)
+    assert stretch_after(1, bound, 2 * seconds, stretch=2) == pytest.approx(2 / 1.1)
 
 
 @pytest.mark.parametrize(("bound", "seconds", "rate"), [(40, 10, 4), (50, 20, 2.5), (1, 10, 0.1)])
@@ -259,7 +255,7 @@ def test_a_step_that_leaves_pods_waiting_shows_the_capacity(
     bound: int, seconds: float, rate: float
 ) -> None:
     """The next one takes a share of the rate at which it was bound."""
-    assert stretch_after(3, bound, seconds) == pytest.approx(5 / (0.8 * rate))
+    assert stretch_after(2, bound, seconds) == pytest.approx(5 / (0.8 * rate))
 
 
 def test_a_ramp_that_follows_nothing_has_the_profiles_rate() -> None:

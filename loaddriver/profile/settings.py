@@ -83,7 +83,7 @@ class Ramp(ConfigStruct, frozen=True, kw_only=True):
     spread over `stepSeconds`; the whole ramp, or what precedes its `openStage`, must finish within
     `budgetSeconds`. With a `capacityShare` an adaptive ramp follows the machine: each step is
     faster than the last until more than a quarter of `maxBacklogPods` wait as the next one begins,
-    which then has that share of the rate at which the last was bound.
+    which then has that share of the rate at which pods were bound in the last three.
     """
 
     pacing: Literal["adaptive", "fixed", "knee"]

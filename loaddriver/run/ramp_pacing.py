@@ -21,6 +21,7 @@ from loaddriver.profile.settings import Ramp
 
 # Binding is behind if more than this share of `maxBacklogPods` waits as the next step begins.
 _BEHIND_SHARE = 0.25
+_RATE_STEPS = 3
 _SPEED_UP = 1.1
 
 
@@ -42,14 +43,16 @@ def following_stretch(
     """The factor by which `step` is longer than `stepSeconds`, if it follows those that were
     released at time `at`, when so many pods are bound.
 
-    A rate is taken for the capacity only if pods wait: else it is that of what was offered.
+    A rate is taken for the capacity only if pods wait: else it is that of what was offered. It is
+    that of several steps, as what a burst brings at a step's end is bound in the next one.
     """
     if ramp.capacity_share is None or not released:
         return 1.0
     last = released[-1]
     waiting = sum(each.pods for each in released) - bound
     if waiting > _BEHIND_SHARE * ramp.max_backlog_pods:
-        allowed = ramp.capacity_share * (bound - last.bound) / (at - last.at)
+        first = released[-_RATE_STEPS:][0]
+        allowed = ramp.capacity_share * (bound - first.bound) / (at - first.at)
     else:
         allowed = _SPEED_UP * last.pods / (ramp.step_seconds * last.stretch)
     return step.pods_per_second / allowed if allowed else last.stretch

@@ -233,10 +233,13 @@ def following(share: float = 0.8) -> Ramp:
 
 
 def stretch_after(waiting: int, bound: int = 50, seconds: float = 10, stretch: float = 1) -> float:
-    """That of a step of 50 pods after two others, of which the last was played so."""
-    released = [Released(0, 0, 50, 1), Released(10, 100 - waiting - bound, 50, stretch)]
-    step = Step(number=3, phase="ramp", seconds=10, pods=50, events=50)
-    return following_stretch(following(), step, released, 10 + seconds, 100 - waiting)
+    """That of a step of 50 pods after three others, which were all played so."""
+    starts = [(seconds * step, bound * step) for step in range(3)]
+    released = [Released(at, pods, 50, stretch) for at, pods in starts]
+    step = Step(number=4, phase="ramp", seconds=10, pods=50, events=50)
+    # Of pods that waited before the first of the three, as many as the test needs.
+    earlier = Released(-seconds, 0, waiting + 3 * bound - 150, stretch)
+    return following_stretch(following(), step, [earlier, *released], 3 * seconds, 3 * bound)
 
 
 @pytest.mark.parametrize(("bound", "seconds"), [(50, 10), (60, 10), (50, 14), (40, 10)])
@@ -251,11 +254,22 @@ def test_a_step_that_leaves_few_pods_waiting_is_followed_by_a_faster_one(
 
 
 @pytest.mark.parametrize(("bound", "seconds", "rate"), [(40, 10, 4), (50, 20, 2.5), (1, 10, 0.1)])
-def test_a_step_that_leaves_pods_waiting_shows_the_capacity(
+def test_steps_that_leave_pods_waiting_show_the_capacity(
     bound: int, seconds: float, rate: float
 ) -> None:
-    """The next one takes a share of the rate at which it was bound."""
+    """The next one takes a share of the rate at which they were bound."""
     assert stretch_after(2, bound, seconds) == pytest.approx(5 / (0.8 * rate))
+
+
+@pytest.mark.parametrize("last", [0, 10, 40])
+def test_the_capacity_is_that_of_three_steps(last: int) -> None:
+    """Pods that come in a burst as a step ends are bound in the next: one step's rate is not the
+    capacity, and a ramp that followed it would be slow for two steps.
+    """
+    released = [Released(10 * step, 50 * step, 50, 1) for step in range(6)]
+    step = Step(number=7, phase="ramp", seconds=10, pods=50, events=50)
+    stretch = following_stretch(following(), step, released, 60, 250 + last)
+    assert stretch == pytest.approx(5 / (0.8 * (100 + last) / 30))
 
 
 def test_a_ramp_that_follows_nothing_has_the_profiles_rate() -> None:

@@ -5,14 +5,15 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from controlplane.command import run_logged
 from controlplane.compiler import Compiler, find_compiler
 from controlplane.errors import BinaryError
-from controlplane.pins import MODULES_DIRECTORY, Module, is_pinned
+from controlplane.module_files import module_files
+from controlplane.pins import CHANGES, MODULES_DIRECTORY, Module, is_pinned
 from controlplane.request import BinaryRequest
 
 _GIBIBYTE = 1 << 30
@@ -126,12 +127,15 @@ class _Build:
         usual = f"usually {self.module.usual_build_time} on 2 cores"
         self.progress(f"{self.title}: {seconds:.0f} s elapsed, {usual}")
 
-    def run(self, compiler: Compiler, directory: Path, *arguments: str, **changed: str) -> None:
+    def go(self, compiler: Compiler, directory: Path, *arguments: str, **changed: str) -> None:
+        self.run([compiler.path, *arguments], directory, {**compiler.environment, **changed})
+
+    def run(self, command: Sequence[str], directory: Path, environment: Mapping[str, str]) -> None:
         run_logged(
             self.title,
-            [compiler.path, *arguments],
+            command,
             directory,
-            {**compiler.environment, **changed},
+            environment,
             self.log,
             self.report_elapsed,
             self.request.progress_interval_seconds,
@@ -159,7 +163,7 @@ def build(
     progress(f"{job.title}: usually {module.usual_build_time} on 2 cores, log: {log}")
     source = _source_directory(job, compiler, staging)
     outputs = {name: staging / "bin" / name for name in components}
-    job.run(compiler, source, *_build_arguments(module, outputs))
+    job.go(compiler, source, *_build_arguments(module, outputs))
     return outputs
 
 
@@ -188,9 +192,14 @@ def _build_arguments(module: Module, outputs: dict[str, Path]) -> list[str]:
 
 
 def _source_directory(job: _Build, compiler: Compiler, staging: Path) -> Path:
-    if is_pinned(job.module):
-        return MODULES_DIRECTORY / job.module.name
     directory = staging / "module"
+    if is_pinned(job.module):
+        pinned = MODULES_DIRECTORY / job.module.name
+        if job.module.changed is None:
+            return pinned
+        shutil.copytree(pinned, directory)
+        _change(job, compiler, job.module.changed, directory)
+        return directory
     directory.mkdir()
     job.progress(
         f"Kubernetes {job.module.version} is not the pinned release: downloading its source"
@@ -198,12 +207,30 @@ def _source_directory(job: _Build, compiler: Compiler, staging: Path) -> Path:
     released = _released_go_mod(job, compiler)
     text = generated_go_mod(job.module, go_release_of(released), staging_modules(released))
     (directory / "go.mod").write_text(text, encoding="utf-8")
-    job.run(compiler, directory, "mod", "tidy", GOFLAGS="-mod=mod")
+    job.go(compiler, directory, "mod", "tidy", GOFLAGS="-mod=mod")
     return directory
+
+
+def _change(job: _Build, compiler: Compiler, name: str, directory: Path) -> None:
+    """Make the module in `directory` use the changed source of Go module `name`."""
+    git = shutil.which("git", path=job.request.environment.get("PATH", ""))
+    if git is None:
+        raise BinaryError(f"{job.title} needs git, which is not on PATH: install it")
+    source = directory / "source"
+    # Files without their modes: those in Go's module cache can only be read.
+    shutil.copytree(
+        module_files(job.module, name, job.request), source, copy_function=shutil.copyfile
+    )
+    for folder, _, _ in os.walk(source):
+        os.chmod(folder, 0o755)
+    # A cache directory within somebody's repository is none of git's business.
+    environment = {**job.request.environment, "GIT_CEILING_DIRECTORIES": str(directory)}
+    job.run([git, "apply", str(directory / CHANGES)], source, environment)
+    job.go(compiler, directory, "mod", "edit", f"-replace={name}=./source")
 
 
 def _released_go_mod(job: _Build, compiler: Compiler) -> str:
     """The go.mod of the requested release, downloaded and verified by Go."""
-    job.run(compiler, Path("/"), "mod", "download", f"k8s.io/kubernetes@v{job.module.version}")
+    job.go(compiler, Path("/"), "mod", "download", f"k8s.io/kubernetes@v{job.module.version}")
     fetched = compiler.module_cache / "cache" / "download" / "k8s.io" / "kubernetes" / "@v"
     return (fetched / f"v{job.module.version}.mod").read_text(encoding="utf-8")

@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 
 from controlplane.errors import BinaryError
-from controlplane.pins import MODULES_DIRECTORY, Module
+from controlplane.pins import CHANGES, MODULES_DIRECTORY, Module
 from controlplane.platforms import Platform
 
 # Longer than the slowest build; a lock ends with its process.
@@ -22,22 +22,24 @@ LOCK_DEADLINE_SECONDS = 3600.0
 
 _LOCK_POLL_SECONDS = 0.2
 _DIGEST_DIGITS = 12
+_OWN_SOURCES = ("main.go", CHANGES)
 
 
 def cached_path(root: Path, module: Module, component: str, platform: Platform) -> Path:
     """The path of an installed component.
 
-    A program of this repository's own is known by its source too, as its version is that of the
-    module which it is made of.
+    A program of this repository's own, or one with changes of its own, is known by them too, as its
+    version is that of the module which it is made of.
     """
-    program = MODULES_DIRECTORY / module.name / "main.go"
-    source = f"-{_digest(program)}" if program.is_file() else ""
+    own = MODULES_DIRECTORY / module.name
+    sources = [path for name in _OWN_SOURCES if (path := own / name).is_file()]
+    source = "".join(f"-{_digest(path)}" for path in sources)
     return root / f"{component}-{module.version}{source}-{platform}" / component
 
 
 @cache
-def _digest(program: Path) -> str:
-    return hashlib.sha256(program.read_bytes()).hexdigest()[:_DIGEST_DIGITS]
+def _digest(source: Path) -> str:
+    return hashlib.sha256(source.read_bytes()).hexdigest()[:_DIGEST_DIGITS]
 
 
 @contextmanager

@@ -4,8 +4,8 @@ checksums.json maps a released file's name ("etcd-3.7.3-linux-amd64") to the sum
 is published (for etcd: of the archive). A pinned sum takes precedence over a published one, which
 proves integrity but not authenticity: whoever controls the host controls both. `python -m
 controlplane pin` pins the sums that are published at that moment; review the diff before
-committing it. kwok and metrics-server publish no sums that we know of, so they are built unless a
-sum is pinned by hand.
+committing it. metrics-server publishes no sums that we know of, so it is built unless a sum is
+pinned by hand.
 """
 
 from __future__ import annotations

@@ -15,6 +15,7 @@ from types import MappingProxyType
 from controlplane.errors import BinaryUsageError
 
 MODULES_DIRECTORY = Path(__file__).parent / "modules"
+CHANGES = "changes.patch"
 GO_RELEASE_NEEDED = (1, 26)
 
 _VERSION = re.compile(r"\d+\.\d+\.\d+(-(alpha|beta|rc)\.\d+)?")
@@ -50,6 +51,7 @@ class Module:
     """A Go module that pins the binaries of a project, and what a build of it takes.
 
     version_arguments is keyed by component: its version command, if not --version.
+    changed is the Go module that CHANGES, beside go.mod, is applied to.
     version_variable is the variable of version_package that holds the version.
     """
 
@@ -62,6 +64,7 @@ class Module:
     version_package: str | None = None
     version_variable: str = "gitVersion"
     version_arguments: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    changed: str | None = None
 
     @property
     def components(self) -> tuple[str, ...]:
@@ -84,6 +87,9 @@ class Module:
             "gitTreeState": "clean",
         }
         return "-s -w " + " ".join(f"-X {self.version_package}.{k}={v}" for k, v in stated.items())
+
+
+_NEVER_RELEASED = Release(base_url="", file_path="", checksum_path=None, archive_member=None)
 
 
 def _space(module_cache: int, build_cache: int, scratch: int, output: int) -> BuildSpace:
@@ -128,14 +134,10 @@ _KWOK = Module(
     name="kwok",
     version="0.8.0",
     packages=MappingProxyType({"kwok": "sigs.k8s.io/kwok/cmd/kwok"}),
-    release=Release(
-        base_url="https://github.com/kubernetes-sigs/kwok/releases/download",
-        file_path="v{version}/kwok-linux-{architecture}",
-        checksum_path=None,
-        archive_member=None,
-    ),
+    release=_NEVER_RELEASED,  # with its changes
     space=_space(module_cache=500, build_cache=700, scratch=300, output=90),
     usual_build_time="1 to 2 min",
+    changed="sigs.k8s.io/kwok",
 )
 
 METRICS_SERVER = "metrics-server"
@@ -153,8 +155,6 @@ _METRICS_SERVER = Module(
     usual_build_time="2 to 3 min",
     version_package="k8s.io/client-go/pkg/version",
 )
-
-_NEVER_RELEASED = Release(base_url="", file_path="", checksum_path=None, archive_member=None)
 
 # Another autoscaler, for runs that compare it with BigFleet. Its build with the kwok provider is
 # not released; ours also prints its version and its CustomResourceDefinitions.

@@ -98,7 +98,8 @@ def _staged(
     rest = tuple(name for name in wanted if name not in staged)
     if rest:
         built = build(module, rest, request, staging, progress)
-        staged |= {name: (path, "built from source") for name, path in built.items()}
+        origin = f"built from {'changed ' if module.changed else ''}source"
+        staged |= {name: (path, origin) for name, path in built.items()}
     return staged
 
 

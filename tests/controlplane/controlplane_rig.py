@@ -13,28 +13,47 @@ from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-from controlplane.pins import COMPONENTS, PINNED_MODULES, filled, release_name
+from controlplane.pins import (
+    CHANGES,
+    COMPONENTS,
+    METRICS_SERVER,
+    MODULES_DIRECTORY,
+    OPTIONAL_MODULES,
+    PINNED_MODULES,
+    filled,
+    release_name,
+)
 from controlplane.platforms import Platform
 from controlplane.request import BinaryRequest
 
 LINUX = Platform("linux", "amd64")
+RELEASED_MODULES = [
+    module
+    for module in (*PINNED_MODULES, OPTIONAL_MODULES[METRICS_SERVER])
+    if module.release.file_path
+]
 PINNED_VERSIONS = {name: module.version for module in PINNED_MODULES for name in module.components}
 
 # Writes scripts that print a version in place of binaries. A compiler that takes minutes cannot be
 # made to fail on demand; this one fails as told by FAKE_GO_MODE.
 _FAKE_GO = r"""#!/bin/sh
 echo "$PWD: $*" >> "$FAKE_GO_DIR/calls"
-case "$1 $2" in
+case "$1 $2 $3" in
 "env "*)
     printf '{"GOVERSION":"%s","GOCACHE":"%s/cache","GOMODCACHE":"%s/mod","GOTMPDIR":""}' \
         "$FAKE_GO_VERSION" "$FAKE_GO_DIR" "$FAKE_GO_DIR"
     exit 0 ;;
-"mod download")
+"mod download -json")
+    printf '{"Dir":"%s/source"}' "$FAKE_GO_DIR"
+    exit 0 ;;
+"mod download "*)
     versions="$FAKE_GO_DIR/mod/cache/download/k8s.io/kubernetes/@v"
     mkdir -p "$versions"
     cp "$FAKE_GO_DIR/released.mod" "$versions/${3##*@}.mod"
     exit 0 ;;
-"mod tidy")
+"mod edit "*)
+    exit 0 ;;
+"mod tidy "*)
     cp go.mod "$FAKE_GO_DIR/tidied.mod"
     exit 0 ;;
 esac
@@ -76,6 +95,18 @@ def printing(version: str) -> str:
     return f'#!/bin/sh\necho "Something v{version}"\n'
 
 
+def write_unchanged(source: Path) -> None:
+    """What kwok's changes are for, as Go's module cache has it: read-only."""
+    if source.exists():
+        return
+    patch = (MODULES_DIRECTORY / "kwok" / CHANGES).read_text(encoding="utf-8")
+    file = source / patch.partition("\n--- a/")[2].partition("\n")[0]
+    hunks = patch.partition("@@")[2].splitlines()[1:]
+    write_script(file, "".join(f"{line[1:]}\n" for line in hunks if line[:1] in (" ", "-")))
+    file.chmod(0o444)
+    file.parent.chmod(0o555)
+
+
 @dataclass
 class Rig:
     """Everything a request touches, below one folder; lines collects the progress."""
@@ -86,6 +117,7 @@ class Rig:
     def request(self, mode: str = "good", **changes: str) -> BinaryRequest:
         """A request to build with the stand-in compiler. changes are environment variables."""
         write_script(self.root / "bin" / "go", _FAKE_GO)
+        write_unchanged(self.root / "source")
         environment = {
             "PATH": f"{self.root / 'bin'}:/usr/bin:/bin",
             "FAKE_GO_DIR": str(self.root),
@@ -132,7 +164,7 @@ class ReleaseHost:
     url: str = ""
 
     def urls(self) -> dict[str, str]:
-        return {module.name: f"{self.url}/{module.name}" for module in PINNED_MODULES}
+        return {module.name: f"{self.url}/{module.name}" for module in RELEASED_MODULES}
 
 
 @contextmanager
@@ -164,11 +196,11 @@ def serving(host: ReleaseHost) -> Iterator[ReleaseHost]:
 
 
 def released() -> tuple[ReleaseHost, dict[str, str]]:
-    """A host with all five releases and the sums their projects publish, and all sums as
+    """A host with all releases and the sums their projects publish, and all sums as
     checksums.json would pin them.
     """
     files, sums = {}, {}
-    for module in PINNED_MODULES:
+    for module in RELEASED_MODULES:
         for component in module.components:
             body = printing(module.version).encode()
             if module.release.archive_member is not None:

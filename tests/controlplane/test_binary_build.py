@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import queue
+import shutil
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +13,13 @@ from controlplane import cache
 from controlplane.command import failure_message, run_logged
 from controlplane.compiler import find_compiler
 from controlplane.errors import BinaryError
-from controlplane.pins import KARPENTER, METRICS_SERVER, OPTIONAL_MODULES, PINNED_MODULES
+from controlplane.pins import (
+    CHANGES,
+    KARPENTER,
+    METRICS_SERVER,
+    OPTIONAL_MODULES,
+    PINNED_MODULES,
+)
 from controlplane.platforms import Platform
 from controlplane.resolve import resolve
 from tests.controlplane.controlplane_rig import PINNED_VERSIONS, Rig
@@ -42,7 +49,10 @@ def test_everything_missing_is_built_one_call_a_module_and_is_cached_afterwards(
     rig = Rig(tmp_path)
     built = resolve(rig.request(), rig.lines.append)
     assert built.versions == PINNED_VERSIONS
-    assert set(built.origin.values()) == {"built from source"}
+    changed = {"kwok"}
+    assert built.origin == {
+        name: f"built from {'changed ' if name in changed else ''}source" for name in built.versions
+    }
     again = resolve(rig.request(), rig.lines.append)
     assert set(again.origin.values()) == {"cache"}
     assert again.paths == built.paths
@@ -50,7 +60,7 @@ def test_everything_missing_is_built_one_call_a_module_and_is_cached_afterwards(
     assert [call.split(":")[0].rpartition("/")[2] for call in calls] == [
         "kubernetes",
         "etcd",
-        "kwok",
+        "module",  # a copy, with the changed source
     ]
     assert all(f"cmd/{name}" in calls[0] for name in list(PINNED_VERSIONS)[:3])
     assert "-trimpath" in calls[0]
@@ -228,16 +238,45 @@ def test_a_cache_that_cannot_be_written_is_one_line_that_names_it(tmp_path: Path
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize("name", ["main.go", CHANGES])
 def test_a_program_of_this_repository_is_built_anew_when_its_source_changes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     """Its version is that of a module, which stays the same."""
     module, platform = OPTIONAL_MODULES[KARPENTER], Platform("linux", "amd64")
     paths = set()
     for number, source in enumerate(["package main\n", "package main // changed\n"]):
         monkeypatch.setattr(cache, "MODULES_DIRECTORY", tmp_path / str(number))
-        program = tmp_path / str(number) / KARPENTER / "main.go"
-        program.parent.mkdir(parents=True)
-        program.write_text(source)
+        own = tmp_path / str(number) / KARPENTER / name
+        own.parent.mkdir(parents=True)
+        own.write_text(source)
         paths.add(cache.cached_path(Path("cache"), module, KARPENTER, platform))
     assert len(paths) == 2
+
+
+def test_a_change_that_does_not_fit_the_source_is_an_error_and_installs_nothing(
+    tmp_path: Path,
+) -> None:
+    """As when the version is raised and the changes are not looked at."""
+    rig = Rig(tmp_path)
+    request = rig.request()
+    [source] = (tmp_path / "source").rglob("*.go")
+    source.chmod(0o644)
+    source.write_text("package informer\n")
+    with pytest.raises(BinaryError, match=r"building kwok .*git apply"):
+        resolve(request, rig.lines.append)
+    assert "kwok" not in rig.binaries()
+    assert rig.staging() == []
+
+
+def test_without_git_people_are_told_to_install_it(tmp_path: Path) -> None:
+    rig = Rig(tmp_path)
+    rig.request()
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    for name in ("go", "sh", "mkdir", "dirname", "sed", "cp", "chmod"):
+        found = shutil.which(name, path=f"{tmp_path / 'bin'}:/usr/bin:/bin")
+        assert found is not None
+        (tools / name).symlink_to(found)
+    with pytest.raises(BinaryError, match=r"building kwok .* needs git"):
+        resolve(rig.request(PATH=str(tools)), rig.lines.append)

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.cluster
 
 PODS = "/api/v1/namespaces/default/pods"
 # More than kwok plays at a time, so that most of what is stale waits in its queue.
-NAMES = [f"db-{number}" for number in range(60)]
+NAMES = [f"db-{number}" for number in range(150)]
 
 
 @asynccontextmanager
@@ -90,3 +90,38 @@ async def test_a_pod_is_not_removed_in_place_of_an_earlier_one_of_its_name(
 
         await eventually(played, seconds=PATIENCE_SECONDS)
         assert {name: uid for name, (uid, _) in (await pods(client)).items()} == successors
+
+
+async def metric_of_pods(client: KubeClient, name: str) -> float:
+    """The value of an API server's metric that has resources as its labels."""
+    line = f'{name}{{group="",resource="pods"}} '
+    text = (await client.get("/metrics")).decode()
+    return sum(float(found.removeprefix(line)) for found in text.splitlines() if line in found)
+
+
+async def test_a_watch_that_the_server_ended_goes_on_where_it_was(
+    binaries: Binaries, scope: RunScope
+) -> None:
+    """A busy server ends watches. One that began anew would be sent all Pods of the cluster, and be
+    behind from its start.
+    """
+    async with cluster_with_a_node(binaries, scope) as client:
+        await create_all(client)
+        await eventually(lambda: all_run(client), seconds=PATIENCE_SECONDS)
+        ended = await metric_of_pods(client, "apiserver_terminated_watchers_total")
+        # What kwok has not been sent by then is sent as it goes on, so few changes, each of which
+        # is large: what a connection takes in advance is counted in bytes.
+        with kwok_paused(scope):
+            changes = 0
+            while await metric_of_pods(client, "apiserver_terminated_watchers_total") == ended:
+                changes += 1
+                note = {"metadata": {"annotations": {"note": str(changes) + "x" * 250_000}}}
+                await client.patch(f"{PODS}/{NAMES[0]}", note, "application/merge-patch+json")
+            started = await metric_of_pods(client, "apiserver_init_events_total")
+        await client.create(PODS, pod("last", "n"))
+
+        async def last_runs() -> bool:
+            return (await pods(client))["last"][1] == "Running"
+
+        await eventually(last_runs, seconds=PATIENCE_SECONDS)
+        assert await metric_of_pods(client, "apiserver_init_events_total") - started < len(NAMES)

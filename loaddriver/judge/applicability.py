@@ -10,7 +10,7 @@ import msgspec
 from loaddriver.judge.gates import GateSpec
 from loaddriver.record.provenance import ProviderUsed
 
-# Sections of the summary that a run without any autoscaler does not have.
+# Keys of the summary that a run without any autoscaler does not have.
 _BARE_LACKS = frozenset(
     {
         "machines",
@@ -107,13 +107,15 @@ def _reason_against(
     if not logged and gate.metric.startswith(_ONLY_LOGS_HAVE):
         return "it needs the API servers' audit logs, which the harness cannot read there"
     if not system:
-        is_of_binding = gate.ratio_to is None and gate.metric.partition(".")[0] not in _BARE_LACKS
+        of_its_nodes = not _BARE_LACKS.isdisjoint(gate.metric.split("."))
+        is_of_binding = gate.ratio_to is None and not of_its_nodes
         if is_of_binding and not gate.metric.startswith(_ONLY_BIGFLEET_HAS):
             return ""
         return "a bare run has the nodes of its pair"
     if gate.metric.startswith(_ONLY_BIGFLEET_HAS):
         return "only BigFleet has it, or it is known from the journals of its shards alone"
-    if system == "none" and gate.metric.startswith(_OF_AN_AUTOSCALER):
+    whose_nodes = gate.metric.startswith(_OF_AN_AUTOSCALER) or ".placement." in gate.metric
+    if system == "none" and whose_nodes:
         return "without an autoscaler all machines are there from the start"
     return ""
 

@@ -109,10 +109,13 @@ class Slice(Section, frozen=True, kw_only=True):
 
 
 class Phase(Slice, frozen=True, kw_only=True):
-    """The pods due in a phase, its length, and the largest backlog within it."""
+    """The pods due in a phase, its length, the largest backlog within it, and the bound pods by
+    whether their node was ready before them.
+    """
 
     seconds: float
     backlog_max: int
+    placement: dict[str, Slice] = {}
 
 
 class Hop(Section, frozen=True, kw_only=True):

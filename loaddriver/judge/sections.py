@@ -105,6 +105,7 @@ def phase(
         bind_latency_seconds=part.bind_latency_seconds,
         seconds=(end_micros - begin_micros) / 1e6,
         backlog_max=int(peaks.max()),
+        placement=placement(own),
     )
 
 

@@ -88,10 +88,13 @@ def span_rows(summary: Summary) -> list[tuple[str, Sequence[tuple[str, str]]]]:
 
 
 def phases(summary: Summary) -> dict[str, Slice]:
-    """Ramp, open stage and soak, as slices."""
+    """Ramp, open stage and soak, as slices; the open stage also by placement."""
+    stage = summary.open_stage
+    placements = {} if stage is None else stage.placement
     named: dict[str, Slice | None] = {
         "ramp": summary.ramp,
-        "open stage": summary.open_stage,
+        "open stage": stage,
+        **{f"open stage, {_PLACEMENTS[name]}": part for name, part in placements.items()},
         "soak": summary.soak,
     }
     return {name: phase for name, phase in named.items() if phase is not None}

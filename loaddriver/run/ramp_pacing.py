@@ -1,12 +1,12 @@
 """Decides when the next ramp step is released, as a pure function of how the last one bound.
 
 `adaptive` waits while binding is behind; a step above the p99 limit is recorded as a breach and
-delays the next one by a further step length. It may follow the capacity of the machine: then its
-steps get faster until many pods wait as the next one begins. `fixed` releases on a fixed schedule
-and records breaches: a ramp that waits would hide a slow version. An adaptive ramp may end with an
-open stage, which is on a fixed schedule, below the capacity that the ramp has shown. `knee` lets
-each step drain, so that every step is an independent trial, and ends after two overloaded steps in
-a row.
+delays the next one by a further step length. It may follow the capacity of the machine: then a
+breach delays nothing, and its steps get faster until many pods wait as the next one begins. `fixed`
+releases on a fixed schedule and records breaches: a ramp that waits would hide a slow version. An
+adaptive ramp may end with an open stage, which is on a fixed schedule, below the capacity that the
+ramp has shown. `knee` lets each step drain, so that every step is an independent trial, and ends
+after two overloaded steps in a row.
 """
 
 from __future__ import annotations
@@ -166,10 +166,12 @@ def _adaptive(ramp: Ramp, view: RampState, now: float) -> RampDecision:
         return RampDecision(RampAction.DONE, _state(view), breach)
     if view.steps_released == ramp.held_steps:
         return RampDecision(RampAction.RELEASE, "the open stage begins", breach)
-    pause = ramp.step_seconds * view.last_stretch * (2 if breach else 1)
+    # A ramp that follows the machine has its rate from what was bound, however late that was.
+    slowed = breach and ramp.capacity_share is None
+    pause = ramp.step_seconds * view.last_stretch * (2 if slowed else 1)
     if now < view.last_released_at + pause:
         return RampDecision(
-            RampAction.WAIT, _slow(ramp, view) if breach else "waiting for the step length", breach
+            RampAction.WAIT, _slow(ramp, view) if slowed else "waiting for the step length", breach
         )
     return RampDecision(RampAction.RELEASE, "binding keeps up", breach)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from loaddriver.judge.percentiles import AtLeast
 from loaddriver.judge.schema import Summary
 from loaddriver.record.due import MissingPod
@@ -89,6 +91,15 @@ def test_a_pod_belongs_to_the_phase_in_which_it_was_due() -> None:
     assert made.soak is not None
     assert (made.ramp.pods, made.soak.pods) == (1, 1)
     assert made.ramp.due_to_bind_seconds.max == 7.0
+
+
+def test_a_phase_tells_pods_that_found_room_from_those_that_waited_for_a_node() -> None:
+    """Two kinds of waits: the median of both is that of neither."""
+    found, waited = pod(1, 41, 42, 43), replace(pod(2, 41, 42, 60), node_was_ready=False)
+    soak = judged([pod(3, 1, 2, 3), found, waited]).soak
+    assert soak is not None
+    waits = {name: each.due_to_bind_seconds.max for name, each in soak.placement.items()}
+    assert waits == {"nodeWasReady": 2.0, "waitedForNode": 19.0}
 
 
 def test_the_ramp_begins_with_its_first_release() -> None:

@@ -290,6 +290,12 @@ def test_the_next_step_of_a_stretched_one_follows_after_its_own_length() -> None
     assert next_action(following(), view, 20).action is RampAction.RELEASE
 
 
+def test_a_slow_step_of_a_ramp_that_follows_the_machine_delays_nothing() -> None:
+    """Its rate is that of what was bound. Nothing would be learned while no pod waits."""
+    slow = next_action(following(), replace(BOUND_WELL, last_step_p99_seconds=5), 10)
+    assert (slow.action, slow.breach) == (RampAction.RELEASE, True)
+
+
 @pytest.mark.parametrize("capacity", [3.0, 5.0, 20.0])
 def test_a_ramp_finds_the_capacity_of_its_machine(capacity: float) -> None:
     """Played against a queue: after some steps it offers at least 0.7 of what this binds, never

@@ -143,6 +143,20 @@ def test_bands_fill_their_bars(whole: Run) -> None:
     assert max(band.width for band in bands) == bands[2].width == 100
 
 
+def test_an_open_stage_stands_with_the_two_kinds_of_its_waits(whole: Run) -> None:
+    """Its latencies are gated, and the median of both kinds is that of neither."""
+    summary = msgspec.structs.replace(whole.summary, open_stage=whole.summary.ramp)
+    kinds = ["nodeWasReady", "waitedForNode"]
+    assert list(whole.summary.ramp.placement) == kinds
+    names = [row.name for row in waits.slice_rows(waits.phases(summary))]
+    assert names[:4] == [
+        "ramp",
+        "open stage",
+        "open stage, node was ready before the pod",
+        "open stage, waited for its node",
+    ]
+
+
 def test_a_gate_for_each_shows_every_reading(run: Run) -> None:
     """Folded up below its name."""
     said = text(judged(run, gates=(gate("each", "clusters.*.pods", 1, "pods", ">="),)))

@@ -74,14 +74,15 @@ class FreeCapacity:
         self._nodes, self._pods = nodes, list(pods)
         movable = list(dict.fromkeys(movable))
         self._names = sorted({r for shape in movable for r in shape.requests})
-        self._capacity = self._matrix([node.allocatable for node in nodes])
-        self._free = self._capacity.copy()
+        capacity = self._matrix([node.allocatable for node in nodes])
+        self._free = capacity.copy()
         self.open = np.array([n.ready and not n.cordoned and not n.reclaiming for n in nodes], bool)
         self._there = np.ones(len(nodes), bool)
         self._columns = NodeColumns(nodes)
         self._ports: dict[tuple[str, int], Numbers] = {}
         self._zones = self._columns.domains(_ZONE).of
         self._balanced = [self._names.index(r) for r in _BALANCED if r in self._names]
+        self._balanced_capacity = np.maximum(capacity[:, self._balanced], 1)
         self._take_what_is_used()
         self._rules = {shape: self._basics(shape) for shape in movable}
         self._link(movable)
@@ -145,13 +146,14 @@ class FreeCapacity:
         return flags
 
     def _scores(self, nodes: Numbers, request: Numbers) -> NDArray[np.float64]:
-        """kube-scheduler's default scores: least allocated and balanced allocation."""
+        """kube-scheduler's default scores: least allocated and balanced allocation.
+
+        The mean of two shares that are left, less their standard deviation, is the smaller one.
+        """
         if not self._balanced:
             return np.zeros(len(nodes))
-        columns = np.ix_(nodes, np.array(self._balanced, np.int64))
-        capacity = np.maximum(self._capacity[columns], 1)
-        left = (self._free[columns] - request[self._balanced]) / capacity
-        scores: NDArray[np.float64] = left.mean(axis=1) - left.std(axis=1)
+        free = self._free[nodes][:, self._balanced] - request[self._balanced]
+        scores: NDArray[np.float64] = (free / self._balanced_capacity[nodes]).min(axis=1)
         return scores
 
     def _matrix(self, amounts: Sequence[Mapping[str, int]]) -> Numbers:

@@ -192,14 +192,11 @@ def _build_arguments(module: Module, outputs: dict[str, Path]) -> list[str]:
 
 
 def _source_directory(job: _Build, compiler: Compiler, staging: Path) -> Path:
-    directory = staging / "module"
     if is_pinned(job.module):
         pinned = MODULES_DIRECTORY / job.module.name
-        if job.module.changed is None:
-            return pinned
-        shutil.copytree(pinned, directory)
-        _change(job, compiler, job.module.changed, directory)
-        return directory
+        changed = job.module.changed
+        return pinned if changed is None else _changed(job, compiler, pinned, changed, staging)
+    directory = staging / "module"
     directory.mkdir()
     job.progress(
         f"Kubernetes {job.module.version} is not the pinned release: downloading its source"
@@ -211,11 +208,13 @@ def _source_directory(job: _Build, compiler: Compiler, staging: Path) -> Path:
     return directory
 
 
-def _change(job: _Build, compiler: Compiler, name: str, directory: Path) -> None:
-    """Make the module in `directory` use the changed source of Go module `name`."""
+def _changed(job: _Build, compiler: Compiler, pinned: Path, name: str, staging: Path) -> Path:
+    """A copy of the `pinned` module that uses the changed source of Go module `name`."""
     git = shutil.which("git", path=job.request.environment.get("PATH", ""))
     if git is None:
         raise BinaryError(f"{job.title} needs git, which is not on PATH: install it")
+    directory = staging / job.module.name
+    shutil.copytree(pinned, directory)
     source = directory / "source"
     # Files without their modes: those in Go's module cache can only be read.
     shutil.copytree(
@@ -227,6 +226,7 @@ def _change(job: _Build, compiler: Compiler, name: str, directory: Path) -> None
     environment = {**job.request.environment, "GIT_CEILING_DIRECTORIES": str(directory)}
     job.run([git, "apply", str(directory / CHANGES)], source, environment)
     job.go(compiler, directory, "mod", "edit", f"-replace={name}=./source")
+    return directory
 
 
 def _released_go_mod(job: _Build, compiler: Compiler) -> str:

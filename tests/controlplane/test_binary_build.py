@@ -60,7 +60,7 @@ def test_everything_missing_is_built_one_call_a_module_and_is_cached_afterwards(
     assert [call.split(":")[0].rpartition("/")[2] for call in calls] == [
         "kubernetes",
         "etcd",
-        "module",  # a copy, with the changed source
+        "kwok",
     ]
     assert all(f"cmd/{name}" in calls[0] for name in list(PINNED_VERSIONS)[:3])
     assert "-trimpath" in calls[0]

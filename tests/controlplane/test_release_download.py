@@ -105,6 +105,7 @@ def test_a_file_with_a_pin_is_downloaded_and_its_published_sum_is_not_read(tmp_p
     assert binaries.origin == dict.fromkeys(binaries.origin, PINNED) | {"kwok": CHANGED}
     assert binaries.versions["etcd"] == "3.7.3"
     assert not any("sha256" in path.lower() for path in host.asked)
+    assert [call.split(":")[0].rpartition("/")[2] for call in rig.calls("build")] == ["kwok"]
     assert rig.staging() == []
 
 
@@ -114,6 +115,7 @@ def test_a_file_without_a_pin_is_downloaded_and_compared_with_its_published_sum(
     rig, (host, _) = Rig(tmp_path), released()
     binaries = resolved(rig, host, {})
     assert binaries.origin["kube-scheduler"] == binaries.origin["etcd"] == published_by(host)
+    assert rig.calls("build") != []  # kwok is changed
 
 
 def test_a_pin_outranks_a_wrong_published_sum(tmp_path: Path) -> None:

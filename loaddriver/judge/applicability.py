@@ -29,7 +29,7 @@ _BARE_LACKS = frozenset(
     }
 )
 # What an autoscaler decides; without one, all machines are there from the start.
-_OF_AN_AUTOSCALER = ("cost.", "nodes.", "placement.", "stability.")
+_OF_AN_AUTOSCALER = frozenset({"cost", "nodes", "placement", "stability"})
 # What is BigFleet's own, or known from its shards' journals alone.
 _ONLY_BIGFLEET_HAS = (
     "machines.",
@@ -106,16 +106,15 @@ def _reason_against(
         return _ELSEWHERE if _unseen(provider) and gate.metric.startswith(_OF_PROVIDERS) else ""
     if not logged and gate.metric.startswith(_ONLY_LOGS_HAVE):
         return "it needs the API servers' audit logs, which the harness cannot read there"
+    keys = gate.metric.split(".")
     if not system:
-        of_its_nodes = not _BARE_LACKS.isdisjoint(gate.metric.split("."))
-        is_of_binding = gate.ratio_to is None and not of_its_nodes
+        is_of_binding = gate.ratio_to is None and _BARE_LACKS.isdisjoint(keys)
         if is_of_binding and not gate.metric.startswith(_ONLY_BIGFLEET_HAS):
             return ""
         return "a bare run has the nodes of its pair"
     if gate.metric.startswith(_ONLY_BIGFLEET_HAS):
         return "only BigFleet has it, or it is known from the journals of its shards alone"
-    whose_nodes = gate.metric.startswith(_OF_AN_AUTOSCALER) or ".placement." in gate.metric
-    if system == "none" and whose_nodes:
+    if system == "none" and not _OF_AN_AUTOSCALER.isdisjoint(keys):
         return "without an autoscaler all machines are there from the start"
     return ""
 

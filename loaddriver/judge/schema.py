@@ -109,12 +109,17 @@ class Slice(Section, frozen=True, kw_only=True):
 
 
 class Phase(Slice, frozen=True, kw_only=True):
-    """The pods due in a phase, its length, the largest backlog within it, and the bound pods by
-    whether their node was ready before them.
-    """
+    """The pods due in a phase, its length, and the largest backlog within it."""
 
     seconds: float
     backlog_max: int
+
+
+class OpenStage(Phase, frozen=True, kw_only=True):
+    """A phase with its bound pods by whether their node was ready before them: its waits are gated,
+    and the median of both kinds is that of neither.
+    """
+
     placement: dict[str, Slice] = {}
 
 
@@ -243,7 +248,7 @@ class Summary(Section, frozen=True, kw_only=True):
     due_to_bind_seconds: Quantiles
     bind_latency_seconds: Quantiles
     ramp: Phase
-    open_stage: Phase | None
+    open_stage: OpenStage | None
     soak: Phase | None
     backlog: Backlog
     placement: dict[str, Slice]

@@ -6,6 +6,8 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+import msgspec
+
 from loaddriver.judge.facts import RunFacts
 from loaddriver.judge.latency import (
     bound_batches,
@@ -21,6 +23,7 @@ from loaddriver.judge.schema import (
     Hop,
     Machines,
     Nodes,
+    OpenStage,
     Phase,
     Pods,
     Slice,
@@ -91,7 +94,7 @@ def phase(
     rows: Sequence[PodRow], missing: Sequence[MissingPod], begin_micros: int, end_micros: int
 ) -> Phase:
     """The pods due from `begin` up to `end`, and the backlog of that period."""
-    own = [row for row in rows if begin_micros <= row.wait_began_micros < end_micros]
+    own = _due_within(rows, begin_micros, end_micros)
     uncreated = [pod for pod in missing if begin_micros <= pod.due_micros < end_micros]
     start = begin_micros // 1_000_000
     peaks = backlog_peaks(rows, start, max(1, (end_micros - 1) // 1_000_000 - start + 1))
@@ -105,15 +108,27 @@ def phase(
         bind_latency_seconds=part.bind_latency_seconds,
         seconds=(end_micros - begin_micros) / 1e6,
         backlog_max=int(peaks.max()),
-        placement=placement(own),
     )
+
+
+def open_stage(
+    rows: Sequence[PodRow], missing: Sequence[MissingPod], begin_micros: int, end_micros: int
+) -> OpenStage:
+    """That phase, and its bound pods by placement."""
+    whole = phase(rows, missing, begin_micros, end_micros)
+    own = _due_within(rows, begin_micros, end_micros)
+    return OpenStage(**msgspec.structs.asdict(whole), placement=placement(own))
+
+
+def _due_within(rows: Sequence[PodRow], begin_micros: int, end_micros: int) -> list[PodRow]:
+    return [row for row in rows if begin_micros <= row.wait_began_micros < end_micros]
 
 
 class Phases(NamedTuple):
     """The phases of a run; None if it has no such phase or did not reach it."""
 
     ramp: Phase
-    open_stage: Phase | None
+    open_stage: OpenStage | None
     soak: Phase | None
 
 
@@ -123,14 +138,18 @@ def phases(rows: Sequence[PodRow], missing: Sequence[MissingPod], facts: RunFact
     starts = [began, facts.open_stage_started_micros, facts.soak_started_micros]
     ends = [*starts[1:], facts.ended_micros]
 
-    def of(number: int) -> Phase | None:
+    def span(number: int) -> tuple[int, int] | None:
         start = starts[number]
         end = next(each for each in ends[number:] if each is not None)
-        return None if start is None else phase(rows, missing, start, end)
+        return None if start is None else (start, end)
 
-    ramp = of(0)
+    ramp, stage, soak = span(0), span(1), span(2)
     assert ramp is not None
-    return Phases(ramp, of(1), of(2))
+    return Phases(
+        phase(rows, missing, *ramp),
+        open_stage(rows, missing, *stage) if stage else None,
+        phase(rows, missing, *soak) if soak else None,
+    )
 
 
 def hops_section(rows: Sequence[PodRow]) -> dict[str, Hop]:

@@ -93,12 +93,13 @@ def test_a_pod_belongs_to_the_phase_in_which_it_was_due() -> None:
     assert made.ramp.due_to_bind_seconds.max == 7.0
 
 
-def test_a_phase_tells_pods_that_found_room_from_those_that_waited_for_a_node() -> None:
+def test_an_open_stage_tells_pods_that_found_room_from_those_that_waited_for_a_node() -> None:
     """Two kinds of waits: the median of both is that of neither."""
-    found, waited = pod(1, 41, 42, 43), replace(pod(2, 41, 42, 60), node_was_ready=False)
-    soak = judged([pod(3, 1, 2, 3), found, waited]).soak
-    assert soak is not None
-    waits = {name: each.due_to_bind_seconds.max for name, each in soak.placement.items()}
+    found, waited = pod(1, 31, 32, 33), replace(pod(2, 31, 32, 50), node_was_ready=False)
+    rows = [pod(3, 1, 2, 3), found, waited]
+    stage = judged(rows, open_stage_started_micros=at(30)).open_stage
+    assert stage is not None
+    waits = {name: each.due_to_bind_seconds.max for name, each in stage.placement.items()}
     assert waits == {"nodeWasReady": 2.0, "waitedForNode": 19.0}
 
 

@@ -12,7 +12,7 @@ import pytest
 from loaddriver.judge.interruptions import Interruptions
 from loaddriver.judge.percentiles import AtLeast, Quantiles
 from loaddriver.judge.price_following import PriceFollowing, PricePeriod
-from loaddriver.judge.schema import Summary
+from loaddriver.judge.schema import OpenStage, Summary
 from loaddriver.judge.side_by_side import side_by_side
 from loaddriver.judge.summary import make_summary
 from loaddriver.record.losses import LoadLosses
@@ -145,9 +145,10 @@ def test_bands_fill_their_bars(whole: Run) -> None:
 
 def test_an_open_stage_stands_with_the_two_kinds_of_its_waits(whole: Run) -> None:
     """Its latencies are gated, and the median of both kinds is that of neither."""
-    summary = msgspec.structs.replace(whole.summary, open_stage=whole.summary.ramp)
-    kinds = ["nodeWasReady", "waitedForNode"]
-    assert list(whole.summary.ramp.placement) == kinds
+    kinds = whole.summary.placement
+    assert list(kinds) == ["nodeWasReady", "waitedForNode"]
+    stage = OpenStage(**msgspec.structs.asdict(whole.summary.ramp), placement=kinds)
+    summary = msgspec.structs.replace(whole.summary, open_stage=stage)
     names = [row.name for row in waits.slice_rows(waits.phases(summary))]
     assert names[:4] == [
         "ramp",

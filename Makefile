@@ -57,6 +57,11 @@ binaries: setup ## Get the pinned Kubernetes binaries: cached or built
 scaletest: setup ## Run PROFILE on real control planes and give a verdict
 	@$(BIN)/loaddriver run $(PROFILE) --substrate $(SUBSTRATE) $(RUN_OPTIONS)
 
+.PHONY: wire
+wire: setup binaries ## Play a large fleet without Kubernetes: PROFILE=fleet-4k or fleet-500k
+	@$(BIN)/loaddriver wire $(if $(filter file,$(origin PROFILE)),fleet-4k,$(PROFILE)) \
+	  $(if $(SEED),--seed $(SEED)) $(foreach pair,$(SET),--set '$(pair)')
+
 # BASE and HEAD are revisions; . is this checkout as it is, with what is not committed.
 .PHONY: compare
 compare: setup binaries ## Did pods get slower? BASE=rev HEAD=rev PROFILE=compare-50 PAIRS=6..16

@@ -23,6 +23,7 @@ from loaddriver.commands import (
     load_worker,
     plan,
     runs,
+    wire,
 )
 from loaddriver.commands.common import (
     ended_by_signals,
@@ -166,7 +167,10 @@ def build_parser() -> argparse.ArgumentParser:
     judge.add_argument("results", type=Path, help="the results folder of a run")
     judge.add_argument("--expect", type=Path, required=True, help="a file like expect.yaml")
     judge.set_defaults(do=_judge)
-    others = bare, calibrate, chart, compare, doctor, gates, history, load_worker, plan, runs
+    others = (
+        *(bare, calibrate, chart, compare, doctor, gates, history, load_worker, plan, runs),
+        wire,
+    )
     for command_of in others:
         command_of.add(commands)
     return parser

@@ -43,7 +43,7 @@ ORDER_INSIDE: dict[str, list[set[str]]] = {
         {"__main__"},
         {"commands"},
         {"doctor", "history"},
-        {"compare", "kindrun"},
+        {"compare", "kindrun", "wire"},
         {"run"},
         {"report"},
         {"judge"},

@@ -43,7 +43,6 @@ SMALL_FILES: dict[str, str] = {
     "loaddriver/load/kubeconfigs.py": "pure; its importer is run by Locust",
     "loaddriver/profile/load.py": "the settings of one part, as its neighbours are",
     "loaddriver/run/federation.py": "for profiles with a federation only",
-    "loaddriver/profile/overrides.py": "of the command line; its importer reads files",
     "loaddriver/run/remote_cpu.py": "of other machines; its importer reads processes of this one",
     "loaddriver/report/table.py": "one output format",
 }

@@ -5,6 +5,7 @@ that of a fleet which a part of the run belongs to.
 from __future__ import annotations
 
 import shutil
+from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
 
@@ -39,10 +40,17 @@ def issue(data_directory: Path, name: Principal) -> Identity:
     """The identity of `name`, created at its first use and kept for restarts. A read-only one is
     created with it.
     """
+    return issue_all(data_directory, [name])[0]
+
+
+def issue_all(data_directory: Path, names: Sequence[Principal]) -> list[Identity]:
+    """The identities of `names`. One after the other they would take time by their square: each
+    looks at all that are there.
+    """
     out = data_directory / _FOLDER
-    missing = [n for n in (name, _READ_ONLY) if not issuing.directory_of(out, n).exists()]
+    missing = [n for n in (*names, _READ_ONLY) if not issuing.directory_of(out, n).exists()]
     issuing.issue(out, missing, _VALIDITY)
-    return Identity(issuing.directory_of(out, name))
+    return [Identity(issuing.directory_of(out, name)) for name in names]
 
 
 def read_only(data_directory: Path) -> Path:

@@ -134,6 +134,10 @@ class LocalSubstrate(OnThisMachine):
         """The identity of `name`, by the authority of the run."""
         return fleet_identities.issue(self._data_directory, name)
 
+    def identities(self, names: Sequence[Principal]) -> list[Identity]:
+        """The identities of `names`, by the authority of the run."""
+        return fleet_identities.issue_all(self._data_directory, names)
+
     def pids(self) -> dict[str, int]:
         """The process ids of components, as `<cluster>/<component>`, and of roles."""
         return self._supervisor.pids()

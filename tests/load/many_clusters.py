@@ -9,8 +9,9 @@ from bigfleet.services.shard.decide.cycle_inputs import CycleInputs
 from bigfleet.services.shard.demand.needs import NeedsTable
 from bigfleet.services.shard.fleet.inventory import Inventory
 from bigfleet.services.shard.records.interning import Interned
-from tests.load.operators import Operator, Tally, bound_machines
-from tests.support.fake_provider import machines
+from loaddriver.wire.operators import Tally
+from tests.load.operators import bound_machines, operators_of
+from tests.support.many_machines import machines
 
 NOW_SECONDS = 10_000.0
 
@@ -23,7 +24,7 @@ class ManyClusters:
     def __init__(self, clusters: int, *, served: bool) -> None:
         names: Interned[str] = Interned()
         self.inventory, self.needs = Inventory(names), NeedsTable(names)
-        operators = [Operator(number, clusters, 10.0, Tally()) for number in range(clusters)]
+        operators = operators_of(clusters, 10.0, Tally())
         for number, operator in enumerate(operators):
             cluster = f"cluster-{number:04d}"
             needs = capacity_pb2.ClusterCapacityNeeds(cluster_id=cluster, needs=operator.needs)

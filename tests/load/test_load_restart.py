@@ -15,8 +15,10 @@ from pathlib import Path
 import pytest
 
 from bigfleet.api.v1alpha1 import provider_pb2
-from tests.load.operators import Operator, Tally, bound_machines
-from tests.support.fake_provider import FakeProvider, machines, serve
+from loaddriver.wire.operators import Tally
+from loaddriver.wire.provider import InstantProvider, serve
+from tests.load.operators import bound_machines, operators_of
+from tests.support.many_machines import machines
 from tests.support.shard_process import decides, shard_process
 
 pytestmark = [pytest.mark.alone, pytest.mark.timeout(600)]  # it measures
@@ -31,10 +33,10 @@ async def test_a_killed_shard_decides_again_within_ten_seconds(tmp_path: Path) -
     doubled or credited twice by the restart: every one stays where it was, for what it was.
     """
     tally = Tally()
-    operators = [Operator(n, OPERATORS, 1.0, tally, fickle=False) for n in range(OPERATORS)]
+    operators = operators_of(OPERATORS, 1.0, tally, fickle=False)
     bound = bound_machines(operators)
-    fake_provider = FakeProvider(machines(MACHINES, OPERATORS, bound))
-    server, provider = await serve(fake_provider)
+    instant = InstantProvider(machines(MACHINES, OPERATORS, bound))
+    server, provider = await serve(instant)
     flags = ("--on-demand-hold", "3600", "--reclaim-hold", "0")
     async with shard_process(provider, tmp_path, *flags) as shard:
         await decides(shard)
@@ -48,14 +50,14 @@ async def test_a_killed_shard_decides_again_within_ten_seconds(tmp_path: Path) -
             while tally.sent < 3 * OPERATORS:  # noqa: ASYNC110 - operators have no event for that
                 await asyncio.sleep(0.1)
         told = await shard.metrics()
-        states = Counter(machine.state for machine in fake_provider.machines.values())
+        states = Counter(machine.state for machine in instant.machines.values())
         for task in running:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
     await server.stop(None)
     print(json.dumps({"machines": MACHINES, "seconds_to_decide": round(elapsed, 2)}))
     assert elapsed <= MAX_SECONDS
-    assert fake_provider.orders == []
+    assert instant.orders == []
     assert told["bigfleet_shard_shortfalls"] == 0
     assert told["bigfleet_shard_inventory_machines"] == MACHINES
     assert states == {

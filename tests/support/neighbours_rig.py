@@ -20,7 +20,7 @@ from bigfleet.api.v1alpha1 import shard_pb2
 from bigfleet.api.v1alpha1.shard_pb2_grpc import ShardStub
 from bigfleet.model.machine import MachineState
 from bigfleet.model.need import Need
-from tests.support.fake_provider import FakeProvider, serve
+from loaddriver.wire.provider import InstantProvider, serve
 from tests.support.shard_process import ShardProcess, decides, shard_process
 from tests.support.shard_rig import FakeOperator, machine, need
 
@@ -63,7 +63,7 @@ class Neighbourhood:
     """Everything that runs. Machines in zone a are those that the healthy cluster asks for."""
 
     shard: ShardProcess
-    provider: FakeProvider
+    provider: InstantProvider
     healthy: Healthy
     channel: grpc.aio.Channel
 
@@ -87,7 +87,7 @@ async def neighbourhood(state: Path) -> AsyncIterator[Neighbourhood]:
         for zone in "ab"
         for number in range(_MACHINES_OF_A_ZONE)
     ]
-    provider = FakeProvider(iter(machines))
+    provider = InstantProvider(iter(machines))
     server, address = await serve(provider)
     async with (
         shard_process(address, state, "--cycle", "0.2", "--reclaim-hold", "0.5") as shard,

@@ -13,7 +13,8 @@ import pytest
 
 from bigfleet.adapters.provider import grpc as adapter
 from bigfleet.api.v1alpha1 import provider_pb2 as wire
-from tests.support.fake_provider import Context, FakeProvider, machines, serve
+from loaddriver.wire.provider import Context, InstantProvider, serve
+from tests.support.many_machines import machines
 from tests.support.shard_rig import Rig, cycles, shard
 from tests.support.waiting import eventually
 
@@ -28,7 +29,7 @@ def _small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @dataclass
-class PagedProvider(FakeProvider):
+class PagedProvider(InstantProvider):
     """Pages after the first are answered only while `open` is set. `sizes` are those of all
     answers; so many page tokens as `forgets` are rejected.
     """
@@ -39,7 +40,7 @@ class PagedProvider(FakeProvider):
     forgets: int = 0
 
     def __post_init__(self) -> None:
-        FakeProvider.__init__(self, machines(MACHINES, 1, {}))
+        InstantProvider.__init__(self, machines(MACHINES, 1, {}))
         self.open.set()
 
     async def List(self, request: wire.ListFilter, context: Context) -> wire.MachineList:
@@ -55,7 +56,7 @@ class PagedProvider(FakeProvider):
         return answer
 
 
-class IgnoresLimits(FakeProvider):
+class IgnoresLimits(InstantProvider):
     """A provider of an earlier release that returns everything."""
 
     async def List(self, request: wire.ListFilter, context: Context) -> wire.MachineList:
@@ -64,7 +65,7 @@ class IgnoresLimits(FakeProvider):
         return await super().List(known, context)
 
 
-class CutsWithoutSaying(FakeProvider):
+class CutsWithoutSaying(InstantProvider):
     """A provider of an earlier release that limits its answers, and has no page tokens."""
 
     async def List(self, request: wire.ListFilter, context: Context) -> wire.MachineList:
@@ -75,7 +76,7 @@ class CutsWithoutSaying(FakeProvider):
 
 
 @asynccontextmanager
-async def shard_of(provider: FakeProvider, directory: Path) -> AsyncIterator[Rig]:
+async def shard_of(provider: InstantProvider, directory: Path) -> AsyncIterator[Rig]:
     """A shard whose provider is served over gRPC."""
     server, address = await serve(provider)
     client = adapter.GrpcProvider(address)
@@ -152,7 +153,7 @@ async def test_an_interrupted_listing_begins_again_and_drops_nothing(tmp_path: P
 
 @pytest.mark.parametrize("earlier", [IgnoresLimits, CutsWithoutSaying])
 async def test_a_provider_without_pages_is_read_whole(
-    earlier: type[FakeProvider], tmp_path: Path
+    earlier: type[InstantProvider], tmp_path: Path
 ) -> None:
     """Whether it ignores the limit or cuts its answer, no machine is missing, nor dropped later."""
     async with shard_of(earlier(machines(MACHINES, 1, {})), tmp_path) as rig:

@@ -1,0 +1,1 @@
+"""A fleet without Kubernetes: what is played, what is read, and the verdict."""

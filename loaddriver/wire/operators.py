@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, MutableSequence, Sequence
 from dataclasses import dataclass, field
 
 import grpc.aio
@@ -37,8 +37,8 @@ class Tally:
     bootstraps: int = 0
 
 
-Change = Callable[[list[capacity_pb2.CapacityNeed], random.Random], None]
-"""Replaces some of a cluster's needs."""
+Change = Callable[[MutableSequence[capacity_pb2.CapacityNeed], random.Random], None]
+"""Changes some of a cluster's needs."""
 
 
 @dataclass(frozen=True)
@@ -55,17 +55,14 @@ def change_counts(share: float) -> Change:
     that spread, which come and go as a whole.
     """
 
-    def change(needs: list[capacity_pb2.CapacityNeed], choice: random.Random) -> None:
+    def change(needs: MutableSequence[capacity_pb2.CapacityNeed], choice: random.Random) -> None:
         plain = [at for at, need in enumerate(needs) if not need.group]
         expected = share * len(needs) + choice.random()
         for at in choice.sample(plain, min(len(plain), int(expected))):
-            changed = capacity_pb2.CapacityNeed()
-            changed.CopyFrom(needs[at])
-            counts = changed.sizes.counts
+            counts = needs[at].sizes.counts
             for size, pods in enumerate(counts):
                 factor = choice.uniform(1 - _MOST_CHANGE, 1 + _MOST_CHANGE)
                 counts[size] = max(1, round(pods * factor))
-            needs[at] = changed
 
     return change
 
@@ -82,7 +79,10 @@ class Operator:
         rhythm: Rhythm,
         tally: Tally,
     ) -> None:
-        self._cluster, self._needs, self._shards = cluster, list(needs), shards
+        self._cluster, self._shards = cluster, shards
+        # Made once: of a roll-up that is sent again only the time is another.
+        rollup = capacity_pb2.ClusterCapacityNeeds(cluster_id=cluster, needs=needs)
+        self._message = shard_pb2.OperatorMessage(rollup=rollup)
         self._identity, self._rhythm, self._tally = identity, rhythm, tally
         self._random = random.Random(cluster)
         self._answers: dict[str, asyncio.Future[shard_pb2.Acknowledgement]] = {}
@@ -136,26 +136,21 @@ class Operator:
             self._tally.connected -= 1
 
     async def _send_rollups(self, call: _Call) -> None:
-        every = self._rhythm.rollup_seconds
-        due = time.monotonic()
+        every, rollup = self._rhythm.rollup_seconds, self._message.rollup
         while True:
-            now_nanos = time.time_ns()
-            rollup = capacity_pb2.ClusterCapacityNeeds(
-                cluster_id=self._cluster, timestamp_unix_nanos=now_nanos, needs=self._needs
-            )
             asked = time.monotonic()
-            message = shard_pb2.OperatorMessage(rollup=rollup)
-            ack = await self._ask(call, message, str(now_nanos))
+            rollup.timestamp_unix_nanos = time.time_ns()
+            ack = await self._ask(call, self._message, str(rollup.timestamp_unix_nanos))
             self._tally.answer_seconds.append(time.monotonic() - asked)
             self._tally.sent += 1
             if ack.rejected or ack.rejected_items:
                 why = ack.rejected or ack.rejected_items[0].why
                 self._tally.rejected.append(f"{self._cluster}: {why}")
-            # Not all clusters at the same moment, although they were all there from the start.
-            due += every * self._random.uniform(0.9, 1.1)
+            # Not all clusters at the same moment; and one that is late is not made up for.
+            due = asked + every * self._random.uniform(0.9, 1.1)
             await asyncio.sleep(due - time.monotonic())
             if self._rhythm.changing.is_set():
-                self._rhythm.change(self._needs, self._random)
+                self._rhythm.change(rollup.needs, self._random)
 
     async def _ask(
         self, call: _Call, message: shard_pb2.OperatorMessage, echo: str

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Sequence
+from collections.abc import MutableSequence, Sequence
 
 from bigfleet.api.need_codec import need_from_wire
 from bigfleet.api.v1alpha1 import capacity_pb2
@@ -96,8 +96,10 @@ class LoadOperator:
         )
         await operator.run(self._number / self._of * ARRIVE_WITHIN_SECONDS)
 
-    def _change(self, needs: list[capacity_pb2.CapacityNeed], choice: random.Random) -> None:
+    def _change(
+        self, needs: MutableSequence[capacity_pb2.CapacityNeed], choice: random.Random
+    ) -> None:
         self._generation += 1
         for _ in range(max(1, int(CHANGED_SHARE * len(needs)))):
             chosen = choice.randrange(len(needs))
-            needs[chosen] = need(self._number, chosen, self._of, self._generation)
+            needs[chosen].CopyFrom(need(self._number, chosen, self._of, self._generation))

@@ -41,6 +41,8 @@ class OwnershipFile:
 
     def __init__(self, directory: Path, files: Files | None = None) -> None:
         self._file = StateFile(directory, "ownership.json", "what the shard owns", files)
+        #: the domains that were saved last, and as they are written: clusters change far more often
+        self._domains: tuple[frozenset[Domain], list[tuple[str, str]]] = frozenset(), []
 
     def load(self) -> OwnershipRecord:
         """See `ports.ownership.OwnershipStore`."""
@@ -57,14 +59,16 @@ class OwnershipFile:
 
     def save(self, record: OwnershipRecord) -> None:
         """See `ports.ownership.OwnershipStore`."""
-        self._file.replace(msgspec.json.encode(_content(record)))
+        if record.domains is not self._domains[0]:
+            self._domains = record.domains, sorted((d.key, d.value) for d in record.domains)
+        self._file.replace(msgspec.json.encode(_content(record, self._domains[1])))
 
 
-def _content(record: OwnershipRecord) -> _Content:
+def _content(record: OwnershipRecord, domains: list[tuple[str, str]]) -> _Content:
     return _Content(
         term=record.newest.term,
         sequence=record.newest.sequence,
-        domains=sorted((d.key, d.value) for d in record.domains),
+        domains=domains,
         clusters=sorted(record.clusters),
         slices=[_Slice(*key, machines) for key, machines in sorted(record.slices.items())],
         leaving={number: (d.key, d.value) for number, d in record.leaving.items()},

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+import heapq
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
@@ -11,11 +12,14 @@ from bigfleet.api import need_codec
 from bigfleet.api.v1alpha1 import coordinator_pb2 as wire
 from bigfleet.api.v1alpha1 import provider_pb2
 from bigfleet.api.v1alpha1.capacity_pb2 import PenaltyBucket
+from bigfleet.engine.columns import LabelColumn, columns_of
 from bigfleet.engine.explain.shortfall_report import ShortfallGroup, report
-from bigfleet.engine.snapshot import Fleet
+from bigfleet.engine.need_columns import need_columns_of
+from bigfleet.engine.snapshot import Demand, Flavour, Fleet, Longs
 from bigfleet.model import resources
-from bigfleet.model.domain import RACK_LABEL, Domain
+from bigfleet.model.domain import RACK_LABEL, Domain, region_of
 from bigfleet.model.machine import MachineState
+from bigfleet.model.need import Profile
 from bigfleet.services.shard.coordination.drainable_domains import OthersBusyMachines
 from bigfleet.services.shard.coordination.helpful_domains import OthersFreeMachines
 from bigfleet.services.shard.coordination.withheld_machines import WithheldMachines
@@ -35,15 +39,33 @@ MAX_COUNT = 2**31 - 1
 
 def summary(fleet: Fleet) -> wire.ShardSummary:
     """Counts of this shard's machines, by the most common types and zones."""
-    counts = np.bincount(fleet.flavour, minlength=len(fleet.flavours)).tolist()
-    labels = [flavour.labels for flavour in fleet.flavours]
+    counts = np.bincount(fleet.flavour, minlength=len(fleet.flavours))
+    columns = columns_of(fleet.flavours)
     return wire.ShardSummary(
         total_machines=len(fleet),
         free_machines=int((fleet.state == MachineState.IDLE).sum()),
         speculative_machines=int((fleet.state == MachineState.SPECULATIVE).sum()),
-        per_instance_type_counts=_commonest(labels, counts, INSTANCE_TYPE_LABEL, MAX_TYPES),
-        per_zone_counts=_commonest(labels, counts, ZONE_LABEL, MAX_ZONES),
+        per_instance_type_counts=_commonest(columns.label(INSTANCE_TYPE_LABEL), counts, MAX_TYPES),
+        per_zone_counts=_commonest(columns.label(ZONE_LABEL), counts, MAX_ZONES),
     )
+
+
+def profiles_of(demand: Demand) -> list[Profile]:
+    """The distinct profiles of all needs."""
+    needs = need_columns_of(demand.needs)
+    return [needs.profiles[number] for number in np.unique(needs.profile).tolist()]
+
+
+def regions_of(flavours: Sequence[Flavour]) -> Mapping[str, Sequence[str]]:
+    """By provider, the regions of its machines, sorted."""
+
+    def find() -> Mapping[str, Sequence[str]]:
+        found: defaultdict[str, set[str]] = defaultdict(set)
+        for flavour in flavours:
+            found[flavour.provider].add(region_of(flavour.labels))
+        return {provider: sorted(regions) for provider, regions in found.items()}
+
+    return columns_of(flavours).remember_last(("regions", None), find)
 
 
 def shortfalls(
@@ -86,6 +108,8 @@ def out_of_domain_machines(inventory: Inventory) -> tuple[list[wire.OutOfDomainM
 
 def commonest_type(counts: Mapping[str, int]) -> str:
     """The most common instance type; ties go by name, so that all shards report the same."""
+    if len(counts) == 1:  # nearly all racks
+        return next(iter(counts))
     return min(counts, key=lambda name: (-counts[name], name))
 
 
@@ -96,10 +120,12 @@ def movable_domains(
     of the candidates by type.
     """
     by_type: defaultdict[str, list[Domain]] = defaultdict(list)
-    for domain in sorted(machines, key=lambda domain: (in_use.get(domain, 0), domain)):
-        of_type = by_type[commonest_type(machines[domain])]
-        if len(of_type) < MAX_MOVABLE_OF_TYPE:
-            of_type.append(domain)
+    for domain, counts in machines.items():
+        by_type[commonest_type(counts)].append(domain)
+    for name, domains in by_type.items():
+        by_type[name] = heapq.nsmallest(
+            MAX_MOVABLE_OF_TYPE, domains, key=lambda domain: (in_use.get(domain, 0), domain)
+        )
     found = [domain for _, domains in sorted(by_type.items()) for domain in domains]
     return [
         wire.MovableDomain(
@@ -118,7 +144,7 @@ def splits(
     shards. Keys by which domains are owned as a whole, and racks, cannot be split.
     """
     whole = {RACK_LABEL, domain_keys[0]}
-    asked = {need.profile.same_key for need in result.demand.needs}
+    asked = {each.same_key for each in profiles_of(result.demand)}
     found = [
         wire.SplitTopology(topology_key=key, topology_value=value)
         for key in sorted(key for key in asked if key and key not in whole)
@@ -127,14 +153,15 @@ def splits(
     return found[:MAX_SPLITS]
 
 
-def _commonest(
-    labels: Sequence[Mapping[str, str]], counts: Iterable[int], key: str, most: int
-) -> dict[str, int]:
-    found: Counter[str] = Counter()
-    for each, count in zip(labels, counts, strict=True):
-        found[each.get(key, "")] += count
-    commonest = {value: count for value, count in found.most_common(most) if count}
-    if rest := found.total() - sum(commonest.values()):
+def _commonest(label: LabelColumn, counts: Longs, most: int) -> dict[str, int]:
+    """By value of a label the number of machines, of the most common values; `counts` [F] are those
+    of each flavour. Ties go by name.
+    """
+    names = (*label.values, "")  # the last is for machines without the label
+    totals = np.bincount(label.codes % len(names), counts, len(names)).astype(np.int64).tolist()
+    ordered = sorted(zip(names, totals, strict=True), key=lambda each: (-each[1], each[0]))
+    commonest = {value: count for value, count in ordered[:most] if count}
+    if rest := sum(totals) - sum(commonest.values()):
         commonest[OTHERS] = commonest.get(OTHERS, 0) + rest
     return commonest
 

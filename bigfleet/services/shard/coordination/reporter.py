@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import heapq
 import logging
 import zlib
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import islice, takewhile
 from operator import itemgetter
 
 from bigfleet.api.v1alpha1 import coordinator_pb2 as wire
 from bigfleet.api.v1alpha1.coordinator_pb2 import DiscoveredDomain
-from bigfleet.model.domain import Domain, region_of
+from bigfleet.model.domain import Domain
 from bigfleet.model.errors import BigFleetError
 from bigfleet.model.machine import MachineState
 from bigfleet.observe import metrics
@@ -46,8 +46,13 @@ class DomainObservations:
 
     def __init__(self, shard_id: str = "") -> None:
         self._first = zlib.crc32(shard_id.encode())
+        #: those that the leader has received, the earliest first, and when
         self._acknowledged_at: dict[Domain, float] = {}
         self._term = 0
+        self._seen: Mapping[Domain, Counter[str]] = {}
+        self._owned: Collection[Domain] = ()
+        #: of those seen that are not owned, the ones that the leader has not received
+        self._fresh: dict[Domain, None] = {}
 
     def due(
         self,
@@ -56,18 +61,27 @@ class DomainObservations:
         now_seconds: float,
     ) -> list[DiscoveredDomain]:
         """At most 1,000 domains, unreported ones first, and of others at most 100, those that were
-        reported longest ago. `seen` counts machines by type.
+        reported longest ago. `seen` counts machines by type; it and `owned` are other objects once
+        they have changed.
         """
-        foreign = {domain: counts for domain, counts in seen.items() if domain not in owned}
-        self._acknowledged_at = {d: at for d, at in self._acknowledged_at.items() if d in foreign}
-        received, late = self._acknowledged_at, now_seconds - RESEND_INTERVAL_SECONDS
-        fresh = [domain for domain in foreign if domain not in received]
+        if seen is not self._seen or owned is not self._owned:
+            self._seen, self._owned = seen, owned
+            self._forget_others()
+        fresh = [*self._fresh]
         first = self._first % max(1, len(fresh))
         due = [*fresh[first:], *fresh[:first]][:MAX_DOMAINS]
-        old = [domain for domain, at in received.items() if at <= late]
+        late = now_seconds - RESEND_INTERVAL_SECONDS
+        old = takewhile(lambda each: each[1] <= late, self._acknowledged_at.items())
         more = min(MAX_REPEATED_DOMAINS, MAX_DOMAINS - len(due))
-        due += heapq.nsmallest(more, old, key=received.__getitem__)
-        return [_observation(domain, foreign[domain]) for domain in due]
+        due += [domain for domain, _ in islice(old, more)]
+        return [_observation(domain, seen[domain]) for domain in due]
+
+    def _forget_others(self) -> None:
+        """Keep what is known of domains that are still seen and not owned."""
+        foreign = {domain: None for domain in self._seen if domain not in self._owned}
+        received = self._acknowledged_at
+        self._acknowledged_at = {d: at for d, at in received.items() if d in foreign}
+        self._fresh = {domain: None for domain in foreign if domain not in received}
 
     def acknowledged(
         self, domains: Iterable[DiscoveredDomain], term: int, now_seconds: float
@@ -75,8 +89,12 @@ class DomainObservations:
         """Record that the leader of `term` has received `domains`; a new leader gets all again."""
         if term != self._term:
             self._term, self._acknowledged_at = term, {}
+            self._forget_others()
         for each in domains:
-            self._acknowledged_at[Domain(each.topology_key, each.topology_value)] = now_seconds
+            domain = Domain(each.topology_key, each.topology_value)
+            self._fresh.pop(domain, None)
+            self._acknowledged_at.pop(domain, None)
+            self._acknowledged_at[domain] = now_seconds
 
 
 def _observation(domain: Domain, counts: Counter[str]) -> DiscoveredDomain:
@@ -151,8 +169,8 @@ class Reporter:
         metrics.shard_owned_domains.set(len(record.domains))
         result = self.cycle.latest
         if result is not None:
-            there = sum(counts.total() for counts in seen.values())
-            metrics.shard_machines_of_other_shards.set(there - len(result.inputs.fleet))
+            others = self.inventory.count_listed() - len(result.inputs.fleet)
+            metrics.shard_machines_of_other_shards.set(others)
             made.summary.CopyFrom(report.summary(result.inputs.fleet))
             made.splits.extend(report.splits(result, self.inventory, self.config.domain_keys))
             made.movable_domains.extend(self._movable_domains(result, seen))
@@ -181,7 +199,8 @@ class Reporter:
         self, result: CycleResult, seen: Mapping[Domain, Counter[str]]
     ) -> list[wire.MovableDomain]:
         """Domains that could be another shard's. None of a gang, which may need machines there."""
-        gangs = {n.profile.fingerprint for n in result.demand.needs if n.profile.same_key}
+        profiles = report.profiles_of(result.demand)
+        gangs = {each.fingerprint for each in profiles if each.same_key}
         kept = self.inventory.domains_serving(gangs)
         own = {
             domain: seen[domain]
@@ -274,12 +293,9 @@ class Reporter:
             return
         addresses: dict[tuple[str, str], str] = {}
         for address, link in self.cycle.providers.by_address.items():
-            regions = {
-                region_of(flavour.labels)
-                for flavour in result.inputs.fleet.flavours
-                if flavour.provider == link.key and names.get(link.key)
-            }
-            for region in sorted(regions)[:_MAX_REGIONS]:
-                addresses.setdefault((names[link.key], region), address)
+            regions = report.regions_of(result.inputs.fleet.flavours).get(link.key, ())
+            if name := names.get(link.key):
+                for region in regions[:_MAX_REGIONS]:
+                    addresses.setdefault((name, region), address)
         for (name, region), address in addresses.items():
             yield wire.ProviderEntry(name=name, address=address, region=region)

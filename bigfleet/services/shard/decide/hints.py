@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from bigfleet.model.machine import MachineState
 from bigfleet.model.need import Need, Size
 
 MIN_INTERVAL_SECONDS = 5.0
+_MOST = 2**31 - 1
 
 _Hint = shard_pb2.AvailableCapacityUpdate
 HintsByNeed = Mapping[tuple[str, str], _Hint]
@@ -25,7 +26,8 @@ class CapacityHints:
     """One hint per cluster and profile, sent when it changes, at most every 5 s."""
 
     def __init__(self) -> None:
-        self._sent: dict[tuple[str, str], bytes] = {}
+        #: by cluster and profile, the content of the last hint
+        self._sent: dict[str, dict[str, bytes]] = {}
         self._next_seconds = 0.0
 
     def are_due(self, now_seconds: float) -> bool:
@@ -43,22 +45,31 @@ class CapacityHints:
         """
         if hints is None:
             return
-        sent: dict[tuple[str, str], bytes] = {}
-        for key, hint in hints.items():
-            if key[0] in connected:
-                content = hint.SerializeToString(deterministic=True)
-                if self._sent.get(key) != content:
-                    yield key[0], shard_pb2.ShardMessage(available_capacity=hint)
-                sent[key] = content
-        for cluster, fingerprint in self._sent:
-            if (cluster, fingerprint) not in sent and cluster in connected:
-                withdrawn = _Hint(supersedes_key=hint_key(fingerprint), withdrawn=True)
-                yield cluster, shard_pb2.ShardMessage(available_capacity=withdrawn)
-        self._sent = sent
+        before, self._sent = self._sent, {name: {} for name in connected}
+        # Many clusters have the same hints.
+        contents: dict[int, bytes] = {}
+        for (cluster, fingerprint), hint in hints.items():
+            if (sent := self._sent.get(cluster)) is not None:
+                content = contents.get(id(hint))
+                if content is None:
+                    content = contents[id(hint)] = hint.SerializeToString(deterministic=True)
+                if before.get(cluster, {}).get(fingerprint) != content:
+                    yield cluster, shard_pb2.ShardMessage(available_capacity=hint)
+                sent[fingerprint] = content
+        for cluster, sent in self._sent.items():
+            yield from _withdrawals(cluster, before.get(cluster, {}).keys() - sent.keys())
 
     def forget(self, cluster: str) -> None:
         """Send the cluster everything again in its next session."""
-        self._sent = {key: sent for key, sent in self._sent.items() if key[0] != cluster}
+        self._sent.pop(cluster, None)
+
+
+def _withdrawals(
+    cluster: str, fingerprints: Iterable[str]
+) -> Iterator[tuple[str, shard_pb2.ShardMessage]]:
+    for fingerprint in sorted(fingerprints):
+        withdrawn = _Hint(supersedes_key=hint_key(fingerprint), withdrawn=True)
+        yield cluster, shard_pb2.ShardMessage(available_capacity=withdrawn)
 
 
 def hints_of(fleet: Fleet, demand: Demand, connected: Collection[str]) -> HintsByNeed:
@@ -115,7 +126,7 @@ class _Supply:
         self, need: Need, confidence: _Hint.Confidence.ValueType, count: int, flavour: int
     ) -> _Hint:
         hint = _base(need, confidence)
-        hint.available_count = min(count, 2**31 - 1)
+        hint.available_count = _rounded(count)
         hint.cost_per_hour = self._fleet.flavours[flavour].price_per_hour
         allocatable = self._fleet.flavours[flavour].allocatable
         hint.resources.CopyFrom(provider_pb2.Resources(resources=resources.texts(allocatable)))
@@ -135,6 +146,14 @@ def _base(need: Need, confidence: _Hint.Confidence.ValueType) -> _Hint:
         requirements=need_codec.requirements_to_wire(need.profile.requirements),
         confidence=confidence,
     )
+
+
+def _rounded(count: int) -> int:
+    """A count to two digits, rounded down: each change is a message to every cluster with such a
+    need, and of thousands of machines some come and go all the time.
+    """
+    step: int = 10 ** max(0, len(str(count)) - 2)
+    return min(count // step * step, _MOST)
 
 
 def hint_key(fingerprint: str) -> str:

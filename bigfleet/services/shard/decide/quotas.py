@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from bigfleet.engine.columns import columns_of
 from bigfleet.engine.decision import Action, ActionType
 from bigfleet.engine.snapshot import Flags, Flavour, Fleet, Ints
 from bigfleet.model.domain import region_of
@@ -48,8 +49,15 @@ class Quotas:
         known = {*names.values()}
         self._slices = {key: most for key, most in slices.items() if key.provider in known}
         number: dict[QuotaKey | None, int] = {key: n for n, key in enumerate(self._slices)}
-        limited = [number.get(self.key_of(flavour), -1) for flavour in fleet.flavours]
-        self._slice: Ints = np.array([*limited, -1], np.int32)[fleet.flavour]
+
+        def numbers() -> Ints:
+            limited = (number.get(self.key_of(flavour), -1) for flavour in fleet.flavours)
+            return np.array([*limited, -1], np.int32)
+
+        # Of hundreds of thousands of flavours only the slices change, and rarely.
+        its = (tuple(names.items()), tuple(self._slices))
+        of_flavour = columns_of(fleet.flavours).remember_last(("quotas", its), numbers)
+        self._slice: Ints = of_flavour[fleet.flavour]
         bought = (self._slice >= 0) & (fleet.state != MachineState.SPECULATIVE)
         held = np.bincount(self._slice[bought], minlength=len(number))
         self._held: list[int] = held.tolist()

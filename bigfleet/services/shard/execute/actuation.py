@@ -25,12 +25,15 @@ _UNEXPECTED = (OrderOutcome.ILLEGAL, OrderOutcome.UNKNOWN_MACHINE, OrderOutcome.
 _UNANSWERED = (OrderOutcome.UNAVAILABLE, OrderOutcome.TIMED_OUT)
 _log = logging.getLogger(__name__)
 _Lane: TypeAlias = tuple[str, str]
+# Clusters share this many times the concurrency of one. At the first fill of a thousand clusters
+# each with as many orders as it may have alone, all orders would time out together.
+_SHARED = 4
 
 
 class Actuation:
-    """For each provider at most `concurrency` orders per cluster that involve its operator, and
-    twice as many that involve only the provider: so an unresponsive operator delays no other
-    cluster, and a provider no machines of others.
+    """For each provider at most `concurrency` orders per cluster that involve its operator, fewer
+    if many clusters have some, and twice as many that involve only the provider: so an
+    unresponsive operator delays no other cluster, and a provider no machines of others.
 
     `on_done` is called after each order that succeeded, `on_unknown_machine` after one whose
     machine the provider does not know. After a Fenced order no more are executed: `fenced` has the
@@ -58,6 +61,7 @@ class Actuation:
         self._on_done = on_done
         self._on_unknown_machine = on_unknown_machine
         self._under_way: Counter[_Lane] = Counter()
+        self._waiting = 0
         self._queue: asyncio.Queue[tuple[Order, _Lane]] = asyncio.Queue()
         for action_type in ActionType:  # so that unused types read 0 instead of being absent
             metrics.shard_actions.labels(action_type.value)
@@ -68,9 +72,8 @@ class Actuation:
         A cluster `on_probation` gets one order at a time. The next cycle derives a dropped order
         again.
         """
-        most = self._concurrency if order.asks_operator else 2 * self._concurrency
         lane = self._lane(order)
-        full = self._under_way[lane] >= (1 if on_probation else most)
+        full = self._under_way.get(lane, 0) >= (1 if on_probation else self._most(order))
         if self.fenced or full or self._orders.of(order.machine_id) is not None:
             metrics.shard_actions_dropped.inc()
             return False
@@ -78,8 +81,14 @@ class Actuation:
         self._under_way[lane] += 1
         self._queue.put_nowait((order, lane))
         metrics.shard_actions.labels(order.action_type.value).inc()
-        self._measure()
+        self._count(1)
         return True
+
+    def _most(self, order: Order) -> int:
+        if not order.asks_operator:
+            return 2 * self._concurrency
+        share = _SHARED * self._concurrency // max(1, len(self._under_way))
+        return max(1, min(self._concurrency, share))
 
     async def run(self) -> None:
         """Execute until cancelled. The next start's listing shows the outcome of sent orders."""
@@ -96,8 +105,9 @@ class Actuation:
         finally:
             self._orders.close(order, lost_seconds)
             self._under_way[lane] -= 1
-            self._under_way += Counter()  # drops lanes without orders
-            self._measure()
+            if not self._under_way[lane]:
+                del self._under_way[lane]
+            self._count(-1)
         action_type = order.action_type.value
         metrics.shard_action_outcomes.labels(action_type, outcome.value).inc()
         if outcome is OrderOutcome.DONE:
@@ -105,8 +115,9 @@ class Actuation:
             metrics.shard_action_seconds.labels(action_type).observe(max(0.0, elapsed_seconds))
             self._on_done()
 
-    def _measure(self) -> None:
-        metrics.shard_queue_depth.set(self._under_way.total())
+    def _count(self, more: int) -> None:
+        self._waiting += more
+        metrics.shard_queue_depth.set(self._waiting)
 
     async def _carry_out(self, order: Order) -> OrderOutcome:
         if self.fenced:

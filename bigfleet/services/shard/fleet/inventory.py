@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 
 from bigfleet.engine.columns import LastColumns
-from bigfleet.engine.snapshot import NONE, Demand, Flags, Flavour, Fleet, Ints
+from bigfleet.engine.snapshot import NONE, Demand, Flags, Flavour, Fleet, Ints, Longs
 from bigfleet.model import penalty
 from bigfleet.model.domain import Domain
 from bigfleet.model.machine import BOUND, Machine, MachineState
@@ -70,6 +70,8 @@ class Inventory:
         self._flavours: list[Flavour] = []
         self._last_columns = LastColumns()
         self._domains: list[Domain] = []
+        #: machines of each flavour, and what follows from them
+        self._observed: tuple[Longs, Mapping[Domain, Counter[str]]] | None = None
         self._needs: Interned[NeedKey] = Interned()
         self._last_errors: dict[str, str] = {}
 
@@ -187,6 +189,7 @@ class Inventory:
         alive = self._classes.alive(self._columns.flavour)
         self._flavours = [self._flavours[number] for number in alive]
         self._domains = [self._domains[number] for number in alive]
+        self._observed = None
         self._columns.flavour = self._classes.keep(self._columns.flavour)
         self._columns.need = self._needs.keep(self._columns.need)
 
@@ -272,23 +275,31 @@ class Inventory:
         """Whether a machine in `domain` is reserved for a need and not bound to its cluster yet."""
         return has_reserved_machine(self._columns, self._domains, domain)
 
-    def observed_domains(self) -> dict[Domain, Counter[str]]:
-        """Machines in each domain by instance type, including those of other shards."""
+    def count_listed(self) -> int:
+        """How many machines are known, including those of other shards."""
+        return int(np.count_nonzero(self._columns.state))
+
+    def observed_domains(self) -> Mapping[Domain, Counter[str]]:
+        """Machines in each domain by instance type, including those of other shards: the same
+        object for as long as nothing of it changes.
+        """
         flavours = self._columns.flavour[self._columns.state != 0]
-        counts = np.bincount(flavours, minlength=len(self._domains)).tolist()
-        seen: defaultdict[Domain, Counter[str]] = defaultdict(Counter)
-        for domain, flavour, count in zip(self._domains, self._flavours, counts, strict=True):
-            if count:
-                seen[domain][flavour.labels[INSTANCE_TYPE_LABEL]] += count
-        return seen
+        counts = np.bincount(flavours, minlength=len(self._domains))
+        if self._observed is None or not np.array_equal(self._observed[0], counts):
+            seen: defaultdict[Domain, Counter[str]] = defaultdict(Counter)
+            for number in np.flatnonzero(counts).tolist():
+                instance_type = self._flavours[number].labels[INSTANCE_TYPE_LABEL]
+                seen[self._domains[number]][instance_type] += int(counts[number])
+            self._observed = counts.astype(np.int64), seen
+        return self._observed[1]
 
     def machines_in_use(self) -> Counter[Domain]:
         """Machines in each domain that are bound to a cluster, or reserved for one."""
         in_use = (self._columns.cluster != NONE) | reserved(self._columns)
-        counts = np.bincount(self._columns.flavour[in_use], minlength=len(self._domains)).tolist()
+        counts = np.bincount(self._columns.flavour[in_use], minlength=len(self._domains))
         used: Counter[Domain] = Counter()
-        for domain, count in zip(self._domains, counts, strict=True):
-            used[domain] += count
+        for number in np.flatnonzero(counts).tolist():
+            used[self._domains[number]] += int(counts[number])
         return used
 
     def domains_serving(self, profiles: Collection[str]) -> set[Domain]:

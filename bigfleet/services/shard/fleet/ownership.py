@@ -14,31 +14,31 @@ _log = logging.getLogger(__name__)
 
 
 class Ownership:
-    """The present `record`. A domain that is being released is not owned for new decisions.
-
-    `version` changes with every change of domains or clusters.
+    """The present `record`. A domain that is being released is not owned for new decisions. Each
+    set is another object once it has changed.
     """
 
     def __init__(self, store: OwnershipStore) -> None:
         """BigFleetError when the stored record is damaged."""
         self._store = store
-        self.version = 0
         self.record = OwnershipRecord()
+        self._leaving: frozenset[Domain] = frozenset()
+        self._domains: frozenset[Domain] = frozenset()
         self._saved = store.load()
         self._adopt(self._saved)
 
     @property
-    def domains(self) -> Collection[Domain]:
+    def domains(self) -> frozenset[Domain]:
         """Domains in which unbound machines may be ordered."""
         return self._domains
 
     @property
-    def leaving(self) -> Collection[Domain]:
+    def leaving(self) -> frozenset[Domain]:
         """Domains to be released once nothing is under way in them."""
         return self._leaving
 
     @property
-    def clusters(self) -> Collection[str]:
+    def clusters(self) -> frozenset[str]:
         """Clusters that this shard serves."""
         return self.record.clusters
 
@@ -71,7 +71,7 @@ class Ownership:
                 _log.error("ownership cannot be saved", extra={"why": str(error)})
 
     def _adopt(self, record: OwnershipRecord) -> None:
-        self.record = record
-        self._leaving = frozenset(record.leaving.values())
-        self._domains = record.domains - self._leaving
-        self.version += 1
+        before, self.record = self.record, record
+        if record.domains is not before.domains or record.leaving is not before.leaving:
+            self._leaving = frozenset(record.leaving.values())
+            self._domains = record.domains - self._leaving

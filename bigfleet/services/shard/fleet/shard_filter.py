@@ -12,7 +12,7 @@ bound to its cluster; otherwise they would be purchased a second time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Generic, Protocol, TypeVar
 
 import numpy as np
@@ -28,16 +28,14 @@ _RESERVABLE = (int(MachineState.CREATING), int(MachineState.IDLE))
 
 
 class OwnedSets(Protocol):
-    """What this shard owns; `version` changes with every change."""
+    """What this shard owns: each set is another object once it has changed."""
 
     @property
-    def version(self) -> int: ...
+    def domains(self) -> frozenset[Domain]: ...
     @property
-    def domains(self) -> Collection[Domain]: ...
+    def leaving(self) -> frozenset[Domain]: ...
     @property
-    def leaving(self) -> Collection[Domain]: ...
-    @property
-    def clusters(self) -> Collection[str]: ...
+    def clusters(self) -> frozenset[str]: ...
 
 
 class ShardFilter:
@@ -125,21 +123,20 @@ def reserved(columns: Columns) -> Flags:
 class _CachedFlags(Generic[_Value]):
     """Which of some values are owned, recomputed only when either side has changed."""
 
-    def __init__(self, owned_values: Callable[[OwnedSets], Collection[_Value]]) -> None:
+    def __init__(self, owned_values: Callable[[OwnedSets], frozenset[_Value]]) -> None:
         self._owned_values = owned_values
-        self._known: tuple[int, Sequence[_Value], int] | None = None
+        self._known: tuple[frozenset[_Value], Sequence[_Value], int] | None = None
         self._flags: Flags = np.zeros(1, np.bool_)
 
     def flags(self, owned: OwnedSets, values: Sequence[_Value]) -> Flags:
         """One flag for each value, and a final False that NONE indexes."""
-        known = self._known
+        known, values_owned = self._known, self._owned_values(owned)
         if (
             known is None
-            or known[0] != owned.version
+            or known[0] is not values_owned
             or known[1] is not values
             or known[2] != len(values)
         ):
-            values_owned = self._owned_values(owned)
             self._flags = np.array([*(value in values_owned for value in values), False], np.bool_)
-            self._known = (owned.version, values, len(values))
+            self._known = (values_owned, values, len(values))
         return self._flags

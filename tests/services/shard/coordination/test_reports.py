@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -71,6 +72,35 @@ def test_a_summary_is_small_and_adds_up_however_many_types_there_are() -> None:
     assert summary.total_machines == summary.free_machines == 100_000
     assert sum(summary.per_instance_type_counts.values()) == 100_000
     assert sum(summary.per_zone_counts.values()) == 100_000
+
+
+class _Watched(dict[Domain, Counter[str]]):
+    """Counts how often all of it is looked at."""
+
+    def __init__(self, *given: object) -> None:
+        super().__init__(*given)
+        self.looks = 0
+
+    def __iter__(self) -> Iterator[Domain]:
+        self.looks += 1
+        return super().__iter__()
+
+
+def test_domains_that_have_not_changed_are_not_looked_at_again() -> None:
+    """A shard sees all racks of a fleet, and reports every two seconds."""
+    seen = _Watched({rack(f"rack-{n}"): Counter({"m7i.large": 40}) for n in range(1500)})
+    observations = DomainObservations()
+    owned: frozenset[Domain] = frozenset({rack("rack-0")})
+    first = observations.due(seen, owned, 0.0)
+    observations.acknowledged(first, 1, 0.0)
+    looks = seen.looks
+    second = observations.due(seen, owned, 2.0)
+    observations.acknowledged(second, 1, 2.0)
+    assert len({each.topology_value for each in (*first, *second)}) == 1499
+    assert observations.due(seen, owned, 4.0) == []
+    assert seen.looks == looks
+    assert len(observations.due(seen, frozenset(), 4.0)) == 1
+    assert seen.looks == looks + 1
 
 
 async def test_a_report_carries_a_hundred_shortfalls_and_counts_the_others(tmp_path: Path) -> None:

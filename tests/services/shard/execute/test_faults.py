@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
+from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing
 from pathlib import Path
@@ -196,6 +197,25 @@ async def test_what_is_too_much_at_once_is_derived_again(tmp_path: Path) -> None
         assert len(asked) == 1
         helper = await rig.operator()
         await asyncio.gather(*(helper.receives_state(f"m-{n}", _S.CONFIGURED) for n in range(5)))
+
+
+async def test_many_clusters_share_what_a_shard_does_at_once(tmp_path: Path) -> None:
+    """All orders of a large fleet's first fill would time out together. Each cluster has one order
+    at a time then, and one whose operator does not answer delays no other.
+    """
+    clusters = [f"c{number}" for number in range(6)]
+    provider = MemoryProvider([machine(f"m-{n}") for n in range(18)], auto_finish=True)
+    async with shard(provider, tmp_path, execute_concurrency=2) as rig:
+        silent = [await rig.operator(cluster, helpful=False) for cluster in clusters[:-1]]
+        for operator in silent:
+            await operator.roll_up(need(3))
+        helper = await rig.operator(clusters[-1])
+        await helper.roll_up(need(3))
+        for _ in range(3):
+            await helper.receives(lambda m: m.node_state_update.state == _S.CONFIGURED.value)
+        under_way = Counter(order.cluster for order in rig.shard.cycle.orders)
+    assert set(under_way) == set(clusters[:-1])
+    assert sum(under_way.values()) < 2 * len(silent)
 
 
 def _dropped() -> float:

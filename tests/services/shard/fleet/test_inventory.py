@@ -362,3 +362,19 @@ def test_a_machine_that_nobody_counts_knows_since_when() -> None:
     assert since[:2] == [5.0, 5.0]
     assert math.isnan(since[2])
     assert since[3] == 8.0
+
+
+def test_domains_are_counted_anew_only_when_machines_come_or_go() -> None:
+    """A report looks at them every few seconds, and a fleet has tens of thousands."""
+    labels = {"topology.bigfleet/rack": "r-1"}
+    kept = inventory(machine("m-1", labels=labels), machine("m-2", labels=labels))
+    seen = kept.observed_domains()
+    [(domain, counts)] = seen.items()
+    assert (domain.value, counts.total()) == ("r-1", 2)
+    kept.apply([machine("m-1", _S.CONFIGURED, "east", labels=labels)], 1.0)
+    assert kept.observed_domains() is seen
+    assert kept.machines_in_use() == {domain: 1}
+    kept.apply([machine("m-3", labels=labels)], 2.0)
+    assert kept.observed_domains()[domain].total() == 3
+    kept.retain(["m-3"])
+    assert kept.observed_domains()[domain].total() == kept.count_listed() == 1

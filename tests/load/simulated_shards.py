@@ -22,8 +22,8 @@ from bigfleet.model.errors import Unavailable
 from bigfleet.ports.ownership import OwnershipRecord
 from bigfleet.services.shard.config import ShardConfig
 from bigfleet.services.shard.coordination import report
+from bigfleet.services.shard.coordination.domain_observations import DomainObservations
 from bigfleet.services.shard.coordination.instruction_handler import InstructionHandler
-from bigfleet.services.shard.coordination.reporter import DomainObservations
 from bigfleet.services.shard.fleet.ownership import Ownership
 from bigfleet.simulation.hosts.coordinators import Coordinators
 from bigfleet.simulation.runtime.loop import START_UNIX_SECONDS

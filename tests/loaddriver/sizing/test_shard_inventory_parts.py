@@ -12,7 +12,7 @@ from bigfleet.model.domain import Domain
 from bigfleet.services.coordinator import domains
 from bigfleet.services.coordinator.registry import Registry
 from bigfleet.services.coordinator.rows import Shard, put
-from bigfleet.services.shard.coordination.reporter import DomainObservations
+from bigfleet.services.shard.coordination.domain_observations import DomainObservations
 from loaddriver.errors import ProfileError
 from loaddriver.plan.manifests import RACK_KEY
 from loaddriver.profile.loading import Profile

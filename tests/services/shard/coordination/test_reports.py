@@ -18,7 +18,7 @@ from bigfleet.model.group import PodGroup
 from bigfleet.model.machine import CapacityType, MachineState
 from bigfleet.model.need import Operator, Requirement, profile
 from bigfleet.services.shard.coordination import report
-from bigfleet.services.shard.coordination.reporter import (
+from bigfleet.services.shard.coordination.domain_observations import (
     MAX_DOMAINS,
     MAX_REPEATED_DOMAINS,
     RESEND_INTERVAL_SECONDS,

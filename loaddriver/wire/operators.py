@@ -97,7 +97,8 @@ class Operator:
             try:
                 await self._session(address)
                 why = "by the shard"
-            except* (grpc.aio.AioRpcError, TimeoutError) as errors:
+            # grpc.aio raises InvalidStateError when it writes to a call that has just ended.
+            except* (grpc.aio.AioRpcError, TimeoutError, asyncio.InvalidStateError) as errors:
                 why = repr(errors.exceptions[0])
             if self._redirect:
                 address = self._redirect

@@ -1,15 +1,20 @@
-"""Student's t, and exact tests of counts. Pure; what comes with Python suffices."""
+"""Student's t, exact tests of counts, and nearest ranks. Pure; what comes with Python suffices."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 _TINY = 1e-300
 _MAX_TERMS = 10_000
 _PRECISION = 1e-14
 _BISECTIONS = 200
+
+
+def nearest_rank(ascending: Sequence[float], level: float) -> float:
+    """The quantile of `level` (0 < level <= 1) of one or more values: one that occurred."""
+    return ascending[math.ceil(level * len(ascending)) - 1]
 
 
 def t_tail(value: float, degrees: int) -> float:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from loaddriver.distributions import nearest_rank
 from loaddriver.load.files import EventResult, WorkerReading
 from loaddriver.plan.records import SETUP_STEP
 
@@ -98,7 +98,7 @@ class WorkerTally:
 
 def nearest_p99(ascending: Sequence[float]) -> float | None:
     """The 99th percentile by the nearest rank; None of nothing."""
-    return ascending[math.ceil(0.99 * len(ascending)) - 1] if ascending else None
+    return nearest_rank(ascending, 0.99) if ascending else None
 
 
 def _offset_bounds(readings: Sequence[WorkerReading]) -> tuple[float, float] | None:

@@ -23,7 +23,7 @@ ZONE_KEY = "topology.kubernetes.io/zone"
 RACK_KEY = "topology.bigfleet/rack"
 HOSTNAME_KEY = "kubernetes.io/hostname"
 
-_TOPOLOGY_KEYS = {"sameRack": RACK_KEY, "sameZone": ZONE_KEY}
+TOPOLOGY_KEYS = {"sameRack": RACK_KEY, "sameZone": ZONE_KEY}
 _MOST_RETRIES = 2**31 - 1
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _COLLECTIONS = {
@@ -219,7 +219,7 @@ def _affinity(workload: Workload, archetype: Archetype, size: PodSize) -> dict[s
     if workload.group is not None and workload.topology is not None:
         term = {
             "labelSelector": {"matchLabels": {GROUP_LABEL: workload.group}},
-            "topologyKey": _TOPOLOGY_KEYS[workload.topology],
+            "topologyKey": TOPOLOGY_KEYS[workload.topology],
         }
         affinity["podAffinity"] = {_REQUIRED: [term]}
     if archetype.anti_affinity is not None:

@@ -11,7 +11,7 @@ from bigfleet.model.group import PLAIN, Group, PodGroup
 from bigfleet.model.need import Need, Operator, Profile, Requirement, Spread, profile, sizes_of
 from loaddriver.plan.manifests import (
     INSTANCE_TYPE_KEY,
-    RACK_KEY,
+    TOPOLOGY_KEYS,
     ZONE_KEY,
     quantities_of,
 )
@@ -20,7 +20,6 @@ from loaddriver.plan.workloads import draw_workloads
 from loaddriver.profile.archetypes import Archetype
 from loaddriver.profile.loading import Profile as LoadProfile
 
-_TOPOLOGY_KEYS = {"sameRack": RACK_KEY, "sameZone": ZONE_KEY}
 _Key = tuple[Profile, Group]
 
 
@@ -48,7 +47,7 @@ def _profile_of(workload: Workload, archetype: Archetype) -> Profile:
     }
     requirements = [Requirement(key, Operator.IN, values) for key, values in accepted.items()]
     if workload.topology is not None:
-        requirements.append(Requirement(_TOPOLOGY_KEYS[workload.topology], Operator.SAME))
+        requirements.append(Requirement(TOPOLOGY_KEYS[workload.topology], Operator.SAME))
     return profile(
         requirements,
         _spread_of(workload, archetype),

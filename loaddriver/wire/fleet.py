@@ -47,7 +47,7 @@ class Fleet:
     specs: dict[str, RoleSpec]
     say: Callable[[str], None]
     tally: Tally = field(default_factory=Tally)
-    machines: int = 0
+    machines: int = field(init=False)
     identities: list[Identity] = field(default_factory=list)
     shards: list[Endpoint] = field(default_factory=list)
     coordinators: list[Endpoint] = field(default_factory=list)
@@ -162,7 +162,7 @@ def _names(fleet: Fleet) -> list[str]:
 
 
 def operators_of(fleet: Fleet) -> Iterator[Coroutine[Any, Any, None]]:
-    """One for each cluster; those with equal demand share its messages until it changes."""
+    """One for each cluster, the first of which connects at once."""
     settings, distinct = fleet.settings, fleet.profile.distinct
     demand = [
         [need_to_wire(need) for need in needs_of_cluster(distinct, number)]

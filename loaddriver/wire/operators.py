@@ -34,7 +34,6 @@ class Tally:
     #: why roll-ups were rejected, by cluster
     rejected: list[str] = field(default_factory=list)
     answer_seconds: list[float] = field(default_factory=list)
-    bootstraps: int = 0
 
 
 Change = Callable[[MutableSequence[capacity_pb2.CapacityNeed], random.Random], None]
@@ -176,7 +175,6 @@ class Operator:
                     self._redirect = message.redirect.address
                     return
                 case "bootstrap_request":
-                    self._tally.bootstraps += 1
                     request = message.bootstrap_request.request_id
                     blob = shard_pb2.BootstrapBlobResponse(request_id=request, user_data=b"blob")
                     await call.write(shard_pb2.OperatorMessage(bootstrap_response=blob))

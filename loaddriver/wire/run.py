@@ -11,7 +11,7 @@ from typing import Any
 
 from controlplane.request import Binaries
 from loaddriver.errors import InfrastructureError
-from loaddriver.record.cpu import RUNNER, CpuReading, CpuTimes, other_cpu_share
+from loaddriver.record.cpu import RUNNER, windows
 from loaddriver.run.fleet_changes import FleetChanges
 from loaddriver.run.provenance import ROOT, calibrate, revision_of
 from loaddriver.substrates.runlock import RunLock
@@ -180,11 +180,8 @@ async def _soak(fleet: Fleet) -> _Soak:
         changing.result()  # only an error ends it
     changing.cancel()
     await asyncio.gather(changing, return_exceptions=True)
-    after = fleet.cpu.read()
-    used = {
-        name: (after.processes[name] - before.processes.get(name, 0.0)) / seconds
-        for name in after.processes
-    }
+    [cpu] = windows([before, fleet.cpu.read()])
+    used = {name: cpu.cores(name) for name in cpu.processes}
     cycles = list(readings.cycles())
     shards = sum(cores for name, cores in used.items() if name.startswith("shard-"))
     peaks = [n for name, n in fleet.cpu.peak_memory_bytes.items() if name.startswith("shard-")]
@@ -193,7 +190,7 @@ async def _soak(fleet: Fleet) -> _Soak:
         shards=Shards(
             cycle_seconds=distribution_of(wall for wall, _ in cycles),
             decision_cpu_seconds=distribution_of(cpu for _, cpu in cycles),
-            cycle_cpu_seconds=shards * seconds / max(1, len(cycles)),
+            cycle_cpu_seconds=shards * cpu.seconds / max(1, len(cycles)),
             cpu_cores=shards,
             peak_memory_mebibytes=max(peaks, default=0) / _MEBIBYTE,
             short_at_end=readings.short,
@@ -207,7 +204,7 @@ async def _soak(fleet: Fleet) -> _Soak:
         ),
         changes=_changes(fleet, changes),
         cores={("operators" if name == RUNNER else name): cores for name, cores in used.items()},
-        others_share=_others_share(before, after),
+        others_share=cpu.others_share,
     )
 
 
@@ -229,10 +226,3 @@ def _changes(fleet: Fleet, changes: FleetChanges) -> Changes:
         else None,
         even_seconds=fleet.even_at - min(joined) if fleet.even_at and joined else None,
     )
-
-
-def _others_share(before: CpuReading, after: CpuReading) -> float:
-    machine = CpuTimes(
-        after.machine.used - before.machine.used, after.machine.all - before.machine.all
-    )
-    return other_cpu_share(machine, after.run_seconds - before.run_seconds) or 0.0

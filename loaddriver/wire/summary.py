@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import msgspec
 
+from loaddriver.distributions import nearest_rank
 from loaddriver.errors import ExitCode
 from loaddriver.judge.gates import GateResult, format_number, judge_gates
 from loaddriver.profile.gates import Gate
@@ -33,7 +33,7 @@ class Distribution(_Section, frozen=True):
 
 
 class Run(_Section, frozen=True):
-    """Which run it was. `versions` are of other programs than BigFleet."""
+    """Which run it was."""
 
     id: str
     profile: str
@@ -167,11 +167,12 @@ def distribution_of(values: Iterable[float]) -> Distribution:
     found = sorted(values)
     if not found:
         return Distribution(count=0, p50=0.0, p99=0.0, max=0.0)
-
-    def quantile(level: float) -> float:
-        return found[max(0, math.ceil(level * len(found)) - 1)]
-
-    return Distribution(count=len(found), p50=quantile(0.5), p99=quantile(0.99), max=found[-1])
+    return Distribution(
+        count=len(found),
+        p50=nearest_rank(found, 0.5),
+        p99=nearest_rank(found, 0.99),
+        max=found[-1],
+    )
 
 
 def judged(summary: WireSummary, gates: Sequence[Gate]) -> WireSummary:

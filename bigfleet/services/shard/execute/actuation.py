@@ -61,7 +61,7 @@ class Actuation:
         self._on_done = on_done
         self._on_unknown_machine = on_unknown_machine
         self._under_way: Counter[_Lane] = Counter()
-        self._waiting = 0
+        self._orders_under_way = 0
         self._queue: asyncio.Queue[tuple[Order, _Lane]] = asyncio.Queue()
         for action_type in ActionType:  # so that unused types read 0 instead of being absent
             metrics.shard_actions.labels(action_type.value)
@@ -116,8 +116,8 @@ class Actuation:
             self._on_done()
 
     def _count(self, more: int) -> None:
-        self._waiting += more
-        metrics.shard_queue_depth.set(self._waiting)
+        self._orders_under_way += more
+        metrics.shard_queue_depth.set(self._orders_under_way)
 
     async def _carry_out(self, order: Order) -> OrderOutcome:
         if self.fenced:

@@ -9,6 +9,8 @@ MACHINE_LABEL = "bigfleet.lucy.sh/machine"
 RECLAIM_DEADLINE = "bigfleet.lucy.sh/reclaim-deadline"
 # On a Node that is cordoned while its reclaim's disruption is reviewed; nothing is evicted yet.
 RECLAIM_REVIEW = "bigfleet.lucy.sh/reclaim-review"
+# Key of the taint of a Node whose machine may be released soon.
+SURPLUS_TAINT = "bigfleet.lucy.sh/surplus"
 
 # Condition types of a CapacityRequest, written by the operator and by the pod controller.
 CAPACITY_SHORT = "CapacityShort"

@@ -52,6 +52,7 @@ def decide(
     reclaims, capped = _reclaims(state, reclaimable)
     given_back = Counter(int(fleet.cluster[a.row]) for a in reclaims if reclaimable[a.row])
     memory = tuple(reclaim.memory(given_back))
+    surplus = reclaim.surplus_beside(_rows(reclaims))
     short, shortfall_ages = shortfalls(state, cycle_memory)
     deletes, preemptions = _deletes(state, claimed_by), [*_preemptions(state)]
     drained = _rows([*preemptions, *reclaims])
@@ -63,6 +64,7 @@ def decide(
         headroom=headroom.rows,
         reclaims_capped=capped,
         disruption_cost_queries=find_disruption_cost_queries(state),
+        surplus=surplus,
         cycle_memory=CycleMemory(
             reservations(state, claimed_by), shortfall_ages, memory, spread_pods(state, drained)
         ),

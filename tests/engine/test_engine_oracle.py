@@ -46,6 +46,7 @@ def decide_like_the_oracle(
     assert {
         c: rows.tolist() for c, rows in decision.disruption_cost_queries.items()
     } == oracle.disruption_cost_queries
+    assert {c: rows.tolist() for c, rows in decision.surplus.items()} == oracle.surplus
     assert decision.cycle_memory == oracle.cycle_memory
     assert decision.at_ceiling == oracle.at_ceiling
     assert decision.held == oracle.held

@@ -26,7 +26,7 @@ from bigfleet.api.v1alpha1 import capacity_pb2 as bigfleet_dot_api_dot_v1alpha1_
 from bigfleet.api.v1alpha1 import provider_pb2 as bigfleet_dot_api_dot_v1alpha1_dot_provider__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!bigfleet/api/v1alpha1/shard.proto\x12\x11\x62igfleet.v1alpha1\x1a$bigfleet/api/v1alpha1/capacity.proto\x1a$bigfleet/api/v1alpha1/provider.proto\"\xb9\x03\n\x0fOperatorMessage\x12)\n\x05hello\x18\x01 \x01(\x0b\x32\x18.bigfleet.v1alpha1.HelloH\x00\x12\x39\n\x06rollup\x18\x02 \x01(\x0b\x32\'.bigfleet.v1alpha1.ClusterCapacityNeedsH\x00\x12\x46\n\x12\x62ootstrap_response\x18\x03 \x01(\x0b\x32(.bigfleet.v1alpha1.BootstrapBlobResponseH\x00\x12\x34\n\x0breclaim_ack\x18\x04 \x01(\x0b\x32\x1d.bigfleet.v1alpha1.ReclaimAckH\x00\x12=\n\x10rollup_too_large\x18\x64 \x01(\x0b\x32!.bigfleet.v1alpha1.RollUpTooLargeH\x00\x12\x36\n\x07inquiry\x18\x65 \x01(\x0b\x32#.bigfleet.v1alpha1.NodeStateInquiryH\x00\x12@\n\x11\x64isruption_report\x18\x66 \x01(\x0b\x32#.bigfleet.v1alpha1.DisruptionReportH\x00\x42\t\n\x07message\"P\n\x0eRollUpTooLarge\x12\x1c\n\x14timestamp_unix_nanos\x18\x01 \x01(\x03\x12\r\n\x05\x62ytes\x18\x02 \x01(\x03\x12\x11\n\tmax_bytes\x18\x03 \x01(\x03\"\x8e\x04\n\x0cShardMessage\x12\x31\n\x03\x61\x63k\x18\x01 \x01(\x0b\x32\".bigfleet.v1alpha1.AcknowledgementH\x00\x12@\n\x11\x62ootstrap_request\x18\x02 \x01(\x0b\x32#.bigfleet.v1alpha1.BootstrapRequestH\x00\x12\x44\n\x13reclaim_instruction\x18\x03 \x01(\x0b\x32%.bigfleet.v1alpha1.ReclaimInstructionH\x00\x12?\n\x11node_state_update\x18\x04 \x01(\x0b\x32\".bigfleet.v1alpha1.NodeStateUpdateH\x00\x12H\n\x12\x61vailable_capacity\x18\x05 \x01(\x0b\x32*.bigfleet.v1alpha1.AvailableCapacityUpdateH\x00\x12/\n\x08redirect\x18\x64 \x01(\x0b\x32\x1b.bigfleet.v1alpha1.RedirectH\x00\x12\x38\n\rdemand_status\x18\x65 \x01(\x0b\x32\x1f.bigfleet.v1alpha1.DemandStatusH\x00\x12\x42\n\x12\x64isruption_inquiry\x18\x66 \x01(\x0b\x32$.bigfleet.v1alpha1.DisruptionInquiryH\x00\x42\t\n\x07message\"<\n\x0c\x44\x65mandStatus\x12,\n\x05short\x18\x01 \x03(\x0b\x32\x1d.bigfleet.v1alpha1.NeedStatus\"\x85\x01\n\nNeedStatus\x12\x1b\n\x13profile_fingerprint\x18\x01 \x01(\t\x12\r\n\x05group\x18\x02 \x01(\t\x12\x0e\n\x06reason\x18\x03 \x01(\t\x12\x0f\n\x07message\x18\x04 \x01(\t\x12*\n\x05sizes\x18\x05 \x01(\x0b\x32\x1b.bigfleet.v1alpha1.PodSizes\"R\n\x11\x44isruptionInquiry\x12\x12\n\ninquiry_id\x18\x01 \x01(\t\x12\x13\n\x0bmachine_ids\x18\x02 \x03(\t\x12\x14\n\x0cmax_machines\x18\x03 \x01(\x05\"^\n\x10\x44isruptionReport\x12\x12\n\ninquiry_id\x18\x01 \x01(\t\x12\x36\n\x08machines\x18\x02 \x03(\x0b\x32$.bigfleet.v1alpha1.MachineDisruption\"h\n\x11MachineDisruption\x12\x12\n\nmachine_id\x18\x01 \x01(\t\x12\x0c\n\x04pods\x18\x02 \x01(\x05\x12\x12\n\nbatch_pods\x18\x03 \x01(\x05\x12\x0c\n\x04\x63ost\x18\x04 \x01(\x01\x12\x0f\n\x07\x62locked\x18\x05 \x01(\t\"-\n\x08Redirect\x12\x10\n\x08shard_id\x18\x01 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x02 \x01(\t\";\n\x05Hello\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\x18\n\x10protocol_version\x18\x03 \x01(\tJ\x04\x08\x02\x10\x03\"\xe1\x01\n\x0f\x41\x63knowledgement\x12\x0c\n\x04\x65\x63ho\x18\x01 \x01(\t\x12\x18\n\x10\x63oordinator_term\x18\x02 \x01(\x03\x12\x13\n\x0bshard_epoch\x18\x03 \x01(\x03\x12\x10\n\x08rejected\x18\x64 \x01(\t\x12\x37\n\x0erejected_items\x18\x65 \x03(\x0b\x32\x1f.bigfleet.v1alpha1.RejectedItem\x12\x1e\n\x16unconfirmed_reductions\x18\x66 \x01(\t\x12\x10\n\x08left_out\x18g \x03(\x05\x12\x14\n\x0cleft_out_why\x18h \x01(\t\"?\n\x0cRejectedItem\x12\r\n\x05index\x18\x01 \x01(\x05\x12\x13\n\x0bis_overhead\x18\x02 \x01(\x08\x12\x0b\n\x03why\x18\x03 \x01(\t\"U\n\x10NodeStateInquiry\x12\x13\n\x0bmachine_ids\x18\x01 \x03(\t\x12,\n\x06\x64rains\x18\x64 \x03(\x0b\x32\x1c.bigfleet.v1alpha1.NodeDrain\"5\n\tNodeDrain\x12\x12\n\nmachine_id\x18\x01 \x01(\t\x12\x14\n\x0cseconds_left\x18\x02 \x01(\x03\"\x90\x01\n\x10\x42ootstrapRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12@\n\x0crequirements\x18\x02 \x03(\x0b\x32*.bigfleet.v1alpha1.NodeSelectorRequirement\x12\x12\n\ncluster_id\x18\x03 \x01(\t\x12\x12\n\nmachine_id\x18\x64 \x01(\t\"b\n\x15\x42ootstrapBlobResponse\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x11\n\tuser_data\x18\x02 \x01(\x0c\x12\x13\n\x0bttl_seconds\x18\x03 \x01(\x03\x12\r\n\x05\x65rror\x18\x04 \x01(\t\"\x99\x01\n\x12ReclaimInstruction\x12\x16\n\x0einstruction_id\x18\x01 \x01(\t\x12\r\n\x05nodes\x18\x02 \x03(\t\x12\x1c\n\x14grace_period_seconds\x18\x03 \x01(\x03\x12\x1a\n\x12preemptor_priority\x18\x04 \x01(\x05\x12\x15\n\x08max_cost\x18\x64 \x01(\x01H\x00\x88\x01\x01\x42\x0b\n\t_max_cost\"L\n\nReclaimAck\x12\x16\n\x0einstruction_id\x18\x01 \x01(\t\x12\x15\n\rnodes_started\x18\x02 \x01(\x05\x12\x0f\n\x07refused\x18\x64 \x01(\t\"\x8d\x03\n\x0fNodeStateUpdate\x12\x16\n\x0esupersedes_key\x18\x01 \x01(\t\x12\x12\n\nmachine_id\x18\x02 \x01(\t\x12\x12\n\ncluster_id\x18\x03 \x01(\t\x12.\n\x05state\x18\x04 \x01(\x0e\x32\x1f.bigfleet.v1alpha1.MachineState\x12\x11\n\tnode_name\x18\x05 \x01(\t\x12\x13\n\x0bprovider_id\x18\x06 \x01(\t\x12\x12\n\nlast_error\x18\x08 \x01(\t\x12>\n\x06labels\x18\t \x03(\x0b\x32..bigfleet.v1alpha1.NodeStateUpdate.LabelsEntry\x12/\n\tresources\x18\n \x01(\x0b\x32\x1c.bigfleet.v1alpha1.Resources\x12(\n\x06taints\x18\x0b \x03(\x0b\x32\x18.bigfleet.v1alpha1.Taint\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01J\x04\x08\x07\x10\x08\"\x97\x03\n\x17\x41vailableCapacityUpdate\x12\x16\n\x0esupersedes_key\x18\x01 \x01(\t\x12@\n\x0crequirements\x18\x02 \x03(\x0b\x32*.bigfleet.v1alpha1.NodeSelectorRequirement\x12/\n\tresources\x18\x03 \x01(\x0b\x32\x1c.bigfleet.v1alpha1.Resources\x12\x17\n\x0f\x61vailable_count\x18\x04 \x01(\x05\x12I\n\nconfidence\x18\x05 \x01(\x0e\x32\x35.bigfleet.v1alpha1.AvailableCapacityUpdate.Confidence\x12\x15\n\rcost_per_hour\x18\x06 \x01(\x01\x12\x11\n\twithdrawn\x18\x64 \x01(\x08\"Q\n\nConfidence\x12\x1a\n\x16\x43ONFIDENCE_UNSPECIFIED\x10\x00\x12\x08\n\x04NONE\x10\x01\x12\x07\n\x03LOW\x10\x02\x12\n\n\x06MEDIUM\x10\x03\x12\x08\n\x04HIGH\x10\x04J\x04\x08\x07\x10\x08J\x04\x08\x08\x10\tJ\x04\x08\t\x10\n2[\n\x05Shard\x12R\n\x07Session\x12\".bigfleet.v1alpha1.OperatorMessage\x1a\x1f.bigfleet.v1alpha1.ShardMessage(\x01\x30\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!bigfleet/api/v1alpha1/shard.proto\x12\x11\x62igfleet.v1alpha1\x1a$bigfleet/api/v1alpha1/capacity.proto\x1a$bigfleet/api/v1alpha1/provider.proto\"\xb9\x03\n\x0fOperatorMessage\x12)\n\x05hello\x18\x01 \x01(\x0b\x32\x18.bigfleet.v1alpha1.HelloH\x00\x12\x39\n\x06rollup\x18\x02 \x01(\x0b\x32\'.bigfleet.v1alpha1.ClusterCapacityNeedsH\x00\x12\x46\n\x12\x62ootstrap_response\x18\x03 \x01(\x0b\x32(.bigfleet.v1alpha1.BootstrapBlobResponseH\x00\x12\x34\n\x0breclaim_ack\x18\x04 \x01(\x0b\x32\x1d.bigfleet.v1alpha1.ReclaimAckH\x00\x12=\n\x10rollup_too_large\x18\x64 \x01(\x0b\x32!.bigfleet.v1alpha1.RollUpTooLargeH\x00\x12\x36\n\x07inquiry\x18\x65 \x01(\x0b\x32#.bigfleet.v1alpha1.NodeStateInquiryH\x00\x12@\n\x11\x64isruption_report\x18\x66 \x01(\x0b\x32#.bigfleet.v1alpha1.DisruptionReportH\x00\x42\t\n\x07message\"P\n\x0eRollUpTooLarge\x12\x1c\n\x14timestamp_unix_nanos\x18\x01 \x01(\x03\x12\r\n\x05\x62ytes\x18\x02 \x01(\x03\x12\x11\n\tmax_bytes\x18\x03 \x01(\x03\"\x8e\x04\n\x0cShardMessage\x12\x31\n\x03\x61\x63k\x18\x01 \x01(\x0b\x32\".bigfleet.v1alpha1.AcknowledgementH\x00\x12@\n\x11\x62ootstrap_request\x18\x02 \x01(\x0b\x32#.bigfleet.v1alpha1.BootstrapRequestH\x00\x12\x44\n\x13reclaim_instruction\x18\x03 \x01(\x0b\x32%.bigfleet.v1alpha1.ReclaimInstructionH\x00\x12?\n\x11node_state_update\x18\x04 \x01(\x0b\x32\".bigfleet.v1alpha1.NodeStateUpdateH\x00\x12H\n\x12\x61vailable_capacity\x18\x05 \x01(\x0b\x32*.bigfleet.v1alpha1.AvailableCapacityUpdateH\x00\x12/\n\x08redirect\x18\x64 \x01(\x0b\x32\x1b.bigfleet.v1alpha1.RedirectH\x00\x12\x38\n\rdemand_status\x18\x65 \x01(\x0b\x32\x1f.bigfleet.v1alpha1.DemandStatusH\x00\x12\x42\n\x12\x64isruption_inquiry\x18\x66 \x01(\x0b\x32$.bigfleet.v1alpha1.DisruptionInquiryH\x00\x42\t\n\x07message\"<\n\x0c\x44\x65mandStatus\x12,\n\x05short\x18\x01 \x03(\x0b\x32\x1d.bigfleet.v1alpha1.NeedStatus\"\x85\x01\n\nNeedStatus\x12\x1b\n\x13profile_fingerprint\x18\x01 \x01(\t\x12\r\n\x05group\x18\x02 \x01(\t\x12\x0e\n\x06reason\x18\x03 \x01(\t\x12\x0f\n\x07message\x18\x04 \x01(\t\x12*\n\x05sizes\x18\x05 \x01(\x0b\x32\x1b.bigfleet.v1alpha1.PodSizes\"o\n\x11\x44isruptionInquiry\x12\x12\n\ninquiry_id\x18\x01 \x01(\t\x12\x13\n\x0bmachine_ids\x18\x02 \x03(\t\x12\x14\n\x0cmax_machines\x18\x03 \x01(\x05\x12\x1b\n\x13surplus_machine_ids\x18\x64 \x03(\t\"^\n\x10\x44isruptionReport\x12\x12\n\ninquiry_id\x18\x01 \x01(\t\x12\x36\n\x08machines\x18\x02 \x03(\x0b\x32$.bigfleet.v1alpha1.MachineDisruption\"h\n\x11MachineDisruption\x12\x12\n\nmachine_id\x18\x01 \x01(\t\x12\x0c\n\x04pods\x18\x02 \x01(\x05\x12\x12\n\nbatch_pods\x18\x03 \x01(\x05\x12\x0c\n\x04\x63ost\x18\x04 \x01(\x01\x12\x0f\n\x07\x62locked\x18\x05 \x01(\t\"-\n\x08Redirect\x12\x10\n\x08shard_id\x18\x01 \x01(\t\x12\x0f\n\x07\x61\x64\x64ress\x18\x02 \x01(\t\";\n\x05Hello\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\x18\n\x10protocol_version\x18\x03 \x01(\tJ\x04\x08\x02\x10\x03\"\xe1\x01\n\x0f\x41\x63knowledgement\x12\x0c\n\x04\x65\x63ho\x18\x01 \x01(\t\x12\x18\n\x10\x63oordinator_term\x18\x02 \x01(\x03\x12\x13\n\x0bshard_epoch\x18\x03 \x01(\x03\x12\x10\n\x08rejected\x18\x64 \x01(\t\x12\x37\n\x0erejected_items\x18\x65 \x03(\x0b\x32\x1f.bigfleet.v1alpha1.RejectedItem\x12\x1e\n\x16unconfirmed_reductions\x18\x66 \x01(\t\x12\x10\n\x08left_out\x18g \x03(\x05\x12\x14\n\x0cleft_out_why\x18h \x01(\t\"?\n\x0cRejectedItem\x12\r\n\x05index\x18\x01 \x01(\x05\x12\x13\n\x0bis_overhead\x18\x02 \x01(\x08\x12\x0b\n\x03why\x18\x03 \x01(\t\"U\n\x10NodeStateInquiry\x12\x13\n\x0bmachine_ids\x18\x01 \x03(\t\x12,\n\x06\x64rains\x18\x64 \x03(\x0b\x32\x1c.bigfleet.v1alpha1.NodeDrain\"5\n\tNodeDrain\x12\x12\n\nmachine_id\x18\x01 \x01(\t\x12\x14\n\x0cseconds_left\x18\x02 \x01(\x03\"\x90\x01\n\x10\x42ootstrapRequest\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12@\n\x0crequirements\x18\x02 \x03(\x0b\x32*.bigfleet.v1alpha1.NodeSelectorRequirement\x12\x12\n\ncluster_id\x18\x03 \x01(\t\x12\x12\n\nmachine_id\x18\x64 \x01(\t\"b\n\x15\x42ootstrapBlobResponse\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x11\n\tuser_data\x18\x02 \x01(\x0c\x12\x13\n\x0bttl_seconds\x18\x03 \x01(\x03\x12\r\n\x05\x65rror\x18\x04 \x01(\t\"\x99\x01\n\x12ReclaimInstruction\x12\x16\n\x0einstruction_id\x18\x01 \x01(\t\x12\r\n\x05nodes\x18\x02 \x03(\t\x12\x1c\n\x14grace_period_seconds\x18\x03 \x01(\x03\x12\x1a\n\x12preemptor_priority\x18\x04 \x01(\x05\x12\x15\n\x08max_cost\x18\x64 \x01(\x01H\x00\x88\x01\x01\x42\x0b\n\t_max_cost\"L\n\nReclaimAck\x12\x16\n\x0einstruction_id\x18\x01 \x01(\t\x12\x15\n\rnodes_started\x18\x02 \x01(\x05\x12\x0f\n\x07refused\x18\x64 \x01(\t\"\x8d\x03\n\x0fNodeStateUpdate\x12\x16\n\x0esupersedes_key\x18\x01 \x01(\t\x12\x12\n\nmachine_id\x18\x02 \x01(\t\x12\x12\n\ncluster_id\x18\x03 \x01(\t\x12.\n\x05state\x18\x04 \x01(\x0e\x32\x1f.bigfleet.v1alpha1.MachineState\x12\x11\n\tnode_name\x18\x05 \x01(\t\x12\x13\n\x0bprovider_id\x18\x06 \x01(\t\x12\x12\n\nlast_error\x18\x08 \x01(\t\x12>\n\x06labels\x18\t \x03(\x0b\x32..bigfleet.v1alpha1.NodeStateUpdate.LabelsEntry\x12/\n\tresources\x18\n \x01(\x0b\x32\x1c.bigfleet.v1alpha1.Resources\x12(\n\x06taints\x18\x0b \x03(\x0b\x32\x18.bigfleet.v1alpha1.Taint\x1a-\n\x0bLabelsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01J\x04\x08\x07\x10\x08\"\x97\x03\n\x17\x41vailableCapacityUpdate\x12\x16\n\x0esupersedes_key\x18\x01 \x01(\t\x12@\n\x0crequirements\x18\x02 \x03(\x0b\x32*.bigfleet.v1alpha1.NodeSelectorRequirement\x12/\n\tresources\x18\x03 \x01(\x0b\x32\x1c.bigfleet.v1alpha1.Resources\x12\x17\n\x0f\x61vailable_count\x18\x04 \x01(\x05\x12I\n\nconfidence\x18\x05 \x01(\x0e\x32\x35.bigfleet.v1alpha1.AvailableCapacityUpdate.Confidence\x12\x15\n\rcost_per_hour\x18\x06 \x01(\x01\x12\x11\n\twithdrawn\x18\x64 \x01(\x08\"Q\n\nConfidence\x12\x1a\n\x16\x43ONFIDENCE_UNSPECIFIED\x10\x00\x12\x08\n\x04NONE\x10\x01\x12\x07\n\x03LOW\x10\x02\x12\n\n\x06MEDIUM\x10\x03\x12\x08\n\x04HIGH\x10\x04J\x04\x08\x07\x10\x08J\x04\x08\x08\x10\tJ\x04\x08\t\x10\n2[\n\x05Shard\x12R\n\x07Session\x12\".bigfleet.v1alpha1.OperatorMessage\x1a\x1f.bigfleet.v1alpha1.ShardMessage(\x01\x30\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -46,39 +46,39 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_NEEDSTATUS']._serialized_start=1250
   _globals['_NEEDSTATUS']._serialized_end=1383
   _globals['_DISRUPTIONINQUIRY']._serialized_start=1385
-  _globals['_DISRUPTIONINQUIRY']._serialized_end=1467
-  _globals['_DISRUPTIONREPORT']._serialized_start=1469
-  _globals['_DISRUPTIONREPORT']._serialized_end=1563
-  _globals['_MACHINEDISRUPTION']._serialized_start=1565
-  _globals['_MACHINEDISRUPTION']._serialized_end=1669
-  _globals['_REDIRECT']._serialized_start=1671
-  _globals['_REDIRECT']._serialized_end=1716
-  _globals['_HELLO']._serialized_start=1718
-  _globals['_HELLO']._serialized_end=1777
-  _globals['_ACKNOWLEDGEMENT']._serialized_start=1780
-  _globals['_ACKNOWLEDGEMENT']._serialized_end=2005
-  _globals['_REJECTEDITEM']._serialized_start=2007
-  _globals['_REJECTEDITEM']._serialized_end=2070
-  _globals['_NODESTATEINQUIRY']._serialized_start=2072
-  _globals['_NODESTATEINQUIRY']._serialized_end=2157
-  _globals['_NODEDRAIN']._serialized_start=2159
-  _globals['_NODEDRAIN']._serialized_end=2212
-  _globals['_BOOTSTRAPREQUEST']._serialized_start=2215
-  _globals['_BOOTSTRAPREQUEST']._serialized_end=2359
-  _globals['_BOOTSTRAPBLOBRESPONSE']._serialized_start=2361
-  _globals['_BOOTSTRAPBLOBRESPONSE']._serialized_end=2459
-  _globals['_RECLAIMINSTRUCTION']._serialized_start=2462
-  _globals['_RECLAIMINSTRUCTION']._serialized_end=2615
-  _globals['_RECLAIMACK']._serialized_start=2617
-  _globals['_RECLAIMACK']._serialized_end=2693
-  _globals['_NODESTATEUPDATE']._serialized_start=2696
-  _globals['_NODESTATEUPDATE']._serialized_end=3093
-  _globals['_NODESTATEUPDATE_LABELSENTRY']._serialized_start=3042
-  _globals['_NODESTATEUPDATE_LABELSENTRY']._serialized_end=3087
-  _globals['_AVAILABLECAPACITYUPDATE']._serialized_start=3096
-  _globals['_AVAILABLECAPACITYUPDATE']._serialized_end=3503
-  _globals['_AVAILABLECAPACITYUPDATE_CONFIDENCE']._serialized_start=3404
-  _globals['_AVAILABLECAPACITYUPDATE_CONFIDENCE']._serialized_end=3485
-  _globals['_SHARD']._serialized_start=3505
-  _globals['_SHARD']._serialized_end=3596
+  _globals['_DISRUPTIONINQUIRY']._serialized_end=1496
+  _globals['_DISRUPTIONREPORT']._serialized_start=1498
+  _globals['_DISRUPTIONREPORT']._serialized_end=1592
+  _globals['_MACHINEDISRUPTION']._serialized_start=1594
+  _globals['_MACHINEDISRUPTION']._serialized_end=1698
+  _globals['_REDIRECT']._serialized_start=1700
+  _globals['_REDIRECT']._serialized_end=1745
+  _globals['_HELLO']._serialized_start=1747
+  _globals['_HELLO']._serialized_end=1806
+  _globals['_ACKNOWLEDGEMENT']._serialized_start=1809
+  _globals['_ACKNOWLEDGEMENT']._serialized_end=2034
+  _globals['_REJECTEDITEM']._serialized_start=2036
+  _globals['_REJECTEDITEM']._serialized_end=2099
+  _globals['_NODESTATEINQUIRY']._serialized_start=2101
+  _globals['_NODESTATEINQUIRY']._serialized_end=2186
+  _globals['_NODEDRAIN']._serialized_start=2188
+  _globals['_NODEDRAIN']._serialized_end=2241
+  _globals['_BOOTSTRAPREQUEST']._serialized_start=2244
+  _globals['_BOOTSTRAPREQUEST']._serialized_end=2388
+  _globals['_BOOTSTRAPBLOBRESPONSE']._serialized_start=2390
+  _globals['_BOOTSTRAPBLOBRESPONSE']._serialized_end=2488
+  _globals['_RECLAIMINSTRUCTION']._serialized_start=2491
+  _globals['_RECLAIMINSTRUCTION']._serialized_end=2644
+  _globals['_RECLAIMACK']._serialized_start=2646
+  _globals['_RECLAIMACK']._serialized_end=2722
+  _globals['_NODESTATEUPDATE']._serialized_start=2725
+  _globals['_NODESTATEUPDATE']._serialized_end=3122
+  _globals['_NODESTATEUPDATE_LABELSENTRY']._serialized_start=3071
+  _globals['_NODESTATEUPDATE_LABELSENTRY']._serialized_end=3116
+  _globals['_AVAILABLECAPACITYUPDATE']._serialized_start=3125
+  _globals['_AVAILABLECAPACITYUPDATE']._serialized_end=3532
+  _globals['_AVAILABLECAPACITYUPDATE_CONFIDENCE']._serialized_start=3433
+  _globals['_AVAILABLECAPACITYUPDATE_CONFIDENCE']._serialized_end=3514
+  _globals['_SHARD']._serialized_start=3534
+  _globals['_SHARD']._serialized_end=3625
 # @@protoc_insertion_point(module_scope)

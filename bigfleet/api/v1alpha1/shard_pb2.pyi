@@ -215,20 +215,26 @@ class DisruptionInquiry(_message.Message):
     INQUIRY_ID_FIELD_NUMBER: _builtins.int
     MACHINE_IDS_FIELD_NUMBER: _builtins.int
     MAX_MACHINES_FIELD_NUMBER: _builtins.int
+    SURPLUS_MACHINE_IDS_FIELD_NUMBER: _builtins.int
     inquiry_id: _builtins.str
     max_machines: _builtins.int
     @_builtins.property
     def machine_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    @_builtins.property
+    def surplus_machine_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Machines that are surplus by the last decision: new pods should rather go elsewhere."""
+
     def __init__(
         self,
         *,
         inquiry_id: _builtins.str = ...,
         machine_ids: _abc.Iterable[_builtins.str] | None = ...,
         max_machines: _builtins.int = ...,
+        surplus_machine_ids: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["inquiry_id", b"inquiry_id", "machine_ids", b"machine_ids", "max_machines", b"max_machines"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["inquiry_id", b"inquiry_id", "machine_ids", b"machine_ids", "max_machines", b"max_machines", "surplus_machine_ids", b"surplus_machine_ids"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

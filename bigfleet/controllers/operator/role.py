@@ -38,6 +38,7 @@ from bigfleet.controllers.operator.request_cache import RequestCache
 from bigfleet.controllers.operator.rollup import RollUpSender
 from bigfleet.controllers.operator.session import Dialer, Session
 from bigfleet.controllers.operator.short_conditions import ShortConditions
+from bigfleet.controllers.operator.surplus_nodes import SurplusNodes
 from bigfleet.controllers.operator.upcoming_nodes import UpcomingNodeController
 from bigfleet.flags import KUBECONFIG, LEASE, OBSERVE, REPLICA, Flag, parse_addresses
 from bigfleet.kube.access import connect
@@ -154,6 +155,7 @@ class Operator:
         self._reclaimer = Reclaimer(
             client, time.time, self._disruptions.rejection_reason, self._limits.is_broken
         )
+        self._surplus = SurplusNodes(client, time.monotonic)
         self._availability = AvailableCapacityPublisher(client)
         addresses, identity = config.shard_addresses, config.identity
         self._dialer = Dialer(addresses, config.cluster_id, self, random.random, identity=identity)
@@ -176,6 +178,7 @@ class Operator:
                 loops.create_task(self._availability.run())
                 loops.create_task(self._short.run())
                 loops.create_task(self._disruptions.run())
+                loops.create_task(self._surplus.run())
                 loops.create_task(self._serve_shard())
         finally:
             for task in self._tasks:
@@ -186,6 +189,7 @@ class Operator:
         """Load the state of a previous operator first: the shard's replay depends on it."""
         await self._retry("UpcomingNodes", self._nodes.load)
         await self._retry("reclaims in progress", self._reclaimer.resume)
+        await self._retry("taints of surplus machines", self._surplus.load)
         await self._retry("old credentials", lambda: self._credentials.sweep(time.time()))
         await self._daemon_sets.wait_listed()
         await self._limits.wait_listed()
@@ -231,6 +235,7 @@ class Operator:
             case "demand_status":
                 self._short.enqueue(message.demand_status)
             case "disruption_inquiry":
+                self._surplus.name(message.disruption_inquiry.surplus_machine_ids)
                 self._spawn(self._answer_inquiry(message.disruption_inquiry, session))
             case unknown:
                 _LOG.warning("the shard sent a message unknown to this version: %s", unknown)

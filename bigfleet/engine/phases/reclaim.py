@@ -38,7 +38,7 @@ class ReclaimPhase:
     def __init__(self, state: CycleState, assignment: AssignmentPhase) -> None:
         self._state, self._assignment = state, assignment
         self._holds = ReclaimHolds(state)
-        self._surplus: dict[int, int] = {}
+        self._surplus: dict[int, Rows] = {}
         #: [n] bool, machines to reclaim whose pods hang until they are evicted
         self.must_go: Flags = np.zeros(len(state.fleet), np.bool_)
         self._acquiring = state.acquiring_clusters()
@@ -64,8 +64,7 @@ class ReclaimPhase:
                 packing.remove_machine(machine)
         for cluster in sorted(state.demand.reachable):
             if cluster in self._answered:
-                rows = self._find_surplus(cluster)
-                self._surplus[cluster] = len(rows)
+                rows = self._surplus[cluster] = self._find_surplus(cluster)
                 for row in self._due(cluster, rows).tolist():
                     going[row] = self._evacuate(cluster, row)
         return going
@@ -92,7 +91,13 @@ class ReclaimPhase:
         """The memory of all clusters for the next decision; `reclaimed` counts the surplus machines
         that each of them loses.
         """
-        return self._holds.memory(self._surplus, reclaimed)
+        found = {cluster: len(rows) for cluster, rows in self._surplus.items()}
+        return self._holds.memory(found, reclaimed)
+
+    def surplus_beside(self, reclaimed: Rows) -> dict[int, Rows]:
+        """The surplus machines of each cluster with any, without those `reclaimed`."""
+        left = {cluster: rows[~np.isin(rows, reclaimed)] for cluster, rows in self._surplus.items()}
+        return {cluster: rows for cluster, rows in left.items() if len(rows)}
 
     def _due(self, cluster: int, rows: Rows) -> Rows:
         """The surplus machines `rows` to reclaim now: as many as have been surplus for their whole

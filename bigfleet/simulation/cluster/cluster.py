@@ -7,6 +7,7 @@ import itertools
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 
+from bigfleet.controllers.operator.surplus_nodes import NamedMachines
 from bigfleet.model.machine import Machine
 from bigfleet.model.need import HOSTNAME_LABEL
 from bigfleet.services.shard.records.machine_class import class_of
@@ -48,6 +49,7 @@ class SimulatedCluster:
         self.controller = SimulatedPodController(self.requests, self.nodes, now)
         self.evicted = self.preempted = self.died = self.withdrawn = 0
         self.on_node_deleted: Callable[[SimulatedNode], None] = lambda _: None
+        self.surplus = NamedMachines(now)
         self.gone = False
         self.grew_seconds = self.shrank_seconds = 0.0
         self._now = now
@@ -134,6 +136,9 @@ class SimulatedCluster:
     def schedule(self) -> None:
         """Bind the pods that fit."""
         bound = [pod for pod in self.pods.values() if pod.node]
+        surplus = self.surplus.current()
+        for node in self.nodes.values():
+            node.surplus = node.name in surplus
         ahead = self._looks_ahead
         for pod in schedule(self.unbound(), self.nodes, bound, self._preempt, looks_ahead=ahead):
             self.controller.observe(pod)

@@ -175,6 +175,7 @@ class SimulatedOperator:
         elif kind == "reclaim_instruction":
             self._reclaim(message.reclaim_instruction)
         elif kind == "disruption_inquiry":
+            self._cluster.surplus.name(message.disruption_inquiry.surplus_machine_ids)
             self._send(disruption_report=self._disruption.report(message.disruption_inquiry))
         elif kind == "demand_status":
             self._short.enqueue(message.demand_status)

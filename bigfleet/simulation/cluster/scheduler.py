@@ -12,13 +12,15 @@ from bigfleet.model.resources import CPU, MEMORY
 from bigfleet.simulation.cluster.workload import Workload
 
 _SPREAD_WEIGHT = 2
+# TaintToleration's weight is 3, of at most 100 points each.
+_SURPLUS_POINTS = 300
 
 
 @dataclass(eq=False)
 class SimulatedNode:
     """A machine that has joined; `free` is what its pods leave of its `allocatable`, in units of
     `model.resources`. `created` is in seconds since 1970. A `leaving` one is being emptied, a
-    `dead` one has no machine behind it any more.
+    `dead` one has no machine behind it any more, and new pods prefer others to a `surplus` one.
     """
 
     name: str
@@ -30,6 +32,7 @@ class SimulatedNode:
     cordoned: bool = False
     leaving: bool = False
     dead: bool = False
+    surplus: bool = False
 
     @property
     def usable(self) -> bool:
@@ -241,7 +244,9 @@ class _Assignments:
         return [n for n in allowed if key in n.labels and counts[n.labels[key]] < most]
 
     def _score(self, pod: SimulatedPod, node: SimulatedNode) -> int:
-        """LeastAllocated, BalancedAllocation and PodTopologySpread at their default weights."""
+        """kube-scheduler's scores at their default weights: LeastAllocated, BalancedAllocation,
+        PodTopologySpread and TaintToleration.
+        """
         asked = dict(pod.workload.demand.unit)
         parts = [
             (node.free[name] - asked.get(name, 0)) / node.allocatable[name]
@@ -250,7 +255,8 @@ class _Assignments:
         ]
         least_allocated = int(100 * sum(parts) / max(1, len(parts)))
         balance = int(100 * (1 - (max(parts, default=0.0) - min(parts, default=0.0)) / 2))
-        return least_allocated + balance + _SPREAD_WEIGHT * self._evenness(pod.workload, node)
+        spread = _SPREAD_WEIGHT * self._evenness(pod.workload, node)
+        return least_allocated + balance + spread - _SURPLUS_POINTS * node.surplus
 
     def _evenness(self, workload: Workload, node: SimulatedNode) -> int:
         soft = [term.topology_key for term in workload.spread if not term.hard]

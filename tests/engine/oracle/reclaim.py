@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from bigfleet.engine.cycle_memory import ClusterMemory
 from tests.engine.oracle.assignment import first_fit, place_again
@@ -25,7 +25,7 @@ class ReclaimPhase:
 
     def __init__(self, cycle: Cycle) -> None:
         self._cycle = cycle
-        self._surplus: dict[int, int] = {}
+        self._surplus: dict[int, list[Slot]] = {}
         self.open = sorted(cycle.demand.reported - cycle.demand.unreachable)
         acquired = [machine for machines in cycle.acquired.values() for machine in machines]
         self._acquiring = {cycle.needs[m.ordered_by].cluster for m in acquired}
@@ -74,7 +74,7 @@ class ReclaimPhase:
         its = [slot for slot in its if slot not in unschedulable and self._may_go(cluster, slot)]
         its.sort(key=lambda slot: (slot.machine.disruption_cost, bool(slot.pods)))
         its = [*unschedulable, *self._removable(cluster, its)]
-        self._surplus[cluster.number] = len(its)
+        self._surplus[cluster.number] = its
         for slot in self._due(cluster, its):
             if self._evacuate(cluster, slot):
                 self.going.append(slot.machine)
@@ -282,7 +282,16 @@ class ReclaimPhase:
 
     def memories(self, reclaimed: dict[int, int]) -> tuple[ClusterMemory, ...]:
         """The memory of all clusters for the next decision."""
-        return Memories(self._cycle, self._surplus).of(reclaimed)
+        found = {cluster: len(slots) for cluster, slots in self._surplus.items()}
+        return Memories(self._cycle, found).of(reclaimed)
+
+    def surplus_beside(self, reclaimed: Collection[int]) -> dict[int, list[int]]:
+        """By cluster with any, the rows of its surplus machines without those `reclaimed`."""
+        left = {
+            cluster: [slot.machine.row for slot in slots if slot.machine.row not in reclaimed]
+            for cluster, slots in self._surplus.items()
+        }
+        return {cluster: rows for cluster, rows in left.items() if rows}
 
     def find_disruption_cost_queries(self) -> dict[int, list[int]]:
         """By cluster, the least utilized machines, if the first of them may be surplus."""

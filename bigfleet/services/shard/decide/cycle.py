@@ -12,7 +12,7 @@ from functools import partial
 from bigfleet.api.journal import JournalEvent
 from bigfleet.api.v1alpha1.shard_pb2 import ShardMessage
 from bigfleet.engine.cycle_memory import CycleMemory
-from bigfleet.engine.snapshot import Demand, Flags, Fleet
+from bigfleet.engine.snapshot import Demand, Flags, Fleet, Rows
 from bigfleet.model.ceiling import Ceilings
 from bigfleet.model.errors import Unavailable
 from bigfleet.observe import metrics
@@ -263,15 +263,17 @@ class Cycle:
     def _inquire_disruptions(self, result: CycleResult, now_seconds: float) -> None:
         """Ask the operators of clusters with possibly surplus machines for disruption costs."""
         names = result.fleet.clusters
-        candidates = {
-            names[cluster]: [result.machine_id(row) for row in rows.tolist()]
-            for cluster, rows in result.decision.disruption_cost_queries.items()
-            if self.sessions.of(names[cluster]) is not None
-        }
-        spare = {
-            memory.cluster: memory.surplus_now for memory in result.decision.cycle_memory.clusters
-        }
+
+        def ids(found: Mapping[int, Rows]) -> dict[str, list[str]]:
+            return {
+                names[cluster]: [result.machine_id(row) for row in rows.tolist()]
+                for cluster, rows in found.items()
+                if self.sessions.of(names[cluster]) is not None
+            }
+
+        candidates = ids(result.decision.disruption_cost_queries)
+        surplus = ids(result.decision.surplus)
         fell = {names[cluster]: at for cluster, at in result.demand.fell_seconds.items()}
-        for cluster, inquiry in self.disruptions.inquiries(candidates, spare, fell, now_seconds):
+        for cluster, inquiry in self.disruptions.inquiries(candidates, surplus, fell, now_seconds):
             message = ShardMessage(disruption_inquiry=inquiry)
             self.sessions.send(cluster, message, "disruption-inquiry")

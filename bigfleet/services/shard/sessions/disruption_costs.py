@@ -61,17 +61,17 @@ class DisruptionCosts:
     def inquiries(
         self,
         candidates: Mapping[str, Sequence[str]],
-        spare: Mapping[str, int],
+        surplus: Mapping[str, Sequence[str]],
         fell_seconds: Mapping[str, float],
         now_seconds: float,
     ) -> Iterator[tuple[str, wire.DisruptionInquiry]]:
         """The inquiries to send now. `candidates` are the possibly surplus machines by cluster,
-        `spare` the numbers that the last decision found to be surplus.
+        `surplus` those that the last decision found to be.
         """
         for cluster, machine_ids in candidates.items():
             asked = self._asked.get(cluster)
             if asked is not None:
-                self._adapt(asked, spare.get(cluster, 0), fell_seconds.get(cluster))
+                self._adapt(asked, fell_seconds.get(cluster), found=bool(surplus.get(cluster)))
                 if now_seconds - asked.at_seconds < asked.period_seconds:
                     continue
             period = self._period_seconds if asked is None else asked.period_seconds
@@ -83,12 +83,13 @@ class DisruptionCosts:
                     inquiry_id=f"disruption-{self._numbers}",
                     machine_ids=machine_ids,
                     max_machines=MAX_MACHINES,
+                    surplus_machine_ids=surplus.get(cluster, ()),
                 ),
             )
 
-    def _adapt(self, asked: _Asked, spare: int, fell_seconds: float | None) -> None:
+    def _adapt(self, asked: _Asked, fell_seconds: float | None, *, found: bool) -> None:
         fallen = fell_seconds is not None and fell_seconds >= asked.at_seconds
-        if spare or fallen:
+        if found or fallen:
             asked.period_seconds = self._period_seconds
         elif asked.answered:
             longest = self._period_seconds * _MAX_PERIODS

@@ -126,6 +126,11 @@ class ClusterMemory:
             return self
         return replace(self, capacity_ratio=self.capacity_ratio + additional / demand)
 
+    @property
+    def is_growing(self) -> bool:
+        """Whether its demand has lately been higher than before, as in `grows`."""
+        return bool(self.peaks) and self.grows(self.peaks[0])
+
     def grows(self, demand: float) -> bool:
         """Whether demand is higher than in all of the earlier periods, by more than noise.
 

@@ -274,6 +274,11 @@ class Cycle:
         candidates = ids(result.decision.disruption_cost_queries)
         surplus = ids(result.decision.surplus)
         fell = {names[cluster]: at for cluster, at in result.demand.fell_seconds.items()}
-        for cluster, inquiry in self.disruptions.inquiries(candidates, surplus, fell, now_seconds):
+        memories = result.decision.cycle_memory.clusters
+        growing = {memory.cluster for memory in memories if memory.is_growing}
+        # An empty machine whose Node takes no pods goes also while demand grows.
+        growing = {cluster for cluster in growing if not self.needs.limits.exist_in(cluster)}
+        due = self.disruptions.inquiries(candidates, surplus, fell, growing, now_seconds)
+        for cluster, inquiry in due:
             message = ShardMessage(disruption_inquiry=inquiry)
             self.sessions.send(cluster, message, "disruption-inquiry")

@@ -38,6 +38,10 @@ class NodeLimits:
             del self._of[cluster]
         return True
 
+    def exist_in(self, cluster: str) -> bool:
+        """Whether `cluster` reported any."""
+        return cluster in self._of
+
     def of(self, machine_id: str, cluster: str) -> NodeLimit | None:
         """The limit that `cluster` reported for a machine, or None."""
         return self._of.get(cluster, {}).get(machine_id)

@@ -2,7 +2,8 @@
 
 BigFleet watches no pods. Where a cluster may have surplus machines, its operator is asked which of
 them can be reclaimed at the least cost; an answer is valid for a few cycles. An operator whose
-answers lead to no reclaim is asked less and less often, until demand falls.
+answers lead to no reclaim is asked less and less often, until demand falls. While a cluster grows
+nothing with pods is reclaimed: its operator, for whom an answer is work, is asked as rarely.
 """
 
 from __future__ import annotations
@@ -51,6 +52,7 @@ class DisruptionCosts:
         """
         self._hold_seconds, third = hold_seconds, hold_seconds / 3
         self._period_seconds = min(max(third, _MIN_PERIOD_SECONDS), _MAX_PERIOD_SECONDS)
+        self._longest_seconds = self._period_seconds * _MAX_PERIODS
         self._valid_seconds = _VALID_PERIODS * max(self._period_seconds, cycle_seconds)
         self._batch_wait_seconds = batch_wait_seconds
         self._asked: dict[str, _Asked] = {}
@@ -63,18 +65,21 @@ class DisruptionCosts:
         candidates: Mapping[str, Sequence[str]],
         surplus: Mapping[str, Sequence[str]],
         fell_seconds: Mapping[str, float],
+        growing: Collection[str],
         now_seconds: float,
     ) -> Iterator[tuple[str, wire.DisruptionInquiry]]:
         """The inquiries to send now. `candidates` are the possibly surplus machines by cluster,
-        `surplus` those that the last decision found to be.
+        `surplus` those that the last decision found to be, `growing` the clusters that need ever
+        more.
         """
         for cluster, machine_ids in candidates.items():
-            asked = self._asked.get(cluster)
+            asked, period = self._asked.get(cluster), self._period_seconds
             if asked is not None:
                 self._adapt(asked, fell_seconds.get(cluster), found=bool(surplus.get(cluster)))
-                if now_seconds - asked.at_seconds < asked.period_seconds:
+                period = asked.period_seconds
+                wait_seconds = self._longest_seconds if cluster in growing else period
+                if now_seconds - asked.at_seconds < wait_seconds:
                     continue
-            period = self._period_seconds if asked is None else asked.period_seconds
             self._asked[cluster] = _Asked(now_seconds, period)
             self._numbers += 1
             yield (
@@ -92,8 +97,7 @@ class DisruptionCosts:
         if found or fallen:
             asked.period_seconds = self._period_seconds
         elif asked.answered:
-            longest = self._period_seconds * _MAX_PERIODS
-            asked.period_seconds = min(asked.period_seconds * 2, longest)
+            asked.period_seconds = min(asked.period_seconds * 2, self._longest_seconds)
             asked.answered = False
 
     def take(

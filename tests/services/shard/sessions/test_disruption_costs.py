@@ -1,0 +1,61 @@
+"""How often operators are asked what a reclaim would disrupt."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from bigfleet.api.v1alpha1.shard_pb2 import DisruptionReport
+from bigfleet.services.shard.sessions.disruption_costs import DisruptionCosts
+
+CANDIDATES = {"c": ["m-1", "m-2"]}
+
+
+class Asking:
+    """Cycles of a shard with one cluster, a second apart, for a hold of a minute."""
+
+    def __init__(self) -> None:
+        self._costs = DisruptionCosts(60.0, 600.0, 1.0)
+        self._now = 0.0
+
+    def for_seconds(
+        self,
+        seconds: int,
+        *,
+        surplus: Collection[str] = (),
+        growing: bool = False,
+        fell: Mapping[str, float] | None = None,
+    ) -> list[float]:
+        """When the operator was asked, which answers each time that it has nothing to release."""
+        asked = []
+        for _ in range(seconds):
+            found, grows = {"c": list(surplus)}, {"c"} if growing else ()
+            for cluster, inquiry in self._costs.inquiries(
+                CANDIDATES, found, fell or {}, grows, self._now
+            ):
+                assert list(inquiry.surplus_machine_ids) == list(surplus)
+                self._costs.take(cluster, DisruptionReport(), self._now, lambda _: True)
+                asked.append(self._now)
+            self._now += 1
+        return asked
+
+
+def test_while_machines_are_surplus_their_operator_is_asked_every_ten_seconds() -> None:
+    assert Asking().for_seconds(31, surplus=["m-1"]) == [0, 10, 20, 30]
+
+
+def test_an_operator_with_nothing_to_release_is_asked_ever_less_often() -> None:
+    assert Asking().for_seconds(700) == [0, 20, 60, 140, 300, 460, 620]
+
+
+def test_once_demand_falls_the_operator_is_asked_every_ten_seconds_again() -> None:
+    asking = Asking()
+    asking.for_seconds(301)
+    assert asking.for_seconds(15, fell={"c": 300.5}) == [310]
+
+
+def test_while_its_cluster_grows_an_operator_is_asked_as_rarely_as_can_be() -> None:
+    """Also if some of its demand falls, and machines are surplus: what runs there stays anyway."""
+    asking = Asking()
+    fell = {"c": 1000.0}
+    assert asking.for_seconds(400, surplus=["m-1"], growing=True, fell=fell) == [0, 160, 320]
+    assert asking.for_seconds(12, surplus=["m-1"], fell=fell) == [400, 410]

@@ -57,15 +57,13 @@ async def until_taints(client: KubeClient, name: str, *taints: dict[str, str]) -
 
 
 async def node_of(client: KubeClient, pods: str, name: str) -> Any:
-    found: list[str] = []
+    """The Node of a pod, once it is bound."""
 
-    async def bound() -> bool:
-        where = (await get(client, f"{pods}/{name}"))["spec"].get("nodeName", "")
-        found[:] = [where]
-        return bool(where)
+    async def where() -> Any:
+        return (await get(client, f"{pods}/{name}"))["spec"].get("nodeName")
 
-    await eventually(bound, f"pod {name} to be bound")
-    return found[0]
+    await eventually(where, f"pod {name} to be bound")
+    return await where()
 
 
 async def test_new_pods_prefer_other_nodes_and_use_it_when_they_are_full(
@@ -103,7 +101,6 @@ async def test_the_taint_goes_when_the_machine_is_not_named_any_more(
     ):
         await client.create("/api/v1/nodes", node("foreign"))
         try:
-            before = (await get(client, "/api/v1/nodes/foreign"))["spec"]
             await client.patch("/api/v1/nodes/n-1", {"spec": {"taints": [OTHER]}})
             await shard.hellos.get()
             name_surplus(shard, "n-1", "n-2", "foreign", "unknown")
@@ -112,7 +109,7 @@ async def test_the_taint_goes_when_the_machine_is_not_named_any_more(
             await until_taints(client, "n-1", OTHER)
             await until_taints(client, "n-2")
             after = (await get(client, "/api/v1/nodes/foreign"))["spec"]
-            assert TAINT not in after.get("taints", []), (before, after)
+            assert TAINT not in after.get("taints", [])
         finally:
             await client.delete("/api/v1/nodes/foreign")
 

@@ -6,6 +6,7 @@ import random
 import shutil
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -100,14 +101,28 @@ def test_the_fleet_has_machines_for_all_clusters_in_equal_parts_of_whole_racks()
     assert of_first_shard == of_second_shard
 
 
+class Chosen(random.Random):
+    """Counts what is chosen."""
+
+    total = 0
+
+    def sample(self, *args: Any, **kwargs: Any) -> list[Any]:
+        chosen = super().sample(*args, **kwargs)
+        self.total += len(chosen)
+        return chosen
+
+
 def test_a_share_of_the_plain_needs_changes_and_none_that_comes_as_a_whole() -> None:
     needs = [need_to_wire(need) for need in needs_of_cluster(load().distinct, 0)]
-    choice, change = random.Random(1), change_counts(0.05)
+    pods, changing = sum(sum(need.sizes.counts) for need in needs), Chosen(1)
+    change = change_counts(0.05)
     touched: Counter[int] = Counter()
     for _ in range(200):
         before = [need.SerializeToString() for need in needs]
-        change(needs, choice)
+        change(needs, changing)
         touched.update(n for n, need in enumerate(needs) if need.SerializeToString() != before[n])
+    assert changing.total == pytest.approx(200 * 0.05 * len(needs), rel=0.2)
     # Of needs with few pods many a change is rounded away.
-    assert 0 < touched.total() <= 1.2 * 200 * 0.05 * len(needs)
+    assert 0 < touched.total() <= changing.total
     assert not any(needs[at].group for at in touched)
+    assert pods != sum(sum(need.sizes.counts) for need in needs)

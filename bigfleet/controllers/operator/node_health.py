@@ -141,19 +141,22 @@ class NodeHealth:
             return None
         unexpected = [
             taint
-            for taint in node.spec.taints or ()
-            if taint.effect in _REPELLING_EFFECTS
-            and not taint.key.startswith(_TRANSIENT_TAINT_PREFIXES)
-            and taint not in own
+            for taint in _repelling_taints(node)
+            if not taint.key.startswith(_TRANSIENT_TAINT_PREFIXES) and taint not in own
         ]
         if not unexpected:
             return None
-        why = ", ".join(str(taint) for taint in sorted(unexpected))
+        why = ", ".join(map(str, unexpected))
         return UnfitMachine(node.metadata.name, LimitReason.TAINTED, why)
 
 
 def _fingerprint(node: Node) -> object:
     """All that `NodeHealth` reads of a Node."""
-    taints = tuple(sorted(node.spec.taints or ()))
+    taints = tuple(_repelling_taints(node))
     owned = node.reclaim_deadline, node.under_review, node.not_owned_reason
     return node.metadata.uid, node.ready, node.spec.unschedulable, taints, owned
+
+
+def _repelling_taints(node: Node) -> list[NodeTaint]:
+    """Those that keep pods away, sorted: not what merely makes pods prefer other Nodes."""
+    return sorted(each for each in node.spec.taints or () if each.effect in _REPELLING_EFFECTS)

@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from bigfleet.api.wellknown import SURPLUS_TAINT
+from bigfleet.api.wellknown import MACHINE_LABEL, SURPLUS_TAINT
 from bigfleet.controllers.operator.node_types import Node, NodeTaint, node_path
 from bigfleet.kube.client import CONFLICT, CONNECTION_ERRORS, NOT_FOUND, ApiError, KubeClient
 from bigfleet.kube.types import ObjectList
@@ -76,7 +76,7 @@ class SurplusNodes:
 
     async def load(self) -> None:
         """Find the taints of a previous operator."""
-        found = await self._client.get("/api/v1/nodes")
+        found = await self._client.get("/api/v1/nodes", {"labelSelector": MACHINE_LABEL})
         nodes = msgspec.json.decode(found, type=ObjectList[Node]).items
         self._tainted |= {n.metadata.name for n in nodes if _TAINT in (n.spec.taints or ())}
 
@@ -97,11 +97,12 @@ class SurplusNodes:
         try:
             await self._write(name, tainted=tainted)
         except (ApiError, *CONNECTION_ERRORS) as error:
-            if isinstance(error, ApiError) and error.status == NOT_FOUND:
-                self._tainted.discard(name)
-            elif not (isinstance(error, ApiError) and error.status == CONFLICT):
-                _LOG.warning("cannot taint node %s yet: %s", name, str(error) or repr(error))
-            return
+            status = error.status if isinstance(error, ApiError) else None
+            if status != NOT_FOUND:
+                if status != CONFLICT:
+                    _LOG.warning("cannot taint node %s yet: %s", name, str(error) or repr(error))
+                return
+            tainted = False
         if tainted:
             self._tainted.add(name)
         else:

@@ -8,23 +8,36 @@ import signal
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from controlplane.request import request_from
+from controlplane.resolve import resolve
 from loaddriver.commands.common import say
 from loaddriver.compare.comparison import Comparison, json_schema
 from loaddriver.compare.evaluate import VOID_LIMIT
+from loaddriver.compare.evidence import Evidence
 from loaddriver.compare.fact_runner import gather
+from loaddriver.compare.injection import Fault, injected, injection_of, seconds_of
 from loaddriver.compare.outputs import JSON, PAGE, write_comparison
-from loaddriver.compare.pool import Rate, rate_of, read_pool
+from loaddriver.compare.pool import Rate, rate_of, read_pool, together, write_pool
 from loaddriver.compare.request import DEFAULT_PAIRS, Ports, Request, session_spec
 from loaddriver.compare.runner import ProcessRunner
 from loaddriver.compare.session import Session
-from loaddriver.compare.state import SESSION, SessionState, SideName, read_state, write_state
+from loaddriver.compare.state import (
+    SESSION,
+    SessionSpec,
+    SessionState,
+    SideName,
+    read_state,
+    write_state,
+)
 from loaddriver.compare.stored import compare_stored
 from loaddriver.compare.systems import checkout, components_folder
 from loaddriver.errors import ExitCode, InfrastructureError, ProfileError
 from loaddriver.profile.loading import PROFILES, load_profile
+from loaddriver.report.results import read_pods
 from loaddriver.run.provenance import ROOT
 from loaddriver.run.system import scheduler_config_at, system_at
 
@@ -70,6 +83,10 @@ def add(commands: Any) -> None:
     power.add_argument("pools", nargs="+", type=Path, metavar="POOL")
     power.add_argument("--relabellings", type=int, default=_RELABELLINGS, metavar="N")
     power.set_defaults(do=_power)
+    pool = commands.add_parser("compare-pool", help="write the pairs of sessions as a pool")
+    pool.add_argument("sessions", nargs="+", type=Path, metavar="SESSION")
+    pool.add_argument("--out", type=Path, required=True, metavar="POOL")
+    pool.set_defaults(do=_pool)
 
 
 def _difference_flags(command: argparse.ArgumentParser) -> None:
@@ -87,6 +104,13 @@ def _difference_flags(command: argparse.ArgumentParser) -> None:
         command.add_argument(
             f"--set-{side}", action="append", default=[], metavar="KEY=VALUE", help=f"for {side}"
         )
+    command.add_argument(
+        "--inject",
+        default="",
+        metavar="FAULT=+P%%",
+        help="make HEAD worse by a share of its mean, to see whether that is found: "
+        f"{', '.join(Fault)}",
+    )
 
 
 def _compare(flags: argparse.Namespace) -> ExitCode:
@@ -130,6 +154,7 @@ def _request(flags: argparse.Namespace) -> Request:
         scheduler_config=flags.scheduler_config,
         components=flags.component,
         overrides={"base": flags.set_base, "head": flags.set_head},
+        inject=flags.inject,
     )
 
 
@@ -147,18 +172,28 @@ def _play(flags: argparse.Namespace, folder: Path, state: SessionState) -> ExitC
     spec = state.spec
     runner = ProcessRunner(spec, flags.profiles.resolve())
     session = Session(folder.resolve(), state, runner, say, flags.force)
+    if spec.inject:
+        session.inject = partial(_inject, flags.profiles, folder / "injected")
     found = session.play(
         lambda: [] if flags.no_facts else gather(spec.base.sut, spec.head.sut, say)
     )
     return _conclude(folder, found)
 
 
+def _inject(profiles: Path, folder: Path, spec: SessionSpec, run: Evidence) -> SessionSpec:
+    """The session with its fault, of a size that `run` gives."""
+    injection = injection_of(spec.inject)
+    settings = load_profile(spec.profile, profiles, spec.head.overrides, spec.seed).settings
+    seconds = seconds_of(injection, run, read_pods(run.folder), settings)
+    say(f"{spec.inject}: {1000 * seconds:.3g} ms more for HEAD")
+    scheduler = resolve(request_from(os.environ), say).kube_scheduler
+    return injected(spec, injection, seconds, settings, scheduler, folder)
+
+
 def _stored(flags: argparse.Namespace) -> ExitCode:
     match flags.results:
         case [folder] if (folder / SESSION).exists():
-            state = read_state(folder)
-            runner = ProcessRunner(state.spec, flags.profiles)
-            return _conclude(folder, Session(folder, state, runner, say, flags.force).compare())
+            return _conclude(folder, _session(folder, flags.force).compare())
         case [base, head]:
             found = compare_stored(base, head, 1 + flags.least_effect / 100, flags.force)
             return _conclude(_new_folder(flags.out), found)
@@ -174,6 +209,19 @@ def _conclude(folder: Path, found: Comparison) -> ExitCode:
         say(f"attributed to {found.attributed}")
     say(f"{found.verdict.upper()}: {folder / PAGE}")
     return ExitCode(found.exit_code)
+
+
+def _pool(flags: argparse.Namespace) -> ExitCode:
+    found = together([_session(each).pool() for each in flags.sessions])
+    write_pool(flags.out, found)
+    say(f"{flags.out}: {len(found.pairs)} pairs, {found.injected or 'of equal systems'}")
+    return ExitCode.PASS
+
+
+def _session(folder: Path, force: bool = False) -> Session:
+    """A session that has been played, to be judged."""
+    state = read_state(folder)
+    return Session(folder, state, ProcessRunner(state.spec, PROFILES), say, force)
 
 
 def _power(flags: argparse.Namespace) -> ExitCode:

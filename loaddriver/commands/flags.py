@@ -11,7 +11,7 @@ from pathlib import Path
 from loaddriver.load.commands import host_and_port
 from loaddriver.profile.loading import PROFILES
 from loaddriver.run.context import RunOptions
-from loaddriver.run.system import component_at, scheduler_config_at, system_at
+from loaddriver.run.system import BIGFLEET, component_at, scheduler_config_at, system_at
 from loaddriver.substrates.choice import SubstrateName
 
 
@@ -76,7 +76,7 @@ def system_flags(command: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME=PATH",
-        help="a binary of your own for a component, such as kube-scheduler",
+        help=f"a program of your own for a component, such as kube-scheduler, or for {BIGFLEET}",
     )
 
 
@@ -132,7 +132,8 @@ def _provider_overrides(flags: argparse.Namespace) -> Iterator[str]:
 
 def run_options(flags: argparse.Namespace) -> RunOptions:
     """The options of a run, from the flags. Raises ProfileError if what they name is not usable."""
-    config = flags.scheduler_config
+    config, components = flags.scheduler_config, dict(map(component_at, flags.component))
+    bigfleet = components.pop(BIGFLEET, None)
     return RunOptions(
         profile=flags.profile,
         profiles=flags.profiles,
@@ -148,6 +149,7 @@ def run_options(flags: argparse.Namespace) -> RunOptions:
         system=None if flags.sut is None else system_at(flags.sut, os.environ),
         scheduler_config=None if config is None else scheduler_config_at(config),
         contexts=tuple(flags.context),
-        components=dict(map(component_at, flags.component)),
+        components=components,
+        bigfleet=bigfleet,
         load_listen=flags.load_listen or "",
     )

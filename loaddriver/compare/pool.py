@@ -35,6 +35,7 @@ LEAST_POWER = 0.95
 LEAST_PAIRS = {"": 24, "injected": 12}
 _REPLICAS = 200
 _REPLICA_SESSIONS = 100
+_DIGITS = 5
 _KEYS = tuple(endpoint.key for endpoint in ENDPOINTS)
 
 Order: TypeAlias = NDArray[np.intp]
@@ -121,6 +122,31 @@ def pool_of(
             for p in pairs
         ],
     )
+
+
+def together(pools: Sequence[Pool]) -> Pool:
+    """One pool of the pairs of all. Raises ProfileError if they are of different things."""
+    first = pools[0]
+    for other in pools[1:]:
+        for what in ("profile", "machine", "injected", "endpoint"):
+            one, another = getattr(first, what), getattr(other, what)
+            if one != another:
+                raise ProfileError(
+                    [f"sessions of another {what}: {one or 'none'} and {another or 'none'}"]
+                )
+    return msgspec.structs.replace(first, pairs=[pair for pool in pools for pair in pool.pairs])
+
+
+def write_pool(path: Path, pool: Pool) -> None:
+    """Write a pool, rounded to what a comparison can tell apart."""
+    pairs = [
+        msgspec.structs.replace(
+            pair, ratios={key: round(value, _DIGITS) for key, value in sorted(pair.ratios.items())}
+        )
+        for pair in pool.pairs
+    ]
+    rounded = msgspec.structs.replace(pool, pairs=pairs)
+    path.write_bytes(msgspec.json.format(msgspec.json.encode(rounded), indent=1) + b"\n")
 
 
 def read_pool(path: Path) -> Pool:

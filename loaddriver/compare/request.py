@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from loaddriver.compare.injection import injection_of
 from loaddriver.compare.sequential import LOOKS
 from loaddriver.compare.state import SIDES, SessionSpec, SideName, SideSpec
 from loaddriver.compare.systems import WORKING_TREE
@@ -23,7 +24,7 @@ class Request:
     """The flags of `loaddriver compare` that make a session.
 
     `kubernetes` and `scheduler_config` are `A,B`, `components` are `NAME=PATH` for HEAD or
-    `NAME=PATH,PATH` for both sides.
+    `NAME=PATH,PATH` for both sides; `inject` is `FAULT=+P%` for HEAD.
     """
 
     profile: str
@@ -36,6 +37,7 @@ class Request:
     scheduler_config: str | None = None
     components: Sequence[str] = ()
     overrides: Mapping[SideName, Sequence[str]] = field(default_factory=dict)
+    inject: str = ""
 
 
 @dataclass(frozen=True)
@@ -64,7 +66,11 @@ def session_spec(request: Request, ports: Ports, order_seed: int) -> SessionSpec
     settings = [
         (revisions[n], kubernetes[n], configs[n], components[n], overrides[n]) for n in range(_TWO)
     ]
-    if settings[0] == settings[1] and not (request.base and request.head):
+    if request.inject:
+        injection_of(request.inject)
+        if settings[0] != settings[1]:
+            raise ProfileError(["--inject: what it does to HEAD has to be their only difference"])
+    elif settings[0] == settings[1] and not (request.base and request.head):
         raise ProfileError(
             [
                 "both sides are the same: give --base and --head (the same revision twice shows "
@@ -93,6 +99,7 @@ def session_spec(request: Request, ports: Ports, order_seed: int) -> SessionSpec
         order_seed=order_seed,
         base=base,
         head=head,
+        inject=request.inject,
     )
 
 

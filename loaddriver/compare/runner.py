@@ -78,6 +78,7 @@ class ProcessRunner:
             "--seed": "" if self.spec.seed is None else str(self.spec.seed),
         }
         given = [part for name, value in flags.items() if value for part in (name, value)]
+        own_program = [f"--component=bigfleet={spec.program}"] if spec.program else []
         overrides = [part for each in spec.overrides for part in ("--set", each)]
         own = ["--profiles", str(self.profiles), "--results", str(folder)]
         return [
@@ -88,6 +89,7 @@ class ProcessRunner:
             self.spec.profile,
             *own,
             *given,
+            *own_program,
             *overrides,
         ]
 

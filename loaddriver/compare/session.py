@@ -17,10 +17,13 @@ import numpy as np
 from loaddriver.compare.comparison import Comparison, Fact, Side
 from loaddriver.compare.evaluate import About, Void, compare, too_many
 from loaddriver.compare.evidence import Evidence, check, read_evidence
-from loaddriver.compare.measures import pair_measures
+from loaddriver.compare.injection import ENDPOINTS, injection_of
+from loaddriver.compare.measures import PairMeasures, pair_measures
+from loaddriver.compare.pool import Pool, pool_of
 from loaddriver.compare.sequential import Code, decided
 from loaddriver.compare.state import (
     RunRecord,
+    SessionSpec,
     SessionState,
     SideSpec,
     Step,
@@ -51,7 +54,10 @@ class Runner(Protocol):
 
 @dataclass
 class Session:
-    """A session in its folder; `say` prints a line."""
+    """A session in its folder; `say` prints a line.
+
+    `inject` makes HEAD worse, given the warm-up.
+    """
 
     folder: Path
     state: SessionState
@@ -59,6 +65,7 @@ class Session:
     say: Callable[[str], None]
     force: bool = False
     read: Callable[[Path], Evidence] = read_evidence
+    inject: Callable[[SessionSpec, Evidence], SessionSpec] | None = None
     _known: dict[str, Evidence] = field(default_factory=dict)
 
     def play(self, facts: Callable[[], Sequence[Fact]]) -> Comparison:
@@ -87,13 +94,16 @@ class Session:
             warnings=warnings,
             facts=self.state.facts or (),
         )
-        measured = [
-            pair_measures(base.measures, head.measures)
-            for base, head in found
-            if base.measures is not None and head.measures is not None
-        ]
         of_voids = [Void(run.side, run.void) for run in voids(self.state)]
-        return compare(about, measured, of_voids, spec.plan())
+        return compare(about, _measured(found), of_voids, spec.plan())
+
+    def pool(self) -> Pool:
+        """Its pairs as a pool. Raises IncomparableError."""
+        found = [(self._evidence(base), self._evidence(head)) for base, head in pairs(self.state)]
+        runs, spec = [run for pair in found for run in pair], self.state.spec
+        check(runs, spec.declared(), self.force)
+        endpoint = ENDPOINTS[injection_of(spec.inject).fault] if spec.inject else ""
+        return pool_of(spec.profile, machine_of(runs), _measured(found), spec.inject, endpoint)
 
     def _may_stop(self, step: Step) -> bool:
         """Whether the pairs so far suffice; asked only between pairs, and only at looks."""
@@ -116,11 +126,15 @@ class Session:
         shutil.rmtree(folder, ignore_errors=True)  # of a run that was broken off
         folder.mkdir(parents=True)
         results = self.runner.run(spec, folder)
-        void = self.read(results).void_reason
+        evidence = self.read(results)
+        void, asked = evidence.void_reason, self.state.spec
         record = RunRecord(
             pair=step.pair, side=step.side, folder=str(results.relative_to(self.folder)), void=void
         )
-        self._save(msgspec.structs.replace(self.state, runs=[*self.state.runs, record]))
+        if step.is_warm_up and self.inject is not None:
+            asked = self.inject(asked, evidence)
+        runs = [*self.state.runs, record]
+        self._save(msgspec.structs.replace(self.state, spec=asked, runs=runs))
         if void and not step.is_warm_up:
             self.say(f"{name} is void, and its pair with it: {void}")
 
@@ -132,6 +146,14 @@ class Session:
     def _save(self, state: SessionState) -> None:
         write_state(self.folder, state)
         self.state = state
+
+
+def _measured(found: Sequence[tuple[Evidence, Evidence]]) -> list[PairMeasures]:
+    return [
+        pair_measures(base.measures, head.measures)
+        for base, head in found
+        if base.measures is not None and head.measures is not None
+    ]
 
 
 def is_settled(found: Comparison) -> bool:

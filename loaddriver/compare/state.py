@@ -27,11 +27,12 @@ class SideSpec(Record, frozen=True, kw_only=True):
     """What one side runs, where it differs from the harness's own checkout and pinned binaries.
 
     `sut` is a checkout with its environment, `binaries` a folder of components, `overrides` are
-    settings of the profile.
+    settings of the profile; `program` is one in place of the checkout's `bigfleet`.
     """
 
     label: str
     sut: str = ""
+    program: str = ""
     kubernetes_version: str = ""
     binaries: str = ""
     scheduler_config: str = ""
@@ -44,12 +45,15 @@ class SideSpec(Record, frozen=True, kw_only=True):
             ("Kubernetes", self.kubernetes_version),
             ("binaries of", self.binaries),
             ("kube-scheduler configured by", self.scheduler_config),
+            ("bigfleet started by", self.program),
         )
         return [f"{what} {value}" for what, value in named if value] + self.overrides
 
 
 class SessionSpec(Record, frozen=True, kw_only=True):
-    """What a session was asked to do; `order_seed` decides which side of a pair is first."""
+    """What a session was asked to do; `order_seed` decides which side of a pair is first, `inject`
+    is the fault that HEAD gets after the warm-up, such as scheduled=+10%.
+    """
 
     profile: str
     seed: int | None
@@ -59,6 +63,7 @@ class SessionSpec(Record, frozen=True, kw_only=True):
     order_seed: int
     base: SideSpec
     head: SideSpec
+    inject: str = ""
 
     def side(self, name: SideName) -> SideSpec:
         """The side of that name."""

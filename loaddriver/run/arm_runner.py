@@ -87,7 +87,7 @@ async def _arm_runner(context: RunContext, arm: Arm) -> AsyncIterator[ArmRunner]
             logs,
             options.child_environment(),
             resource_metrics=settings.resource_metrics and not arm.bare_of,
-            bigfleet=options.system.command if options.system else (),
+            bigfleet=options.bigfleet_command,
             scheduler_config=options.scheduler_config,
             before_controllers=install if settings.on_bigfleet else None,
             identities=None if arm.bare_of else settings.fleet.identities,

@@ -25,9 +25,9 @@ class RunOptions:
     process's own, used to find binaries and as the base of child environments. `system` is the
     checkout that BigFleet's processes come from, None for the harness's own; `scheduler_config`
     is kube-scheduler's configuration, None for its defaults. `contexts` are those of the existing
-    clusters to run in; `components` are binaries by name, in place of the pinned ones.
-    `load_listen` is where workers of the load join from other hosts, HOST:PORT; if it is empty they
-    are started here.
+    clusters to run in; `components` are binaries by name, in place of the pinned ones, and
+    `bigfleet` is a program in place of that checkout's `bigfleet`. `load_listen` is where workers
+    of the load join from other hosts, HOST:PORT; if it is empty they are started here.
     """
 
     profile: str
@@ -45,6 +45,7 @@ class RunOptions:
     scheduler_config: Path | None = None
     contexts: tuple[str, ...] = ()
     components: Mapping[str, Path] = field(default_factory=dict)
+    bigfleet: Path | None = None
     load_listen: str = ""
 
     @property
@@ -52,6 +53,13 @@ class RunOptions:
         """Whether a release of charts/scaletest is this run."""
         own = self.substrate is SubstrateName.EXISTING and in_pod(self.environment)
         return own or self.substrate is SubstrateName.PODS
+
+    @property
+    def bigfleet_command(self) -> tuple[str, ...]:
+        """The command line of `bigfleet`; empty for the harness's own."""
+        if self.bigfleet is not None:
+            return (str(self.bigfleet),)
+        return self.system.command if self.system else ()
 
     def child_environment(self) -> dict[str, str]:
         """The environment variables of child processes."""

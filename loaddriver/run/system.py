@@ -15,6 +15,7 @@ from controlplane.pins import COMPONENTS, wanted_modules
 from controlplane.request import Binaries
 from loaddriver.errors import ProfileError
 
+BIGFLEET = "bigfleet"
 _KIND = "KubeSchedulerConfiguration"
 _IMPORT_TIMEOUT_SECONDS = 120
 # Without the working directory on its path, where the harness's own BigFleet may be.
@@ -68,10 +69,11 @@ def system_at(root: Path, environment: Mapping[str, str]) -> SystemUnderTest:
 
 
 def component_at(text: str) -> tuple[str, Path]:
-    """A component's name and its binary, of `NAME=PATH`. Raises ProfileError."""
+    """A component's name and its program, of `NAME=PATH`. Raises ProfileError."""
     name, _, path = text.partition("=")
-    if name not in COMPONENTS:
-        raise ProfileError([f"--component {text}: expected NAME=PATH of {', '.join(COMPONENTS)}"])
+    if name not in (*COMPONENTS, BIGFLEET):
+        known = ", ".join((*COMPONENTS, BIGFLEET))
+        raise ProfileError([f"--component {text}: expected NAME=PATH of {known}"])
     binary = Path(path).absolute()
     if not (binary.is_file() and os.access(binary, os.X_OK)):
         raise ProfileError([f"--component {text}: {binary} is no program"])

@@ -161,7 +161,7 @@ def make_substrate(
             **roles,
         )
     if bigfleet or scheduler_config:
-        raise SubstrateError("--sut and --scheduler-config need --substrate local")
+        raise SubstrateError("--sut, --component and --scheduler-config need --substrate local")
     if isinstance(prerequisites, existing.Prerequisites):
         return ExistingSubstrate(run_id, data, log_directory, prerequisites)
     return PodsSubstrate(log_directory, prerequisites, resource_metrics=resource_metrics)

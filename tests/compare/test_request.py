@@ -48,6 +48,18 @@ def test_two_equal_sides_by_mistake_are_refused(more: dict[str, Any]) -> None:
         asked(**more)
 
 
+def test_a_fault_makes_two_equal_sides_differ() -> None:
+    assert asked(inject="scheduled=+10%").inject == "scheduled=+10%"
+    assert asked(base="v1", head="v1", inject="shard.cpu=+10%").head.sut == "/systems/v1"
+
+
+def test_a_fault_beside_another_difference_is_refused() -> None:
+    with pytest.raises(ProfileError, match="has to be their only difference"):
+        asked(base="v1", head="v2", inject="scheduled=+10%")
+    with pytest.raises(ProfileError, match="expected scheduled"):
+        asked(inject="scheduled=10")
+
+
 def test_each_way_to_differ_reaches_its_side() -> None:
     found = asked(
         kubernetes="1.35.7,1.36.3",

@@ -6,6 +6,7 @@ import zlib
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -41,8 +42,8 @@ def no_facts() -> list[Fact]:
     return []
 
 
-def spec(**more: int) -> SessionSpec:
-    known = {"least_pairs": 6, "most_pairs": 16, "order_seed": 5, **more}
+def spec(**more: Any) -> SessionSpec:
+    known: dict[str, Any] = {"least_pairs": 6, "most_pairs": 16, "order_seed": 5, **more}
     return SessionSpec(
         profile="compare-50", seed=1, least_effect=1.1, base=BASE, head=HEAD, **known
     )
@@ -175,6 +176,37 @@ def test_a_void_discards_its_pair_and_counts_for_its_side(tmp_path: Path) -> Non
 def test_a_void_warm_up_is_discarded_like_any(tmp_path: Path) -> None:
     runs = MadeUpRuns(deviation=0.01, void={"00-base", "00-head"})
     assert started(tmp_path, runs).play(no_facts).exit_code == ExitCode.PASS
+
+
+def test_a_fault_is_injected_once_after_the_warm_up(tmp_path: Path) -> None:
+    """How much a share of a mean is, only a run can tell; one that goes on keeps what it told."""
+    runs, seen = MadeUpRuns(broken_at=5), []
+
+    def inject(asked: SessionSpec, warm_up: Evidence) -> SessionSpec:
+        seen.append(warm_up.measures)
+        return msgspec.structs.replace(asked, head=SideSpec(label="v2, later"))
+
+    session = started(tmp_path, runs, SessionState(spec=spec(inject="scheduled=+10%")))
+    session.inject = inject
+    with pytest.raises(BrokenOff):
+        session.play(no_facts)
+    resumed = started(tmp_path, runs, read_state(tmp_path))
+    resumed.inject = inject
+    resumed.play(no_facts)
+    assert len(seen) == 1
+    labels = {folder.name: side.label for folder, side in runs.sides.items()}
+    assert labels.pop(runs.played[0]) in ("v1", "v2")
+    assert {name: label for name, label in labels.items() if name.endswith("head")}
+    assert all(label == "v2, later" for name, label in labels.items() if name.endswith("head"))
+    assert all(label == "v1" for name, label in labels.items() if name.endswith("base"))
+
+
+def test_the_pairs_of_a_session_are_a_pool(tmp_path: Path) -> None:
+    session = started(tmp_path, MadeUpRuns(), SessionState(spec=spec(inject="shard.cpu=+10%")))
+    session.play(no_facts)
+    found = session.pool()
+    assert (found.injected, found.endpoint) == ("shard.cpu=+10%", "shardCpu")
+    assert len(found.pairs) == len(pairs(session.state))
 
 
 def test_a_head_that_always_voids_is_a_regression(tmp_path: Path) -> None:

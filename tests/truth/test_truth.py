@@ -8,7 +8,7 @@ from __future__ import annotations
 import signal
 import statistics
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,6 +16,7 @@ import pytest
 
 from controlplane.request import Binaries
 from loaddriver.errors import ExitCode
+from loaddriver.inject.late_requests import late_component
 from loaddriver.judge.latency import observed_and_censored
 from loaddriver.judge.percentiles import AtLeast, Quantile, estimate, lower_bound
 from loaddriver.judge.sections import (
@@ -31,21 +32,20 @@ from loaddriver.record.journal import read_journals
 from loaddriver.record.nodes import node_lifetimes
 from loaddriver.record.rows import PodRow, build_rows
 from tests.truth.changed_roles import changed_python
-from tests.truth.delaying_proxy import DelayingProxy
 from tests.truth.truth_rig import (
     BINDING_DELAY_SECONDS,
     CONFIGURE_DELAY_SECONDS,
     CREATE_DELAY_SECONDS,
     HOPELESS,
     HOPELESS_WORKLOAD,
+    LATE_BINDINGS,
     LATE_CREATION_AND_ROLL_UP,
     LATE_REQUEST_AND_DECISION,
+    REPLICA_SETS,
     Truth,
     WatchedTruth,
     add_unbindable_pods,
     is_held_up,
-    is_late_binding,
-    is_replica_set,
     median_hop,
     node_was_ready,
     slower_machines,
@@ -93,15 +93,11 @@ def again(start: Callable[..., Truth]) -> Truth:
 @pytest.fixture(scope="session")
 def slow_binding(
     tmp_path_factory: pytest.TempPathFactory, binaries: Binaries, start: Callable[..., Truth]
-) -> Iterator[Truth]:
+) -> Truth:
     """A run with half of its bindings held up on their way to the API server."""
-    with DelayingProxy(
-        tmp_path_factory.mktemp("slow"),
-        binaries.kube_scheduler,
-        is_late_binding,
-        BINDING_DELAY_SECONDS,
-    ) as slow:
-        yield start("--binaries", str(slow.binaries)).finished()
+    folder, seconds = tmp_path_factory.mktemp("slow"), BINDING_DELAY_SECONDS
+    late_component(folder, binaries.kube_scheduler, "POST", LATE_BINDINGS, seconds)
+    return start("--binaries", str(folder)).finished()
 
 
 @pytest.fixture(scope="session")
@@ -113,19 +109,15 @@ def apart(start: Callable[..., Truth]) -> Truth:
 @pytest.fixture(scope="session")
 def late_creation_and_roll_up(
     tmp_path_factory: pytest.TempPathFactory, binaries: Binaries, start: Callable[..., Truth]
-) -> Iterator[Truth]:
+) -> Truth:
     """The plan of `apart`, with ReplicaSets that are created late, and an operator that hears of
     requests late.
     """
     delays = LATE_CREATION_AND_ROLL_UP
     python = changed_python(tmp_path_factory.mktemp("late"), {"late-requests": delays["rolledUp"]})
-    with DelayingProxy(
-        tmp_path_factory.mktemp("slow"),
-        binaries.kube_controller_manager,
-        is_replica_set,
-        delays["arrived"],
-    ) as slow:
-        yield start("--binaries", str(slow.binaries), profile="apart", python=python).finished()
+    folder, component = tmp_path_factory.mktemp("slow"), binaries.kube_controller_manager
+    late_component(folder, component, "POST", REPLICA_SETS, delays["arrived"])
+    return start("--binaries", str(folder), profile="apart", python=python).finished()
 
 
 @pytest.fixture(scope="session")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import random
+import re
 import statistics
 import time
-import zlib
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from itertools import count
 from pathlib import Path
@@ -38,6 +38,11 @@ LATE_REQUEST_AND_DECISION = {"seen": 4.0, "decided": 6.0}
 _CREATE_SECONDS, _CONFIGURE_SECONDS = 1.5, 1.0
 # Two of a hundred, so that they decide what the p99 is.
 HOPELESS, HOPELESS_WORKLOAD = 12, "hopeless"
+# About half of them, by the last character of a pod's name: these share everything else of their
+# run with the others.
+LATE_BINDINGS = "/pods/[^/]*[bcdfghjkl2468]/binding$"
+# Before a ReplicaSet is created there are no pods of it.
+REPLICA_SETS = "/replicasets$"
 _PODS = "/api/v1/namespaces/tenant-probe/pods"
 
 
@@ -205,21 +210,8 @@ def median_hop(rows: Sequence[PodRow], hop: str) -> float:
 
 
 def is_held_up(pod: str) -> bool:
-    """Whether the binding of a pod of this name is late: half of them, which share everything else
-    of their run with the others.
-    """
-    return zlib.crc32(pod.encode()) % 2 == 0
-
-
-def is_late_binding(method: str, path: str) -> bool:
-    """Whether kube-scheduler's request is the binding of such a pod."""
-    *_, pod, resource = path.split("/")
-    return method == "POST" and resource == "binding" and is_held_up(pod)
-
-
-def is_replica_set(method: str, path: str) -> bool:
-    """Whether a controller's request creates a ReplicaSet, before which there are no pods."""
-    return method == "POST" and path.endswith("/replicasets")
+    """Whether the binding of a pod of this name is late."""
+    return re.search(LATE_BINDINGS, f"/pods/{pod}/binding") is not None
 
 
 def twins(

@@ -62,7 +62,7 @@ ORDER_INSIDE: dict[str, list[set[str]]] = {
         {"injection"},
         {"state", "evidence", "systems"},
         {"evaluate"},
-        {"wording"},
+        {"wording", "machine_speed"},
         {"comparison"},
         {"attribution"},
         {"measures"},

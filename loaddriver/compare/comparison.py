@@ -108,6 +108,19 @@ class Fact(Record, frozen=True, kw_only=True):
     lines: list[str]
 
 
+class MachineSpeed(Record, frozen=True, kw_only=True):
+    """How much slower the machine was for HEAD, by the CPU per pod of components that both sides
+    share: `components` have the change of each, in percent.
+
+    If `used`, endpoints that take CPU are relative to it; else there are no such components, or
+    they do not agree.
+    """
+
+    components: dict[str, float]
+    used: bool
+    slower_percent: float
+
+
 class Errors(Record, frozen=True, kw_only=True):
     """The stated errors: how often equal systems may be called a regression, and how it is spent.
 
@@ -140,6 +153,7 @@ class Comparison(Record, frozen=True, kw_only=True):
     session: str
     pairs: int
     errors: Errors
+    speed: MachineSpeed
     base: Side
     head: Side
     endpoints: list[EndpointResult]

@@ -24,6 +24,7 @@ from loaddriver.compare.comparison import (
     Verdict,
     Voids,
 )
+from loaddriver.compare.machine_speed import machine_speed, relative, relative_parts
 from loaddriver.compare.measures import ENDPOINTS, EVENTS, Endpoint, PairMeasures
 from loaddriver.compare.sequential import (
     FAMILY_ERROR,
@@ -79,8 +80,9 @@ def compare(
     about: About, pairs: Sequence[PairMeasures], voids: Sequence[Void], plan: Spending
 ) -> Comparison:
     """The comparison of these valid pairs and of the voids that discarded others."""
-    parts = changes(pairs)
-    endpoints = [_endpoint(each, pairs, parts, plan) for each in ENDPOINTS]
+    parts, speed = changes(pairs), machine_speed(pairs)
+    comparable, of_head = relative(pairs, speed), relative_parts(parts, speed)
+    endpoints = [_endpoint(each, comparable, of_head, plan) for each in ENDPOINTS]
     events = [_event(key, name, pairs, plan) for key, name in EVENTS.items()]
     of_voids = _voids(voids)
     verdict, code = _verdict(endpoints, events, of_voids)
@@ -96,6 +98,7 @@ def compare(
         session=about.session,
         pairs=len(pairs),
         errors=_errors(plan),
+        speed=speed,
         base=about.base,
         head=about.head,
         endpoints=endpoints,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from loaddriver.compare.comparison import Comparison, EndpointResult, Fact, Side
-from loaddriver.compare.wording import event_sentence, percent, tail_text
+from loaddriver.compare.wording import event_sentence, percent, speed_sentence, tail_text
 
 MARKER = "<!-- loaddriver compare -->"
 """The first line: a bot finds its earlier comment by it, and updates that."""
@@ -74,6 +74,7 @@ def _facts(facts: list[Fact]) -> Iterator[str]:
 
 def _how(found: Comparison) -> Iterator[str]:
     errors, voids = found.errors, found.voids
+    yield f"- {speed_sentence(found.speed)}"
     yield ""
     yield (
         f"{found.profile}, seed {found.seed}, {found.pairs} pairs, machine "

@@ -17,6 +17,8 @@ from loaddriver.record.rows import PodRow
 BIGFLEET = ("shard", "operator", "pod-controller", "provider", "coordinator")
 API = ("kube-apiserver", "etcd")
 MACHINE_HOPS = ("provisioned", "nodeReady")
+SHARED = ("kwok", "kube-controller-manager")
+"""Components that both sides have and nobody compares: what they do for a pod is the same."""
 SHARD_CPU = "shard.cpu"
 # Below this a ratio of two waits is that of two latencies of one API request.
 _LEAST_WAIT_SECONDS = 0.01
@@ -27,12 +29,16 @@ DUE_TO_BIND = "dueToBind"
 
 @dataclass(frozen=True)
 class Endpoint:
-    """One of the six numbers that decide; `parts` are what its change can be attributed to."""
+    """One of the six numbers that decide; `parts` are what its change can be attributed to.
+
+    `takes_cpu`: it grows on a machine that is slower in that run; simulated latencies do not.
+    """
 
     key: str
     name: str
     unit: str
     parts: tuple[str, ...]
+    takes_cpu: bool = True
 
 
 def cpu_part(component: str) -> str:
@@ -42,7 +48,13 @@ def cpu_part(component: str) -> str:
 
 ENDPOINTS: tuple[Endpoint, ...] = (
     Endpoint(DUE_TO_BIND, "due to bind, geometric mean", "s", HOPS),
-    Endpoint("machines", "waiting for machines (provisioned, nodeReady)", "s/pod", MACHINE_HOPS),
+    Endpoint(
+        "machines",
+        "waiting for machines (provisioned, nodeReady)",
+        "s/pod",
+        MACHINE_HOPS,
+        takes_cpu=False,
+    ),
     Endpoint("scheduled", "from a ready node to the binding", "s/pod", ("scheduled",)),
     Endpoint("bigfleetCpu", "CPU of BigFleet", "ms/pod", tuple(map(cpu_part, BIGFLEET))),
     Endpoint("shardCpu", "CPU of the shards", "ms/decision", (SHARD_CPU,)),
@@ -60,7 +72,8 @@ class RunMeasures(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     `values` are by endpoint, in its unit, and lack what was not measured. `parts` are seconds per
     pod by hop and milliseconds of CPU per pod by component; `events` are counts. `waits` are the
-    mean logarithms of the waits of each object's pods, in seconds.
+    mean logarithms of the waits of each object's pods, in seconds. `shared` are the components of
+    SHARED, with a digest of each.
     """
 
     values: dict[str, float]
@@ -68,14 +81,19 @@ class RunMeasures(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     events: dict[str, int]
     described: dict[str, float]
     waits: dict[str, float]
+    shared: dict[str, str] = msgspec.field(default_factory=dict)
 
 
 class PairMeasures(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A valid pair: log ratios of HEAD to BASE by endpoint, and both runs."""
+    """A valid pair: log ratios of HEAD to BASE by endpoint, and both runs.
+
+    `shared` are those of the CPU per pod of components that are the same binary on both sides.
+    """
 
     ratios: dict[str, float]
     base: RunMeasures
     head: RunMeasures
+    shared: dict[str, float] = msgspec.field(default_factory=dict)
 
 
 def run_measures(summary: Summary, rows: Sequence[PodRow]) -> RunMeasures:
@@ -101,6 +119,7 @@ def run_measures(summary: Summary, rows: Sequence[PodRow]) -> RunMeasures:
         },
         described=_described(summary),
         waits=waits,
+        shared=_shared(summary, parts),
     )
 
 
@@ -129,7 +148,12 @@ def pair_measures(base: RunMeasures, head: RunMeasures) -> PairMeasures:
     if matched:
         changes = (head.waits[key] - base.waits[key] for key in matched)
         ratios[DUE_TO_BIND] = math.fsum(changes) / len(matched)
-    return PairMeasures(ratios=ratios, base=base, head=head)
+    shared = {
+        name: math.log(head.parts[cpu_part(name)] / base.parts[cpu_part(name)])
+        for name, digest in base.shared.items()
+        if head.shared.get(name) == digest
+    }
+    return PairMeasures(ratios=ratios, base=base, head=head, shared=shared)
 
 
 def _hops(summary: Summary) -> dict[str, float]:
@@ -146,6 +170,11 @@ def _cpu(summary: Summary) -> dict[str, float]:
         for name, use in summary.resources.components.items()
         if use.cpu_seconds_per_pod is not None
     }
+
+
+def _shared(summary: Summary, parts: Mapping[str, float]) -> dict[str, str]:
+    digests = {} if summary.provenance is None else summary.provenance.binaries
+    return {name: digests[name] for name in SHARED if name in digests and parts.get(cpu_part(name))}
 
 
 def _cpu_per_decision(summary: Summary) -> float | None:

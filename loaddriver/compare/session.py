@@ -18,6 +18,7 @@ from loaddriver.compare.comparison import Comparison, Fact, Side
 from loaddriver.compare.evaluate import About, Void, compare, too_many
 from loaddriver.compare.evidence import Evidence, check, read_evidence
 from loaddriver.compare.injection import ENDPOINTS, injection_of
+from loaddriver.compare.machine_speed import machine_speed, relative
 from loaddriver.compare.measures import PairMeasures, pair_measures
 from loaddriver.compare.pool import Pool, pool_of
 from loaddriver.compare.sequential import Code, decided
@@ -103,7 +104,9 @@ class Session:
         runs, spec = [run for pair in found for run in pair], self.state.spec
         check(runs, spec.declared(), self.force)
         endpoint = ENDPOINTS[injection_of(spec.inject).fault] if spec.inject else ""
-        return pool_of(spec.profile, machine_of(runs), _measured(found), spec.inject, endpoint)
+        measured = _measured(found)
+        comparable = relative(measured, machine_speed(measured))
+        return pool_of(spec.profile, machine_of(runs), comparable, spec.inject, endpoint)
 
     def _may_stop(self, step: Step) -> bool:
         """Whether the pairs so far suffice; asked only between pairs, and only at looks."""

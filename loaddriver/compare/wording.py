@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from loaddriver.compare.comparison import EndpointResult, EventResult, Overall, Voids
+from loaddriver.compare.comparison import (
+    EndpointResult,
+    EventResult,
+    MachineSpeed,
+    Overall,
+    Voids,
+)
 
 
 def why(
@@ -35,6 +41,24 @@ def sentence(result: EndpointResult) -> str:
     low, high = map(percent, result.interval_percent)
     where = f"; at least half of it in {result.attributed}" if result.attributed else ""
     return f"{result.name}: {result.verdict}, {change} ({low} to {high}){where}"
+
+
+def speed_sentence(speed: MachineSpeed) -> str:
+    """How fast the machine was for HEAD, and what that means for the table."""
+    names = " and ".join(f"{name} {percent(each)}" for name, each in speed.components.items())
+    if not speed.components:
+        return (
+            "Nothing that both sides share shows how fast the machine was: times are as measured."
+        )
+    if not speed.used:
+        return (
+            f"What both sides share took other CPU for a pod in HEAD, and not alike ({names}), so "
+            "it does not show how fast the machine was: times are as measured."
+        )
+    return (
+        f"What both sides share took other CPU for a pod in HEAD ({names}), so much slower was the "
+        "machine; changes of CPU, of due to bind and of scheduled are relative to that."
+    )
 
 
 def event_sentence(result: EventResult, pairs: int) -> str:

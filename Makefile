@@ -69,6 +69,12 @@ compare: setup binaries ## Did pods get slower? BASE=rev HEAD=rev PROFILE=compar
 	  --profile $(if $(filter file,$(origin PROFILE)),compare-50,$(PROFILE)) \
 	  $(if $(PAIRS),--pairs $(PAIRS)) $(if $(SEED),--seed $(SEED))
 
+.PHONY: compare-pilot
+compare-pilot: setup binaries ## How small a change this machine can see, by pairs of equal systems
+	@$(BIN)/loaddriver compare --base $(or $(BASE),.) --head $(or $(BASE),.) --no-facts \
+	  --profile $(if $(filter file,$(origin PROFILE)),compare-50,$(PROFILE)) \
+	  $(if $(PAIRS),--pairs $(PAIRS)) $(if $(SEED),--seed $(SEED))
+
 .PHONY: compare-power
 compare-power: setup ## How often comparisons err, by pools of recorded pairs (POOLS='file ...')
 	@$(BIN)/loaddriver compare-power $(or $(POOLS),$(error say POOLS='file ...'))

@@ -35,6 +35,7 @@ from loaddriver.compare.state import (
 )
 from loaddriver.compare.stored import compare_stored
 from loaddriver.compare.systems import checkout, components_folder
+from loaddriver.compare.wording import noise_sentence
 from loaddriver.errors import ExitCode, InfrastructureError, ProfileError
 from loaddriver.profile.loading import PROFILES, load_profile
 from loaddriver.report.results import read_pods
@@ -177,6 +178,9 @@ def _play(flags: argparse.Namespace, folder: Path, state: SessionState) -> ExitC
     found = session.play(
         lambda: [] if flags.no_facts else gather(spec.base.sut, spec.head.sut, say)
     )
+    if spec.base == spec.head and not spec.inject:
+        for each in found.endpoints:
+            say(noise_sentence(each, spec.plan()))
     return _conclude(folder, found)
 
 

@@ -36,6 +36,9 @@ FAMILY_ERROR = 0.05
 _OF_ENDPOINTS, _OF_EVENTS, OF_VOIDS = 0.04, 0.005, 0.005
 _EQUIVALENCE_ERROR = 0.05
 _SUSPICIOUS = 0.05
+_LEAST_ERROR = 1e-9  # of pairs that do not vary at all
+# What a standard normal variable does not exceed in 95 of 100 cases.
+_FOUND = 1.645
 _MOST_PAIRS = 10_000
 
 
@@ -167,6 +170,20 @@ def pairs_to_settle(mean: float, deviation: float, plan: Spending) -> int | None
         middle = (low + high) // 2
         low, high = (low, middle) if settles(middle) else (middle, high)
     return high
+
+
+def pairs_to_find(deviation: float, plan: Spending) -> int | None:
+    """The fewest pairs that show a change of the least effect in 95 of 100 sessions, as pairs of
+    equal systems vary by `deviation`; None if sessions are too short for it.
+    """
+    for pairs in range(2, plan.looks[-1] + 1):
+        shift = math.log(plan.least_effect) / max(deviation / math.sqrt(pairs), _LEAST_ERROR)
+        limit, degrees = t_quantile(plan.difference_error, pairs - 1), pairs - 1
+        # Johnson and Welch's approximation of the noncentral t, whose deviation is estimated, too.
+        beyond = shift - limit * (1 - 1 / (4 * degrees))
+        if beyond >= _FOUND * math.sqrt(1 + limit**2 / (2 * degrees)):
+            return pairs
+    return None
 
 
 def sign_flip_tail(ratios: Floats) -> float:

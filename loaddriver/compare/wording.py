@@ -11,6 +11,7 @@ from loaddriver.compare.comparison import (
     Overall,
     Voids,
 )
+from loaddriver.compare.sequential import Spending, pairs_to_find
 
 
 def why(
@@ -41,6 +42,18 @@ def sentence(result: EndpointResult) -> str:
     low, high = map(percent, result.interval_percent)
     where = f"; at least half of it in {result.attributed}" if result.attributed else ""
     return f"{result.name}: {result.verdict}, {change} ({low} to {high}){where}"
+
+
+def noise_sentence(result: EndpointResult, plan: Spending) -> str:
+    """What pairs of equal systems say of an endpoint: how small a change can be seen."""
+    if result.pair_deviation is None:
+        return f"{result.name}: too few pairs to say anything"
+    varies = f"{result.name}: pairs vary by {100 * result.pair_deviation:.1f} %"
+    effect = f"a change of {100 * (plan.least_effect - 1):.0f} %"
+    pairs = pairs_to_find(result.pair_deviation, plan)
+    if pairs is None:
+        return f"{varies}; {effect} is found in fewer than 95 % of sessions"
+    return f"{varies}; {pairs} of them show {effect} in 95 % of sessions"
 
 
 def speed_sentence(speed: MachineSpeed) -> str:

@@ -124,7 +124,7 @@ def test_what_is_nothing_to_compare_is_refused(arguments: list[str]) -> None:
     assert main(["compare", *arguments]) == ExitCode.USAGE
 
 
-def session_of(folder: Path) -> Path:
+def session_of(folder: Path, head: str = "v2") -> Path:
     """A finished session whose runs are those of `sides`."""
     runs = [
         RunRecord(
@@ -141,7 +141,7 @@ def session_of(folder: Path) -> Path:
         least_effect=1.1,
         order_seed=1,
         base=SideSpec(label="v1"),
-        head=SideSpec(label="v2"),
+        head=SideSpec(label=head),
     )
     write_state(folder, SessionState(spec=spec, runs=runs, facts=[]))
     return folder
@@ -156,6 +156,22 @@ def test_a_finished_session_is_judged_again_from_its_runs(sides: Any, tmp_path: 
         found = json.loads((folder / "comparison.json").read_text())
         assert (found["head"]["label"], found["attributed"]) == ("v2", "scheduled")
         assert not any("interleaved" in warning for warning in found["warnings"])
+
+
+def test_a_session_of_equal_systems_says_how_much_its_pairs_vary(
+    sides: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sides()
+    assert main(["compare", "--resume", str(session_of(tmp_path, "v1"))]) == ExitCode.PASS
+    assert "from a ready node to the binding: pairs vary by" in "".join(capsys.readouterr())
+
+
+def test_a_pool_has_the_pairs_of_sessions(sides: Any, tmp_path: Path) -> None:
+    sides()
+    folder, pool = session_of(tmp_path, "v1"), tmp_path / "pool.json"
+    assert main(["compare-pool", str(folder), str(folder), "--out", str(pool)]) == ExitCode.PASS
+    found = json.loads(pool.read_text())
+    assert (len(found["pairs"]), found["injected"]) == (2 * RUNS, "")
 
 
 def test_a_session_is_the_baseline_by_its_head(sides: Any, tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from loaddriver.compare.sequential import (
     codes_of,
     event_codes,
     judge,
+    pairs_to_find,
     pairs_to_settle,
     sessions,
     sign_flip_tail,
@@ -170,3 +171,23 @@ def test_a_suspicion_keeps_a_session_going() -> None:
     """Six of six runs are not proven at the first look, but no reason to stop either."""
     assert events(6, 0, 6) == Code.NOT_ENOUGH_DATA
     assert events(1, 0, 6) == Code.SAME
+
+
+@pytest.mark.parametrize("deviation", [0.02, 0.05])
+def test_as_many_pairs_as_a_pilot_says_find_the_least_effect(deviation: float) -> None:
+    """In 95 of 100 sessions, and one less would not, but for chance."""
+    pairs = pairs_to_find(deviation, PLAN)
+    assert pairs is not None
+
+    def found(count: int) -> float:
+        random = np.random.default_rng(7)
+        ratios = random.normal(math.log(PLAN.least_effect), deviation, (20_000, count))
+        codes = judge(ratios.mean(axis=1), ratios.std(axis=1, ddof=1), count, PLAN)
+        return float((codes == Code.REGRESSION).mean())
+
+    assert found(pairs) >= 0.93
+    assert found(pairs - 1) < found(pairs)
+
+
+def test_noise_that_hides_the_least_effect_is_said_to() -> None:
+    assert pairs_to_find(0.3, PLAN) is None

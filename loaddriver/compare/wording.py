@@ -58,19 +58,19 @@ def noise_sentence(result: EndpointResult, plan: Spending) -> str:
 
 def speed_sentence(speed: MachineSpeed) -> str:
     """How fast the machine was for HEAD, and what that means for the table."""
-    names = " and ".join(f"{name} {percent(each)}" for name, each in speed.components.items())
     if not speed.components:
         return (
             "Nothing that both sides share shows how fast the machine was: times are as measured."
         )
+    took = " and ".join(f"{name} took {percent(each)}" for name, each in speed.components.items())
     if not speed.used:
         return (
-            f"What both sides share took other CPU for a pod in HEAD, and not alike ({names}), so "
-            "it does not show how fast the machine was: times are as measured."
+            f"HEAD changes what both sides share: {took} CPU for a pod. So these do not show how "
+            "fast the machine was, and times are as measured."
         )
     return (
-        f"What both sides share took other CPU for a pod in HEAD ({names}), so much slower was the "
-        "machine; changes of CPU, of due to bind and of scheduled are relative to that."
+        f"The machine was {percent(speed.slower_percent)} slower for HEAD: {took} CPU for a pod, "
+        "which both sides share. Changes of CPU, due to bind and scheduled are relative to that."
     )
 
 

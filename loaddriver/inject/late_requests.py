@@ -17,11 +17,11 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import aiohttp
 import yaml
 from aiohttp import web
-from yarl import URL
 
 _HOP_BY_HOP = frozenset(
     {"connection", "keep-alive", "transfer-encoding", "te", "trailer", "upgrade", "host"}
@@ -53,7 +53,9 @@ class Proxy:
         is_late: Callable[[str, str], bool],
         seconds: float,
     ) -> None:
-        self._upstream, self._authority = upstream, authority
+        address = urlsplit(upstream)
+        self._host, self._port = str(address.hostname), address.port
+        self._authority = authority
         self._is_late, self._seconds = is_late, seconds
 
     async def run(self, certificate: str, key: str, serve: Callable[[str], Any]) -> Any:
@@ -81,7 +83,7 @@ class Proxy:
         body = await request.read()
         if self._is_late(request.method, request.path):
             await asyncio.sleep(self._seconds)
-        url = URL(self._upstream + request.raw_path, encoded=True)
+        url = request.url.with_host(self._host).with_port(self._port)
         headers = {k: v for k, v in request.headers.items() if k.lower() not in _HOP_BY_HOP}
         async with self._session.request(
             request.method, url, headers=headers, data=body or None

@@ -25,6 +25,7 @@ _LEAST_WAIT_SECONDS = 0.01
 _MILLI = 1000.0
 
 DUE_TO_BIND = "dueToBind"
+SCHEDULED = "scheduled"
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,8 @@ ENDPOINTS: tuple[Endpoint, ...] = (
         MACHINE_HOPS,
         takes_cpu=False,
     ),
-    Endpoint("scheduled", "from a ready node to the binding", "s/pod", ("scheduled",)),
+    # Of milliseconds for most pods and seconds for a few: the mean itself is that of the few.
+    Endpoint(SCHEDULED, "from a ready node to the binding, geometric mean", "s", (SCHEDULED,)),
     Endpoint("bigfleetCpu", "CPU of BigFleet", "ms/pod", tuple(map(cpu_part, BIGFLEET))),
     Endpoint("shardCpu", "CPU of the shards", "ms/decision", (SHARD_CPU,)),
     Endpoint("apiCpu", "CPU of API servers and etcd", "ms/pod", tuple(map(cpu_part, API))),
@@ -71,16 +73,16 @@ class RunMeasures(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """One valid run.
 
     `values` are by endpoint, in its unit, and lack what was not measured. `parts` are seconds per
-    pod by hop and milliseconds of CPU per pod by component; `events` are counts. `waits` are the
-    mean logarithms of the waits of each object's pods, in seconds. `shared` are the components of
-    SHARED, with a digest of each.
+    pod by hop and milliseconds of CPU per pod by component; `events` are counts. `waits` are, by
+    endpoint and object, the mean logarithms of its pods' waits, in seconds. `shared` are the
+    components of SHARED, with a digest of each.
     """
 
     values: dict[str, float]
     parts: dict[str, float]
     events: dict[str, int]
     described: dict[str, float]
-    waits: dict[str, float]
+    waits: dict[str, dict[str, float]]
     shared: dict[str, str] = msgspec.field(default_factory=dict)
 
 
@@ -98,12 +100,13 @@ class PairMeasures(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 def run_measures(summary: Summary, rows: Sequence[PodRow]) -> RunMeasures:
     """The measures of a run with these results."""
-    waits = mean_log_waits(rows)
     parts = {**_hops(summary), **_cpu(summary)}
+    waits = {DUE_TO_BIND: mean_log_waits(rows, _due_to_bind)}
+    if SCHEDULED in parts:
+        waits[SCHEDULED] = mean_log_waits(rows, _scheduled)
     found = {
-        DUE_TO_BIND: math.exp(sum(waits.values()) / len(waits)) if waits else None,
+        **{key: _geometric_mean(logs) for key, logs in waits.items()},
         "machines": _sum(parts, MACHINE_HOPS),
-        "scheduled": parts.get("scheduled"),
         "bigfleetCpu": _sum(parts, map(cpu_part, BIGFLEET)),
         "shardCpu": _cpu_per_decision(summary),
         "apiCpu": _sum(parts, map(cpu_part, API)),
@@ -123,17 +126,19 @@ def run_measures(summary: Summary, rows: Sequence[PodRow]) -> RunMeasures:
     )
 
 
-def mean_log_waits(rows: Iterable[PodRow]) -> dict[str, float]:
-    """By object, the mean logarithm of its pods' seconds from their due times.
+def mean_log_waits(
+    rows: Iterable[PodRow], seconds_of: Callable[[PodRow], float | None]
+) -> dict[str, float]:
+    """By object, the mean logarithm of these seconds of its pods, but those that have none.
 
-    A pod that was never bound counts as long as it waited. What the plan did not ask for depends on
-    the system under test, and is left out.
+    What the plan did not ask for depends on the system under test, and is left out.
     """
     logs: defaultdict[str, list[float]] = defaultdict(list)
     for row in rows:
-        if row.due_micros is not None:
-            seconds = max(row.waited_seconds, _LEAST_WAIT_SECONDS)
-            logs[f"{row.cluster}/{row.workload}"].append(math.log(seconds))
+        seconds = None if row.due_micros is None else seconds_of(row)
+        if seconds is not None:
+            key = f"{row.cluster}/{row.workload}"
+            logs[key].append(math.log(max(seconds, _LEAST_WAIT_SECONDS)))
     return {key: sum(each) / len(each) for key, each in logs.items()}
 
 
@@ -143,17 +148,34 @@ def pair_measures(base: RunMeasures, head: RunMeasures) -> PairMeasures:
         key: math.log(head.values[key] / base.values[key])
         for key in base.values.keys() & head.values.keys()
     }
-    matched = base.waits.keys() & head.waits.keys()
-    ratios.pop(DUE_TO_BIND, None)
-    if matched:
-        changes = (head.waits[key] - base.waits[key] for key in matched)
-        ratios[DUE_TO_BIND] = math.fsum(changes) / len(matched)
+    for endpoint in base.waits.keys() & head.waits.keys():
+        one, other = base.waits[endpoint], head.waits[endpoint]
+        matched = one.keys() & other.keys()
+        ratios.pop(endpoint, None)
+        if matched:
+            changes = (other[key] - one[key] for key in matched)
+            ratios[endpoint] = math.fsum(changes) / len(matched)
     shared = {
         name: math.log(head.parts[cpu_part(name)] / base.parts[cpu_part(name)])
         for name, digest in base.shared.items()
         if head.shared.get(name) == digest
     }
     return PairMeasures(ratios=ratios, base=base, head=head, shared=shared)
+
+
+def _due_to_bind(row: PodRow) -> float:
+    """A pod that was never bound counts as long as it waited."""
+    return row.waited_seconds
+
+
+def _scheduled(row: PodRow) -> float | None:
+    """None of a pod that was never bound, which an event of the run counts."""
+    micros = row.hops_micros().get(SCHEDULED)
+    return None if micros is None else micros / 1e6
+
+
+def _geometric_mean(logs: Mapping[str, float]) -> float | None:
+    return math.exp(sum(logs.values()) / len(logs)) if logs else None
 
 
 def _hops(summary: Summary) -> dict[str, float]:

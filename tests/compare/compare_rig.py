@@ -12,6 +12,7 @@ from loaddriver.compare.comparison import Comparison, Side
 from loaddriver.compare.evaluate import About, Void, compare
 from loaddriver.compare.measures import (
     DUE_TO_BIND,
+    SCHEDULED,
     PairMeasures,
     RunMeasures,
     pair_measures,
@@ -57,8 +58,12 @@ def run(factors: Mapping[str, float] | None = None, **events: int) -> RunMeasure
         parts=parts,
         events={"neverBound": 0, "withdrawn": 0, "gangsNotWhole": 0, **events},
         described={"due to bind, p50 (s)": wait},
-        waits={f"c1/web-{number}": math.log(wait) for number in range(OBJECTS)},
+        waits={DUE_TO_BIND: _of_all(wait), SCHEDULED: _of_all(parts[SCHEDULED])},
     )
+
+
+def _of_all(seconds: float) -> dict[str, float]:
+    return {f"c1/web-{number}": math.log(seconds) for number in range(OBJECTS)}
 
 
 def noisy(random: np.random.Generator, deviation: float, **factors: float) -> RunMeasures:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,7 @@ from loaddriver.compare.state import (
 )
 from loaddriver.errors import ExitCode
 from loaddriver.judge.schema import Summary
+from loaddriver.record.rows import PodRow
 from loaddriver.report.results import seal_results, write_results
 from tests.report.report_rig import Run, make_run
 
@@ -33,18 +36,26 @@ def made() -> Run:
     return make_run(120)
 
 
-def store(folder: Path, made: Run, summary: Summary) -> None:
+def store(folder: Path, summary: Summary, rows: Sequence[PodRow]) -> None:
     (folder / "logs").mkdir(parents=True)
-    write_results(folder, summary, made.rows)
+    write_results(folder, summary, rows)
     seal_results(folder, summary)
 
 
-def slower_scheduler(summary: Summary, factor: float) -> Summary:
-    """The run with another mean of `scheduled`."""
-    hops = dict(summary.hops_seconds)
+def slower_scheduler(made: Run, factor: float) -> tuple[Summary, list[PodRow]]:
+    """The run with `scheduled` of each pod multiplied by the factor."""
+    hops = dict(made.summary.hops_seconds)
     scheduled = hops["scheduled"]
     hops["scheduled"] = msgspec.structs.replace(scheduled, mean=factor * scheduled.mean)
-    return msgspec.structs.replace(summary, hops_seconds=hops, components=COMPONENTS)
+    summary = msgspec.structs.replace(made.summary, hops_seconds=hops, components=COMPONENTS)
+    return summary, [_bound_later(row, factor) for row in made.rows]
+
+
+def _bound_later(row: PodRow, factor: float) -> PodRow:
+    if row.bound_micros is None:
+        return row
+    later = (factor - 1) * row.hops_micros().get("scheduled", 0)
+    return replace(row, bound_micros=row.bound_micros + round(later))
 
 
 @pytest.fixture
@@ -55,7 +66,7 @@ def sides(made: Run, tmp_path: Path) -> Any:
         for side, change in (("a", 1.0), ("b", factor)):
             for number in range(RUNS):
                 folder = tmp_path / side / f"dev-50-20261123-00000{number}"
-                store(folder, made, slower_scheduler(made.summary, change))
+                store(folder, *slower_scheduler(made, change))
         return str(tmp_path / "a"), str(tmp_path / "b")
 
     return stored
@@ -163,7 +174,9 @@ def test_a_session_of_equal_systems_says_how_much_its_pairs_vary(
 ) -> None:
     sides()
     assert main(["compare", "--resume", str(session_of(tmp_path, "v1"))]) == ExitCode.PASS
-    assert "from a ready node to the binding: pairs vary by" in "".join(capsys.readouterr())
+    assert "from a ready node to the binding, geometric mean: pairs vary by" in "".join(
+        capsys.readouterr()
+    )
 
 
 def test_a_pool_has_the_pairs_of_sessions(sides: Any, tmp_path: Path) -> None:

@@ -117,7 +117,7 @@ def test_an_endpoint_that_one_system_never_has_is_not_measured() -> None:
 def test_only_objects_of_both_sides_are_compared() -> None:
     """An object that one side never created does not shift the mean of the others."""
     base, head = run(), run()
-    head.waits["c1/only-here"] = 5.0
+    head.waits["dueToBind"]["c1/only-here"] = 5.0
     assert pair_measures(base, head).ratios["dueToBind"] == 0
 
 

@@ -89,7 +89,7 @@ def cases(found: Comparison) -> dict[str, set[str]]:
 
 def test_junit_fails_the_endpoint_that_regressed(regression: Comparison) -> None:
     found = cases(regression)
-    assert found["from a ready node to the binding"] == {"failure"}
+    assert found["from a ready node to the binding, geometric mean"] == {"failure"}
     assert found["CPU of BigFleet"] == set()
     assert len(found) == 6 + 3 + 1
 

@@ -129,18 +129,18 @@ test-containers: setup ## Test the images as real containers
 	@$(BIN)/pytest -q -m containers tests/containers
 
 .PHONY: truth
-truth: setup ## Hold what runs report against what really happened
+truth: setup ## Compare what runs report with what really happened
 	@$(BIN)/pytest -q -m truth tests/truth
 
 .PHONY: scenarios
-scenarios: setup binaries ## Hold an autoscaler to plain objects (ONLY=name,... SYSTEM=static-nodes)
+scenarios: setup binaries ## Test an autoscaler with plain objects (ONLY=name,... SYSTEM=static-nodes)
 	@$(BIN)/python -m bigfleet.engine.precompile  # not in each of five lanes at once
 	@SCENARIO_ONLY="$(ONLY)" SCENARIO_SYSTEM="$(SYSTEM)" SCENARIO_LANES="$(LANES)" \
 	  $(BIN)/pytest -q -m "scenarios or cluster" tests/scenarios/test_scenarios.py
 
 .PHONY: conformance
-conformance: setup ## Hold the provider that comes with BigFleet to its contract
-	@$(BIN)/bigfleet conformance --own --insecure
+conformance: setup ## Test the provider that comes with BigFleet against its contract
+	@$(BIN)/bigfleet conformance --builtin --insecure
 
 .PHONY: load
 load: setup ## A thousand operators on one shard for MINUTES=10; a restart with 100,000 machines
@@ -152,7 +152,7 @@ failover: setup ## Kill and pause the leading coordinator 100 times and time it 
 	  $(BIN)/pytest -q -m failover tests/failover
 
 .PHONY: oracle
-oracle: setup ## Hold the engine against a plain reading of its rules on SEEDS=10000 worlds
+oracle: setup ## Compare the engine with a plain reading of its rules on SEEDS=10000 worlds
 	@ORACLE_SEEDS=$(or $(SEEDS),10000) ORACLE_FIRST_SEED=$(or $(FIRST_SEED),0) \
 	  $(BIN)/pytest -q -m slow tests/engine/test_engine_oracle.py
 

@@ -175,6 +175,22 @@ def test_every_command_is_one_that_the_parser_takes(path: Path) -> None:
     assert not unknown
 
 
+def test_every_target_of_the_makefile_runs_a_command_that_the_parser_takes() -> None:
+    """A user who types `make conformance` never sees the flag that it passes."""
+    targets = re.findall(r"^\.PHONY: (\S+)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    recipes = subprocess.run(
+        ["make", "--dry-run", "POOLS=pool.json", *targets],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.replace("\\\n", "")
+    found = re.findall(rf"^\.venv/bin/((?:{'|'.join(PROGRAMS)}) .*)$", recipes, re.MULTILINE)
+    commands = [shlex.split(command) for command in found]
+    assert {"run", "compare", "conformance"} <= {words[1] for words in commands}
+    assert not {" ".join(c): bad for c in commands if (bad := unknown_in(c))}
+
+
 @pytest.mark.parametrize("path", CURRENT, ids=lambda path: str(path.relative_to(ROOT)))
 def test_flags_metrics_targets_and_keys_exist(path: Path) -> None:
     """Each is spelt somewhere in the sources, whatever the document says around it."""

@@ -40,7 +40,7 @@ from loaddriver.schedstat import wait_seconds
 _SEND_SECONDS = 0.2
 # Locust has no option for it.
 locust.runners.MASTER_HEARTBEAT_TIMEOUT = messages.SILENCE_SECONDS
-_log = logging.getLogger(__name__)
+_LOG = logging.getLogger(__name__)
 __all__ = ["Tenant"]
 
 
@@ -90,7 +90,7 @@ class Worker:
 
     def _give_up(self, reason: str) -> None:
         """End this process with exit code 1."""
-        _log.error("load worker %s plays nothing: %s", self._name, reason)
+        _LOG.error("load worker %s plays nothing: %s", self._name, reason)
         self._environment.process_exit_code = 1
         gevent.spawn(self._runner.quit)
 

@@ -35,7 +35,7 @@ _RETRY_SECONDS = 1.0
 _EVICTIONS_AT_ONCE = 16
 _ENDED = ("Succeeded", "Failed")
 
-_log = logging.getLogger(__name__)
+_LOG = logging.getLogger(__name__)
 
 
 class _NodeSpec(msgspec.Struct):
@@ -84,9 +84,9 @@ async def _act_in(cluster: Cluster, kind: Kind, seconds: float) -> None:
                     except ApiError as error:
                         if not is_transient(error):
                             raise InfrastructureError(f"cluster {cluster.name}: {error}") from None
-                        _log.info("cluster %s, retrying: %s", cluster.name, error)
+                        _LOG.info("cluster %s, retrying: %s", cluster.name, error)
                     except CONNECTION_ERRORS as error:
-                        _log.info("cluster %s, retrying: %r", cluster.name, error)
+                        _LOG.info("cluster %s, retrying: %r", cluster.name, error)
                     await asyncio.sleep(_RETRY_SECONDS)
 
 

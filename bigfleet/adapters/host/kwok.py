@@ -26,7 +26,7 @@ from bigfleet.kube.client import CONNECTION_ERRORS, ApiError, KubeClient, is_tra
 from bigfleet.model.machine import Machine
 from bigfleet.ports.host import Boot, HostFailure
 
-_log = logging.getLogger(__name__)
+_LOG = logging.getLogger(__name__)
 _REGISTRATION_ATTEMPTS = 8
 _MIN_BACKOFF_SECONDS, _MAX_BACKOFF_SECONDS = 0.1, 5.0
 # Each registration opens its own connection; a burst of boots must not overload an API server.
@@ -169,7 +169,7 @@ async def _with_retries(
         except (ApiError, *CONNECTION_ERRORS) as error:
             if attempt == attempts or not is_retryable(error):
                 raise
-            _log.info("attempt %d failed: %s", attempt, _text(error))
+            _LOG.info("attempt %d failed: %s", attempt, _text(error))
         await asyncio.sleep(backoff_seconds)
         backoff_seconds = min(backoff_seconds * 2, _MAX_BACKOFF_SECONDS)
     raise AssertionError("unreachable")

@@ -27,7 +27,7 @@ UNLIMITED = "unlimited"
 _MAX_CHARACTERS = 2**24
 _MAX_DOLLARS = 1e12
 
-_log = logging.getLogger(__name__)
+_LOG = logging.getLogger(__name__)
 
 # A file's mtime, size and inode; None while there is none.
 _Version = tuple[int, int, int] | None
@@ -55,11 +55,11 @@ class CeilingsFile:
             self._ceilings = _read(self._path)
         except InvalidInput as error:
             metrics.shard_ceilings_rejected.set(1)
-            _log.error("cluster ceilings not reloaded, the previous ones stay in force: %s", error)
+            _LOG.error("cluster ceilings not reloaded, the previous ones stay in force: %s", error)
         else:
             metrics.shard_ceilings_rejected.set(0)
             named = len(self._ceilings.clusters)
-            _log.info("cluster ceilings reloaded", extra={"clusters": named})
+            _LOG.info("cluster ceilings reloaded", extra={"clusters": named})
 
 
 def _version(path: Path) -> _Version:

@@ -11,7 +11,7 @@ import msgspec
 from bigfleet.adapters.store.disk import StateFile
 from bigfleet.ports.files import Files
 
-_log = logging.getLogger(__name__)
+_LOG = logging.getLogger(__name__)
 
 
 class DemandFile:
@@ -29,7 +29,7 @@ class DemandFile:
             return msgspec.json.decode(content, type=dict[str, int])
         except msgspec.DecodeError as error:
             fields = {"file": str(self._file.path), "error": str(error)}
-            _log.warning("the demand of clusters is lost: the file is damaged", extra=fields)
+            _LOG.warning("the demand of clusters is lost: the file is damaged", extra=fields)
             return {}
 
     def save(self, pods: Mapping[str, int]) -> None:

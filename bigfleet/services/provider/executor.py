@@ -33,7 +33,7 @@ from bigfleet.services.provider.market_follower import MarketFollower
 from bigfleet.services.provider.spot_market import SPOT_INTERRUPTED, seconds_until_interruption
 from bigfleet.services.provider.store import Store
 
-_log = logging.getLogger(__name__)
+_LOG = logging.getLogger(__name__)
 # The Node of a failed machine is removed in any case, so power-off is not awaited for longer.
 _POWER_OFF_TIMEOUT_SECONDS = 10.0
 # The operator removes a failed machine's Node at once, unless it is disconnected.
@@ -88,7 +88,7 @@ class OperationExecutor:
             fencing.check(fence, machine_id, newest, claimed)
         except Fenced as error:
             provider_orders_fenced.inc()
-            _log.critical("incident: order from a replaced shard", extra={"why": str(error)})
+            _LOG.critical("incident: order from a replaced shard", extra={"why": str(error)})
             raise
 
     def _latency_seconds(self, record: Record, order: Order) -> float:
@@ -226,13 +226,13 @@ class OperationExecutor:
             return lifecycle.fail(record, str(failure)), MachineEvent.FAIL
         except Exception as error:  # noqa: BLE001 - a defect must not affect other machines
             internal_errors.inc()
-            _log.exception("internal error on machine %s; please report it", record.machine.id)
+            _LOG.exception("internal error on machine %s; please report it", record.machine.id)
             return lifecycle.fail(record, repr(error)), MachineEvent.FAIL
         return lifecycle.finish(record), lifecycle.SUCCESS[record.machine.state]
 
     async def _wait_for_disk(self, error: Unavailable) -> None:
         """Until then orders are rejected, reads are served, and finished operations retried."""
-        _log.error("%s; retrying every %g s", error, _DISK_RETRY_INTERVAL_SECONDS)
+        _LOG.error("%s; retrying every %g s", error, _DISK_RETRY_INTERVAL_SECONDS)
         await asyncio.sleep(_DISK_RETRY_INTERVAL_SECONDS)
 
     async def _perform(self, record: Record) -> None:
@@ -258,7 +258,7 @@ class OperationExecutor:
             async with asyncio.timeout(_POWER_OFF_TIMEOUT_SECONDS):
                 await self._host.power_off(machine)
         except (HostFailure, TimeoutError) as error:
-            _log.warning("failed host may still be on: %s", error, extra={"machine": machine.id})
+            _LOG.warning("failed host may still be on: %s", error, extra={"machine": machine.id})
 
     async def _drain(self, record: Record) -> None:
         """Wait for the Node to be removed; when the grace period ends, switch the host off."""
@@ -293,7 +293,7 @@ class OperationExecutor:
         self._export(new)
         provider_transitions.labels(event.name.lower()).inc()
         story = {"machine": after.machine.id, "operation": after.operation_id, "state": new.name}
-        _log.info("%s", after.machine.last_error or "transition", extra=story)
+        _LOG.info("%s", after.machine.last_error or "transition", extra=story)
 
     def _export(self, state: MachineState) -> None:
         provider_machines.labels(state.name).set(self._state_counts[state])

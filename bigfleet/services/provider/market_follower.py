@@ -24,7 +24,7 @@ _POLL_INTERVAL_SECONDS = 0.5
 _QUOTED_AT_ONCE = 500
 _DISK_RETRY_INTERVAL_SECONDS = 1.0
 
-_log = logging.getLogger(__name__)
+_LOG = logging.getLogger(__name__)
 
 
 class MarketFollower:
@@ -99,7 +99,7 @@ class MarketFollower:
             try:
                 self._store.save(quoted)
             except Unavailable as error:
-                _log.error("%s; retrying every %g s", error, _DISK_RETRY_INTERVAL_SECONDS)
+                _LOG.error("%s; retrying every %g s", error, _DISK_RETRY_INTERVAL_SECONDS)
                 await asyncio.sleep(_DISK_RETRY_INTERVAL_SECONDS)
             else:
                 moved = quoted.machine.price_per_hour != record.machine.price_per_hour

@@ -23,7 +23,7 @@ from bigfleet.services.provider.servicer import ProviderServicer
 from bigfleet.services.provider.store import Store
 from bigfleet.tasks import wait_stopped_or_failed
 
-_log = logging.getLogger(__name__)
+_LOG = logging.getLogger(__name__)
 # Calls are answered in milliseconds; shards retry one that is not.
 _STOP_GRACE_SECONDS = 1.0
 
@@ -77,7 +77,7 @@ async def serving(config: ProviderConfig, host: Host) -> AsyncIterator[RunningPr
         await server.start()
         closing.push_async_callback(server.stop, _STOP_GRACE_SECONDS)
         not_ready = ""
-        _log.info("serving", extra={"port": port, "machines": len(store)})
+        _LOG.info("serving", extra={"port": port, "machines": len(store)})
         yield RunningProvider(port, executor.failure)
         not_ready = "stopping"
 
@@ -85,7 +85,7 @@ async def serving(config: ProviderConfig, host: Host) -> AsyncIterator[RunningPr
 def _open_store(config: ProviderConfig) -> Store:
     store = Store(config.state_directory)
     if len(store) > 0:
-        _log.info("machines kept from the last run; inventory file not read")
+        _LOG.info("machines kept from the last run; inventory file not read")
         return store
     try:
         store.seed(inventory.read(config.inventory_file))

@@ -42,7 +42,7 @@ from bigfleet.services.shard.records.journal import Journal
 from bigfleet.services.shard.sessions.servicer import SessionServicer
 from bigfleet.tasks import cancel_and_wait, run_until_stopped
 
-_log = logging.getLogger(__name__)
+_LOG = logging.getLogger(__name__)
 # Operators reconnect by themselves.
 _STOP_GRACE_SECONDS = 1.0
 # Each message of a session needs the interpreter several times, and a decision holds it: with
@@ -136,7 +136,7 @@ async def serving(
         await server.start()
         closing.push_async_callback(server.stop, _STOP_GRACE_SECONDS)
         closing.callback(shard.sessions.close_all)
-        _log.info("serving", extra={"shard": config.shard_id, "epoch": epoch, "port": port})
+        _LOG.info("serving", extra={"shard": config.shard_id, "epoch": epoch, "port": port})
         yield Serving(port, shard, work)
 
 

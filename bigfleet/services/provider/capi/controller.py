@@ -36,7 +36,7 @@ from bigfleet.services.provider.capi.records import Changed, Records
 from bigfleet.services.provider.capi.steps import Act, Limits, Step, failed, next_step
 from bigfleet.services.provider.lifecycle import Order, Record
 
-_log = logging.getLogger(__name__)
+_LOG = logging.getLogger(__name__)
 # What did not succeed is tried again after so long; a Machine that is being deleted reports itself.
 _RETRY_SECONDS = 2.0
 # A burst of orders must not overload the management cluster.
@@ -157,7 +157,7 @@ class MachineController:
             fencing.check(fence, machine_id, newest, self.records.claimed_epoch(fence.shard_id))
         except Fenced as error:
             provider_orders_fenced.inc()
-            _log.critical("incident: order from a replaced shard", extra={"why": str(error)})
+            _LOG.critical("incident: order from a replaced shard", extra={"why": str(error)})
             raise
 
     def _lock(self, machine_id: str) -> asyncio.Lock:
@@ -229,14 +229,14 @@ class MachineController:
                 return await self._fail(record, str(error))
         except Exception as error:  # noqa: BLE001 - a defect must not affect other machines
             internal_errors.inc()
-            _log.exception("internal error on machine %s; please report it", machine_id)
+            _LOG.exception("internal error on machine %s; please report it", machine_id)
             self._say(machine_id, repr(error))
         return now + _RETRY_SECONDS
 
     def _say(self, machine_id: str, trouble: str) -> None:
         """Log what keeps a machine from its next step, once."""
         if self._trouble.get(machine_id) != trouble:
-            _log.warning("%s", trouble, extra={"machine": machine_id})
+            _LOG.warning("%s", trouble, extra={"machine": machine_id})
         self._trouble[machine_id] = trouble
 
     async def _act(self, record: Record, step: Step, offering: Offering) -> float | None:
@@ -282,5 +282,5 @@ class MachineController:
         machine = after.machine
         story = {"machine": machine.id, "operation": after.operation_id}
         story |= {"state": machine.state.name, "cluster": machine.cluster}
-        _log.info("%s", machine.last_error or "transition", extra=story)
+        _LOG.info("%s", machine.last_error or "transition", extra=story)
         return after

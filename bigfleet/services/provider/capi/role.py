@@ -23,7 +23,7 @@ from bigfleet.services.provider.role import RunningProvider
 from bigfleet.services.provider.servicer import RecordServicer
 from bigfleet.tasks import wait_stopped_or_failed
 
-_log = logging.getLogger(__name__)
+_LOG = logging.getLogger(__name__)
 # Calls are answered in milliseconds; shards retry one that is not.
 _STOP_GRACE_SECONDS = 1.0
 
@@ -83,6 +83,6 @@ async def serving(config: CapiConfig) -> AsyncIterator[RunningProvider]:
         await server.start()
         closing.push_async_callback(server.stop, _STOP_GRACE_SECONDS)
         phase = ""
-        _log.info("serving", extra={"port": port, "machines": len(records)})
+        _LOG.info("serving", extra={"port": port, "machines": len(records)})
         yield RunningProvider(port, controller.failure)
         phase = "stopping"

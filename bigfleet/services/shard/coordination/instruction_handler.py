@@ -14,7 +14,7 @@ from bigfleet.services.shard.coordination import instructions
 from bigfleet.services.shard.coordination.instructions import Draft
 from bigfleet.services.shard.fleet.ownership import Ownership
 
-_log = logging.getLogger(__name__)
+_LOG = logging.getLogger(__name__)
 _Ack = wire.InstructAck
 
 
@@ -80,7 +80,7 @@ class InstructionHandler:
                 self._ownership.change(record)
         except BigFleetError as error:
             # Nothing has changed; the coordinator repeats the instructions.
-            _log.error("instructions not carried out", extra={"why": str(error)})
+            _LOG.error("instructions not carried out", extra={"why": str(error)})
             return
         self._due |= {answer.instruction_id: answer for answer in answers}
 
@@ -91,13 +91,13 @@ def _log_moves(received: Iterable[wire.CoordinatorInstruction]) -> None:
             quota = each.quota_slice
             name = f"{quota.provider} {quota.region}".strip()
             fields = {"quota": name, "machines": quota.machines, "why": quota.reason}
-            _log.info("part of a quota changed", extra=fields)
+            _LOG.info("part of a quota changed", extra=fields)
         for what in (each.assign_domain, each.unassign_domain, each.cross_shard_drain):
             if what.reason:
                 domain = str(Domain(what.topology_key, what.topology_value))
                 taken = each.HasField("assign_domain")
                 text = "domain taken over" if taken else "domain to be released"
-                _log.info(text, extra={"domain": domain, "why": what.reason})
+                _LOG.info(text, extra={"domain": domain, "why": what.reason})
 
 
 def _report(answer: _Ack, instruction_type: str) -> None:
@@ -106,8 +106,8 @@ def _report(answer: _Ack, instruction_type: str) -> None:
     fields = {"instruction": answer.instruction_id, "type": instruction_type, "why": answer.reason}
     if answer.outcome == _Ack.REJECTED_STALE:
         metrics.shard_incidents.labels("stale-instruction").inc()
-        _log.critical("incident: stale instruction from a deposed coordinator", extra=fields)
+        _LOG.critical("incident: stale instruction from a deposed coordinator", extra=fields)
     elif answer.outcome == _Ack.FAILED:
-        _log.warning("instruction not carried out", extra=fields)
+        _LOG.warning("instruction not carried out", extra=fields)
     elif answer.outcome != _Ack.ACCEPTED:
-        _log.error("instruction rejected", extra=fields)
+        _LOG.error("instruction rejected", extra=fields)

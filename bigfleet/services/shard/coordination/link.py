@@ -19,7 +19,7 @@ from bigfleet.services.shard.fleet.ownership import Ownership
 # How often a domain to be released is checked for orders under way.
 POLL_INTERVAL_SECONDS = 0.2
 
-_log = logging.getLogger(__name__)
+_LOG = logging.getLogger(__name__)
 
 
 class Link:
@@ -61,7 +61,7 @@ class Link:
             try:
                 await self.once()
             except Exception:  # noqa: BLE001  the next report starts afresh
-                _log.exception("report failed")
+                _LOG.exception("report failed")
             await self._pause()
 
     async def once(self) -> None:
@@ -87,10 +87,10 @@ class Link:
         if ack.coordinator_term < self._term:
             metrics.shard_incidents.labels("deposed-coordinator").inc()
             fields = {"term": ack.coordinator_term, "newest": self._term}
-            _log.critical("incident: answer from a deposed coordinator", extra=fields)
+            _LOG.critical("incident: answer from a deposed coordinator", extra=fields)
             return
         if self._problem or ack.coordinator_term != self._term:
-            _log.info("connected to coordinator", extra={"term": ack.coordinator_term})
+            _LOG.info("connected to coordinator", extra={"term": ack.coordinator_term})
         self._term, self._problem = ack.coordinator_term, ""
         metrics.shard_coordinator_reports.labels("acknowledged").inc()
         metrics.shard_coordinator_term.set(ack.coordinator_term)
@@ -108,7 +108,7 @@ class Link:
     def _missed(self, why: str) -> None:
         metrics.shard_coordinator_reports.labels("missed").inc()
         if not self._problem:
-            _log.warning(
+            _LOG.warning(
                 "coordinator unavailable; continuing with current ownership", extra={"why": why}
             )
         self._problem = why

@@ -33,7 +33,7 @@ from bigfleet.services.shard.fleet.inventory import Inventory
 from bigfleet.services.shard.fleet.ownership import Ownership
 from bigfleet.services.shard.records.views import FreeMachines
 
-_log = logging.getLogger(__name__)
+_LOG = logging.getLogger(__name__)
 _MAX_REGIONS = 100
 _MAX_REMOVALS = 1000
 _Shortfalls = tuple[list[wire.Shortfall], int]
@@ -113,7 +113,7 @@ class Reporter:
         try:
             self.ownership.drop_clusters(ended)
         except BigFleetError as error:  # retried with the next report
-            _log.error("end of a removal cannot be saved", extra={"why": str(error)})
+            _LOG.error("end of a removal cannot be saved", extra={"why": str(error)})
         else:
             self.cycle.removals.end(ended)
 

@@ -57,7 +57,7 @@ STALLED_SECONDS = 60.0
 # Orders queued at once without delaying sessions.
 _ORDERS_AT_ONCE = 500
 
-_log = logging.getLogger(__name__)
+_LOG = logging.getLogger(__name__)
 
 
 def pause_seconds(took_seconds: float, cycle_seconds: float) -> float:
@@ -141,10 +141,10 @@ class Cycle:
                 await self._cycle()
         except Unavailable as error:
             self._failed("unavailable", str(error))
-            _log.warning("cycle skipped: provider unavailable", extra={"error": str(error)})
+            _LOG.warning("cycle skipped: provider unavailable", extra={"error": str(error)})
         except Exception as error:  # noqa: BLE001  the next cycle starts afresh
             self._failed("error", str(error))
-            _log.exception("cycle failed")
+            _LOG.exception("cycle failed")
         else:
             self._failures, self._not_ready = 0, ""
         self._started_seconds = None
@@ -248,7 +248,7 @@ class Cycle:
     def _release_held(self, now_seconds: float) -> None:
         for cluster in self.needs.release_held(now_seconds):
             metrics.shard_rollups.labels("released").inc()
-            _log.info("held roll-up accepted after its hold", extra={"cluster": cluster})
+            _LOG.info("held roll-up accepted after its hold", extra={"cluster": cluster})
             self.journal.note(JournalEvent.ROLLUP_RELEASED, cluster=cluster)
 
     def _publish(self, result: CycleResult) -> None:

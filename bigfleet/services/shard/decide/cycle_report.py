@@ -17,7 +17,7 @@ from bigfleet.services.shard.demand.needs import NeedsTable
 from bigfleet.services.shard.fleet.inventory import Inventory
 from bigfleet.services.shard.records.journal import Journal
 
-_log = logging.getLogger(__name__)
+_LOG = logging.getLogger(__name__)
 
 
 @contextmanager
@@ -64,4 +64,4 @@ def note_troubled_needs(result: CycleResult, journal: Journal) -> None:
         error = result.quarantine[key].error if key in result.quarantine else ""
         fields = {"cluster": key.cluster, "need": key.fingerprint}
         journal.note(JournalEvent.NEED_QUARANTINED, **fields)
-        _log.error("need quarantined: deciding on it failed", extra={**fields, "error": error})
+        _LOG.error("need quarantined: deciding on it failed", extra={**fields, "error": error})

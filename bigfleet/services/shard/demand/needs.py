@@ -35,7 +35,7 @@ from bigfleet.services.shard.demand.rollup_rows import (
 )
 from bigfleet.services.shard.records.interning import Interned
 
-_log = logging.getLogger(__name__)
+_LOG = logging.getLogger(__name__)
 
 
 class RollUpOutcome(NamedTuple):
@@ -262,6 +262,6 @@ class NeedsTable:
 def _warn_of_rejected_limits(problems: Sequence[InvalidInput]) -> None:
     if problems:
         metrics.shard_node_limits_rejected.inc(len(problems))
-        _log.warning(
+        _LOG.warning(
             "node limits rejected", extra={"number": len(problems), "why": str(problems[0])}
         )

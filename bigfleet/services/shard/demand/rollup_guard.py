@@ -22,7 +22,7 @@ HOLD_SECONDS = 30.0
 # The saved numbers may be off by this factor, so that they are written rarely.
 _SAVE_FACTOR = 2
 
-_log = logging.getLogger(__name__)
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ class RollUpGuard:
             self._store.save(self._accepted)
         except BigFleetError as error:
             if not self._failing:
-                _log.error("demand cannot be saved", extra={"why": str(error)})
+                _LOG.error("demand cannot be saved", extra={"why": str(error)})
             self._failing = True
         else:
             self._kept, self._failing = dict(self._accepted), False

@@ -24,7 +24,7 @@ _LEFT_OUT = (
     "served last are not served. Use fewer co-location groups and fewer distinct profiles"
 )
 
-_log = logging.getLogger(__name__)
+_LOG = logging.getLogger(__name__)
 
 
 class RollUpReceiver:
@@ -83,7 +83,7 @@ class RollUpReceiver:
     ) -> None:
         metrics.shard_rollups.labels(outcome).inc()
         if why:
-            _log.warning(f"roll-up {outcome}", extra={"cluster": cluster, "why": why})
+            _LOG.warning(f"roll-up {outcome}", extra={"cluster": cluster, "why": why})
         self._journal.note(
             JournalEvent(f"rollup-{outcome}"),
             cluster=cluster,

@@ -23,7 +23,7 @@ _UNEXPECTED = (OrderOutcome.ILLEGAL, OrderOutcome.UNKNOWN_MACHINE, OrderOutcome.
 
 # It is unknown whether the provider has received the order.
 _UNANSWERED = (OrderOutcome.UNAVAILABLE, OrderOutcome.TIMED_OUT)
-_log = logging.getLogger(__name__)
+_LOG = logging.getLogger(__name__)
 _Lane: TypeAlias = tuple[str, str]
 # Clusters share this many times the concurrency of one. At the first fill of a thousand clusters
 # each with as many orders as it may have alone, all orders would time out together.
@@ -133,7 +133,7 @@ class Actuation:
                     f"fenced: another process of this shard has a newer epoch ({why})"
                 )
         except Exception as error:  # noqa: BLE001  a defect in one order must not affect others
-            _log.exception("order failed", extra={"machine": order.machine_id})
+            _LOG.exception("order failed", extra={"machine": order.machine_id})
             outcome, why = OrderOutcome.FAILED, str(error)
         if outcome is not OrderOutcome.DONE:
             self._report(order, outcome, why)
@@ -149,7 +149,7 @@ class Actuation:
             self._failures.refused(order.cluster, why, self._clock.monotonic_seconds())
         if outcome in _UNEXPECTED:
             fields = {"machine": order.machine_id, "action": order.action_type.value, "why": why}
-            _log.warning("order failed", extra=fields)
+            _LOG.warning("order failed", extra=fields)
         note = f"{outcome.value}: {why}" if why else outcome.value
         self._journal.note_order(JournalEvent.ORDER_FAILED, order, note=note)
 
@@ -160,9 +160,9 @@ class Actuation:
         if not self.fenced:
             self.fenced = f"{why}; this process issues no more orders and should be stopped"
             if incident:
-                _log.critical("incident: %s", self.fenced)
+                _LOG.critical("incident: %s", self.fenced)
             else:
-                _log.warning("ordering stopped", extra={"why": self.fenced})
+                _LOG.warning("ordering stopped", extra={"why": self.fenced})
 
     def _lane(self, order: Order) -> _Lane:
         """Each lane has its own limit: for each provider one per cluster, and "" for orders without

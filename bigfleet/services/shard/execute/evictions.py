@@ -21,7 +21,7 @@ from bigfleet.services.shard.records.orders import Order, Orders
 from bigfleet.services.shard.records.views import MachineView
 from bigfleet.services.shard.sessions.session import Session
 
-_log = logging.getLogger(__name__)
+_LOG = logging.getLogger(__name__)
 _NOT_GONE = (MachineState.CONFIGURED, MachineState.DRAINING)
 
 
@@ -100,11 +100,11 @@ class Evictions:
                     try:
                         self._store.record_started(eviction)
                     except BigFleetError as error:
-                        _log.error("eviction reported by the operator cannot be saved: %s", error)
+                        _LOG.error("eviction reported by the operator cannot be saved: %s", error)
                         continue
                     self._under_way[machine_id] = eviction
                     fields = {"machine": machine_id, "cluster": session.cluster}
-                    _log.warning("resuming an eviction reported by the operator", extra=fields)
+                    _LOG.warning("resuming an eviction reported by the operator", extra=fields)
                 del session.drains[machine_id]
 
     def _is_new(self, view: MachineView, cluster: str) -> bool:

@@ -14,7 +14,7 @@ from bigfleet.ports.store import EpochStore
 
 RETRY_INTERVAL_SECONDS = 1.0
 
-_log = logging.getLogger(__name__)
+_LOG = logging.getLogger(__name__)
 
 
 async def obtain_epoch(
@@ -40,7 +40,7 @@ async def obtain_epoch(
             why = f"waiting for an epoch (empty state directory): {error}"
             on_wait(why)
             if why != problem:
-                _log.warning("shard %s: %s", shard_id, why)
+                _LOG.warning("shard %s: %s", shard_id, why)
             problem = why
         await asyncio.sleep(RETRY_INTERVAL_SECONDS)
 

@@ -31,7 +31,7 @@ FIRST_LISTING_SECONDS = 30.0
 # Machines on their way from a silent provider are expected for so long.
 EXPECTED_SECONDS = 60.0
 
-_log = logging.getLogger(__name__)
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(eq=False)
@@ -85,19 +85,19 @@ class ProviderLink:
             return
         if not isinstance(error, BigFleetError):
             metrics.internal_errors.inc()
-            _log.error("listing failed", exc_info=error, extra={"provider": self.address})
+            _LOG.error("listing failed", exc_info=error, extra={"provider": self.address})
         self._fell_silent(error, now_seconds)
 
     def _answered(self) -> None:
         if self.error is not None and self.was_listed:
-            _log.info("provider answers again", extra={"provider": self.address})
+            _LOG.info("provider answers again", extra={"provider": self.address})
         self.error, self.was_listed = None, True
 
     def _fell_silent(self, error: BaseException, now_seconds: float) -> None:
         if self.error is None:
             self.silent_since_seconds = now_seconds
             fields = {"provider": self.address, "error": str(error)}
-            _log.warning("provider does not answer; its machines are held", extra=fields)
+            _LOG.warning("provider does not answer; its machines are held", extra=fields)
         self.error = error
 
     async def close(self) -> None:

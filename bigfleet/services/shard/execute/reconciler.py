@@ -63,7 +63,7 @@ _RECORDS_AT_ONCE = 2000
 _SHOWN_CHARACTERS = 80
 _MOVES = frozenset((before, after) for (before, _), after in TRANSITIONS.items())
 
-_log = logging.getLogger(__name__)
+_LOG = logging.getLogger(__name__)
 
 
 class Reconciler:
@@ -188,7 +188,7 @@ class Reconciler:
     @staticmethod
     def _reject(why: str) -> None:
         metrics.shard_machines_rejected.inc()
-        _log.warning("provider record rejected; keeping the last valid one", extra={"why": why})
+        _LOG.warning("provider record rejected; keeping the last valid one", extra={"why": why})
 
     async def _take_over(self, machines: Sequence[Machine], number: int) -> bool:
         """Apply the records; False when one was stale: the next listing must include it again."""
@@ -207,7 +207,7 @@ class Reconciler:
         known, kept = self._inventory.count_of(self._key), self._inventory.count_known(named)
         if why := self._guard.reason_to_hold(known, kept, now_seconds):
             metrics.shard_listings_suspect.inc()
-            _log.warning("suspect full listing held", extra={"why": why})
+            _LOG.warning("suspect full listing held", extra={"why": why})
             self._journal.note(JournalEvent.LISTING_SUSPECT, note=why)
             return False
         self._observe(self._inventory.retain(named, self._key))
@@ -266,7 +266,7 @@ class Reconciler:
 
     def _report_adoption(self, transition: Transition) -> None:
         metrics.shard_unexpected_transitions.labels(_move(transition)).inc()
-        _log.warning(
+        _LOG.warning(
             "unexpected state transition; adopted",
             extra={
                 "machine": transition.machine_id,

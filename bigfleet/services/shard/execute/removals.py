@@ -25,7 +25,7 @@ from bigfleet.services.shard.records.wants import Wants
 # No operator evicts the pods; a host's kubelet may still shut them down.
 GRACE_SECONDS = 10
 
-_log = logging.getLogger(__name__)
+_LOG = logging.getLogger(__name__)
 
 
 class PendingRemovals:
@@ -56,11 +56,11 @@ class PendingRemovals:
         try:
             self._store.save(self._left.keys() - set(ended))
         except BigFleetError as error:
-            _log.error("end of a removal cannot be saved", extra={"why": str(error)})
+            _LOG.error("end of a removal cannot be saved", extra={"why": str(error)})
             return
         for cluster in ended:
             del self._left[cluster]
-            _log.info("cluster removed", extra={"cluster": cluster})
+            _LOG.info("cluster removed", extra={"cluster": cluster})
 
     def drains(self, inventory: Inventory, orders: Orders, now_seconds: float) -> Iterator[Order]:
         """A drain order for each configured machine of these clusters that has no order."""

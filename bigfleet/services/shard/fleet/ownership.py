@@ -10,7 +10,7 @@ from bigfleet.model.domain import Domain
 from bigfleet.model.errors import BigFleetError
 from bigfleet.ports.ownership import OwnershipRecord, OwnershipStore
 
-_log = logging.getLogger(__name__)
+_LOG = logging.getLogger(__name__)
 
 
 class Ownership:
@@ -68,7 +68,7 @@ class Ownership:
             try:
                 self.change(self.record)
             except BigFleetError as error:
-                _log.error("ownership cannot be saved", extra={"why": str(error)})
+                _LOG.error("ownership cannot be saved", extra={"why": str(error)})
 
     def _adopt(self, record: OwnershipRecord) -> None:
         before, self.record = self.record, record

@@ -12,7 +12,7 @@ from bigfleet.model.machine import is_valid_id
 from bigfleet.observe import metrics
 from bigfleet.services.shard.sessions.session import Ending, Session
 
-_log = logging.getLogger(__name__)
+_LOG = logging.getLogger(__name__)
 # As long as a Kubernetes name.
 MAX_CLUSTER_ID = 253
 
@@ -99,7 +99,7 @@ class Sessions:
         for message in self._replay(cluster):
             session.outbox.put(message, message.node_state_update.supersedes_key)
         metrics.shard_sessions.set(len(self._by_cluster))
-        _log.info("session opened", extra={"cluster": cluster, "replaced": older is not None})
+        _LOG.info("session opened", extra={"cluster": cluster, "replaced": older is not None})
         return session
 
     def close(self, session: Session) -> None:
@@ -109,7 +109,7 @@ class Sessions:
             del self._by_cluster[session.cluster]
             self._on_session_end(session.cluster)
         metrics.shard_sessions.set(len(self._by_cluster))
-        _log.info("session closed", extra={"cluster": session.cluster})
+        _LOG.info("session closed", extra={"cluster": session.cluster})
 
     def close_all(self) -> None:
         """End every stream after what is queued for it."""

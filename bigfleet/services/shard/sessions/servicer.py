@@ -24,7 +24,7 @@ from bigfleet.tasks import cancel_and_wait
 Context = grpc.aio.ServicerContext[Any, Any]
 _Requests = AsyncIterator[shard_pb2.OperatorMessage]
 
-_log = logging.getLogger(__name__)
+_LOG = logging.getLogger(__name__)
 # A client that sends no Hello is disconnected.
 HELLO_TIMEOUT_SECONDS = 30.0
 # The session of an operator that reads nothing for this long ends: a live one reconnects and gets a
@@ -115,7 +115,7 @@ class SessionServicer(ShardServicer):
             await asyncio.sleep(READ_TIMEOUT_SECONDS / _POLLS)
         why = f"its operator has read nothing for {READ_TIMEOUT_SECONDS:.0f} s"
         fields = {"cluster": session.cluster, "waiting": len(session.outbox)}
-        _log.warning(f"session terminated: {why}", extra=fields)
+        _LOG.warning(f"session terminated: {why}", extra=fields)
         metrics.shard_stalled_sessions.inc()
         session.terminate()
         self._sessions.close(session)
@@ -134,10 +134,10 @@ class SessionServicer(ShardServicer):
         except InvalidInput as error:
             ending = session_module.Ending(False, str(error))
         except grpc.aio.AbortError:
-            _log.debug("session terminated", extra={"cluster": session.cluster})
+            _LOG.debug("session terminated", extra={"cluster": session.cluster})
         except grpc.RpcError as error:
-            _log.info("session lost", extra={"cluster": session.cluster, "error": str(error)})
+            _LOG.info("session lost", extra={"cluster": session.cluster, "error": str(error)})
         except Exception:  # noqa: BLE001  a defect in one session is logged and affects no other
-            _log.exception("session failed", extra={"cluster": session.cluster})
+            _LOG.exception("session failed", extra={"cluster": session.cluster})
         finally:
             session.end(ending)

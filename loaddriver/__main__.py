@@ -17,6 +17,7 @@ from loaddriver.commands import (
     calibrate,
     chart,
     compare,
+    compare_power,
     doctor,
     gates,
     history,
@@ -168,8 +169,8 @@ def build_parser() -> argparse.ArgumentParser:
     judge.add_argument("--expect", type=Path, required=True, help="a file like expect.yaml")
     judge.set_defaults(do=_judge)
     others = (
-        *(bare, calibrate, chart, compare, doctor, gates, history, load_worker, plan, runs),
-        wire,
+        *(bare, calibrate, chart, compare, compare_power, doctor, gates, history),
+        *(load_worker, plan, runs, wire),
     )
     for command_of in others:
         command_of.add(commands)

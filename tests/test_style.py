@@ -36,7 +36,6 @@ SMALL_FILES: dict[str, str] = {
     "kind/images/packages.py": "installs packages; its importer lays out a build context",
     "kind/network.py": "shared by all clusters; its importer is one cluster",
     "kind/nodeimage/kind_files.py": "what kind expects; its importer builds",
-    "loaddriver/compare/attribution.py": "where a change is; its importer, whether",
     "loaddriver/compare/junit.py": "one output format",
     "loaddriver/judge/bands.py": "one section of a summary",
     "loaddriver/judge/requests.py": "one section of a summary",

@@ -1,4 +1,4 @@
-"""`loaddriver compare`: whether a change made pods slower or dearer; and `compare-power`."""
+"""`loaddriver compare`: whether a change made pods slower or dearer."""
 
 from __future__ import annotations
 
@@ -16,12 +16,11 @@ from controlplane.request import request_from
 from controlplane.resolve import resolve
 from loaddriver.commands.common import say
 from loaddriver.compare.comparison import Comparison, json_schema
-from loaddriver.compare.evaluate import VOID_LIMIT
 from loaddriver.compare.evidence import Evidence
+from loaddriver.compare.exact import VOID_LIMIT
 from loaddriver.compare.fact_runner import gather
 from loaddriver.compare.injection import Fault, injected, injection_of, seconds_of
 from loaddriver.compare.outputs import JSON, PAGE, write_comparison
-from loaddriver.compare.pool import Rate, rate_of, read_pool, together, write_pool
 from loaddriver.compare.request import DEFAULT_PAIRS, Ports, Request, session_spec
 from loaddriver.compare.runner import ProcessRunner
 from loaddriver.compare.session import Session
@@ -34,7 +33,7 @@ from loaddriver.compare.state import (
     write_state,
 )
 from loaddriver.compare.stored import compare_stored
-from loaddriver.compare.systems import checkout, components_folder
+from loaddriver.compare.systems import checkout, components_folder, kept_copy
 from loaddriver.compare.wording import noise_sentence
 from loaddriver.errors import ExitCode, InfrastructureError, ProfileError
 from loaddriver.profile.loading import PROFILES, load_profile
@@ -44,7 +43,20 @@ from loaddriver.run.system import scheduler_config_at, system_at
 
 _PROFILE = "compare-50"
 _SYSTEMS = ROOT / "build" / "systems"
-_RELABELLINGS = 10_000
+_OF_A_SESSION = (
+    "base",
+    "head",
+    "profile",
+    "seed",
+    "pairs",
+    "least_effect",
+    "kubernetes",
+    "scheduler_config",
+    "component",
+    "set_base",
+    "set_head",
+    "inject",
+)
 
 
 def add(commands: Any) -> None:
@@ -77,17 +89,7 @@ def add(commands: Any) -> None:
     command.add_argument("--no-facts", action="store_true", help="begin with the pairs at once")
     command.add_argument("--schema", action="store_true", help=f"print the JSON schema of {JSON}")
     _difference_flags(command)
-    command.set_defaults(do=_compare)
-    power = commands.add_parser(
-        "compare-power", help="how often sessions made of recorded pairs would err"
-    )
-    power.add_argument("pools", nargs="+", type=Path, metavar="POOL")
-    power.add_argument("--relabellings", type=int, default=_RELABELLINGS, metavar="N")
-    power.set_defaults(do=_power)
-    pool = commands.add_parser("compare-pool", help="write the pairs of sessions as a pool")
-    pool.add_argument("sessions", nargs="+", type=Path, metavar="SESSION")
-    pool.add_argument("--out", type=Path, required=True, metavar="POOL")
-    pool.set_defaults(do=_pool)
+    command.set_defaults(do=partial(_compare, command))
 
 
 def _difference_flags(command: argparse.ArgumentParser) -> None:
@@ -114,7 +116,7 @@ def _difference_flags(command: argparse.ArgumentParser) -> None:
     )
 
 
-def _compare(flags: argparse.Namespace) -> ExitCode:
+def _compare(command: argparse.ArgumentParser, flags: argparse.Namespace) -> ExitCode:
     if flags.schema:
         print(json_schema().decode())
         return ExitCode.PASS
@@ -122,15 +124,31 @@ def _compare(flags: argparse.Namespace) -> ExitCode:
         return _stored(flags)
     with _interrupted_by_signals():
         if flags.resume:
+            _refuse_changes(command, flags)
             return _play(flags, flags.resume, read_state(flags.resume))
         return _new_session(flags)
+
+
+def _refuse_changes(command: argparse.ArgumentParser, flags: argparse.Namespace) -> None:
+    """Raises ProfileError if a session is to go on as another one than was begun."""
+    changed = [name for name in _OF_A_SESSION if getattr(flags, name) != command.get_default(name)]
+    if changed:
+        names = ", ".join(f"--{name.replace('_', '-')}" for name in changed)
+        raise ProfileError(
+            [
+                f"--resume goes on with what {flags.resume} was begun with: leave out {names}, or "
+                "begin another session"
+            ]
+        )
 
 
 def _new_session(flags: argparse.Namespace) -> ExitCode:
     folder = _new_folder(flags.out)
     ports = Ports(
         system=_system,
-        scheduler_config=lambda path: str(scheduler_config_at(Path(path))),
+        scheduler_config=lambda path: str(
+            kept_copy(folder / "scheduler-configs", scheduler_config_at(Path(path)))
+        ),
         binaries=lambda side, given: _binaries(folder, side, given),
     )
     for overrides in (flags.set_base, flags.set_head):
@@ -197,7 +215,7 @@ def _inject(profiles: Path, folder: Path, spec: SessionSpec, run: Evidence) -> S
 def _stored(flags: argparse.Namespace) -> ExitCode:
     match flags.results:
         case [folder] if (folder / SESSION).exists():
-            return _conclude(folder, _session(folder, flags.force).compare())
+            return _conclude(folder, played_session(folder, flags.force).compare())
         case [base, head]:
             found = compare_stored(base, head, 1 + flags.least_effect / 100, flags.force)
             return _conclude(_new_folder(flags.out), found)
@@ -215,34 +233,10 @@ def _conclude(folder: Path, found: Comparison) -> ExitCode:
     return ExitCode(found.exit_code)
 
 
-def _pool(flags: argparse.Namespace) -> ExitCode:
-    found = together([_session(each).pool() for each in flags.sessions])
-    write_pool(flags.out, found)
-    say(f"{flags.out}: {len(found.pairs)} pairs, {found.injected or 'of equal systems'}")
-    return ExitCode.PASS
-
-
-def _session(folder: Path, force: bool = False) -> Session:
+def played_session(folder: Path, force: bool = False) -> Session:
     """A session that has been played, to be judged."""
     state = read_state(folder)
     return Session(folder, state, ProcessRunner(state.spec, PROFILES), say, force)
-
-
-def _power(flags: argparse.Namespace) -> ExitCode:
-    rates = [rate_of(read_pool(path), flags.relabellings) for path in flags.pools]
-    for path, found in zip(flags.pools, rates, strict=True):
-        print(_rate_line(path, found))
-    return ExitCode.PASS if all(found.passes for found in rates) else ExitCode.GATE_MISSED
-
-
-def _rate_line(path: Path, found: Rate) -> str:
-    what = f"{found.pool.injected} found" if found.pool.injected else "equal systems regress"
-    low, high = found.interval
-    return (
-        f"{path}: {len(found.pool.pairs)} pairs: {what} in {100 * found.rate:.2f} % of sessions "
-        f"({100 * low:.2f} to {100 * high:.2f} %, by the pool): "
-        f"{'ok' if found.passes else 'MISSED'}"
-    )
 
 
 def _new_folder(results: Path) -> Path:

@@ -8,6 +8,7 @@ import msgspec
 
 SCHEMA = "bigfleet.compare/v1"
 Verdict = Literal["regression", "improvement", "same", "not enough data", "not measured"]
+Objection = Literal["", "unknown", "disagreement", "writes"]
 Overall = Literal["regression", "not worse", "not enough data", "too many voids"]
 
 
@@ -112,13 +113,19 @@ class MachineSpeed(Record, frozen=True, kw_only=True):
     """How much slower the machine was for HEAD, by the CPU per pod of components that both sides
     share: `components` have the change of each, in percent.
 
-    If `used`, endpoints that take CPU are relative to it; else there are no such components, or
-    they do not agree.
+    `unusable` is why endpoints that take CPU are not relative to it: too little is known, the
+    components disagree, or the writes per pod changed, so that HEAD may make all of them do more.
+    It is "" if they are.
     """
 
     components: dict[str, float]
-    used: bool
+    unusable: Objection
     slower_percent: float
+
+    @property
+    def used(self) -> bool:
+        """Whether endpoints that take CPU are relative to it."""
+        return not self.unusable
 
 
 class Errors(Record, frozen=True, kw_only=True):

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean, median
 
 import msgspec
 import numpy as np
 
-from loaddriver.compare.attribution import attribute, changes, unit_of
+from loaddriver.compare.attribution import Growths, attribute, changes, growths, unit_of
 from loaddriver.compare.comparison import (
     Comparison,
     Described,
@@ -21,50 +21,43 @@ from loaddriver.compare.comparison import (
     Overall,
     PartChange,
     Side,
-    Verdict,
     Voids,
+)
+from loaddriver.compare.exact import (
+    Runs,
+    Void,
+    event_result,
+    suspicious,
+    too_many,
+    void_result,
 )
 from loaddriver.compare.machine_speed import machine_speed, relative, relative_parts
 from loaddriver.compare.measures import ENDPOINTS, EVENTS, Endpoint, PairMeasures
 from loaddriver.compare.sequential import (
     FAMILY_ERROR,
     OF_VOIDS,
+    WORDS,
     Code,
     Floats,
     Spending,
-    event_codes,
     half_widths,
     judge,
     pairs_to_settle,
     sign_flip_tail,
 )
 from loaddriver.compare.wording import why
-from loaddriver.distributions import binomial_tail, fisher_tail, t_tail
+from loaddriver.distributions import t_tail
 from loaddriver.errors import ExitCode
 
-VOID_LIMIT = 8
-"""The voids of both sides that end a session: the fewest of which eight of one side prove it."""
-WORDS: Mapping[int, Verdict] = {
-    Code.NOT_ENOUGH_DATA: "not enough data",
-    Code.SAME: "same",
-    Code.IMPROVEMENT: "improvement",
-    Code.REGRESSION: "regression",
-}
-"""How each code is called."""
 _MOST_FLIPPED = 16
 
 
 @dataclass(frozen=True)
-class Void:
-    """A run without a valid measurement, by side ("base" or "head"), and the reason."""
-
-    side: str
-    reason: str
-
-
-@dataclass(frozen=True)
 class About:
-    """What is known of a comparison besides its runs."""
+    """What is known of a comparison besides its pairs.
+
+    `runs` are given for results on disk, of which each side may have another number.
+    """
 
     profile: str
     seed: int
@@ -74,17 +67,24 @@ class About:
     head: Side
     warnings: Sequence[str] = ()
     facts: Sequence[Fact] = field(default=())
+    runs: Runs | None = None
+
+    @property
+    def interleaved(self) -> bool:
+        """Whether both sides had the machine as it was, on average."""
+        return self.runs is None
 
 
 def compare(
     about: About, pairs: Sequence[PairMeasures], voids: Sequence[Void], plan: Spending
 ) -> Comparison:
     """The comparison of these valid pairs and of the voids that discarded others."""
-    parts, speed = changes(pairs), machine_speed(pairs)
-    comparable, of_head = relative(pairs, speed), relative_parts(parts, speed)
-    endpoints = [_endpoint(each, comparable, of_head, plan) for each in ENDPOINTS]
-    events = [_event(key, name, pairs, plan) for key, name in EVENTS.items()]
-    of_voids = _voids(voids)
+    speed = machine_speed(pairs)
+    comparable, parts = relative(pairs, speed, about.interleaved), changes(pairs)
+    growth = growths(pairs, relative_parts(parts, speed), speed)
+    endpoints = [_endpoint(each, comparable, growth, plan) for each in ENDPOINTS]
+    events = [event_result(key, name, pairs, plan) for key, name in EVENTS.items()]
+    of_voids = void_result(voids, about.runs)
     verdict, code = _verdict(endpoints, events, of_voids)
     return Comparison(
         verdict=verdict,
@@ -113,26 +113,27 @@ def compare(
     )
 
 
-def too_many(voids: Voids) -> bool:
-    """Whether the voids end a session."""
-    return voids.base + voids.head >= voids.limit
+def _of_two_systems(pairs: Sequence[PairMeasures]) -> bool:
+    return len({run.system for pair in pairs for run in (pair.base, pair.head)}) > 1
 
 
 def _endpoint(
     endpoint: Endpoint,
     pairs: Sequence[PairMeasures],
-    parts: Mapping[str, tuple[float, float]],
+    growth: Growths,
     plan: Spending,
 ) -> EndpointResult:
     base = [pair.base.values[endpoint.key] for pair in pairs if endpoint.key in pair.base.values]
     head = [pair.head.values[endpoint.key] for pair in pairs if endpoint.key in pair.head.values]
     ratios = np.array([pair.ratios[endpoint.key] for pair in pairs if endpoint.key in pair.ratios])
+    # Another system has no shard; where both sides run the same one, a number that only one of them
+    # lacks could hide anything.
+    expected = (base and head) if _of_two_systems(pairs) else (base or head)
     blank = EndpointResult(
         key=endpoint.key,
         name=endpoint.name,
         unit=endpoint.unit,
-        # One system may have no such component at all, such as no shard.
-        verdict="not measured" if pairs and not (base and head) else "not enough data",
+        verdict="not enough data" if expected or not pairs else "not measured",
         base_mean=_geometric_mean(base),
         head_mean=_geometric_mean(head),
         effect_percent=None,
@@ -147,18 +148,20 @@ def _endpoint(
     )
     if len(ratios) < max(2, len(pairs)):
         return blank
-    return _judged(blank, endpoint, ratios, parts, plan)
+    return _judged(blank, endpoint, ratios, growth, plan)
 
 
 def _judged(
     blank: EndpointResult,
     endpoint: Endpoint,
     ratios: Floats,
-    parts: Mapping[str, tuple[float, float]],
+    growth: Growths,
     plan: Spending,
 ) -> EndpointResult:
     pairs, mean, deviation = len(ratios), float(ratios.mean()), float(ratios.std(ddof=1))
-    code = int(judge(np.array([mean]), np.array([deviation]), pairs, plan)[0])
+    code = Code.NOT_ENOUGH_DATA
+    if pairs >= plan.looks[0]:
+        code = Code(judge(np.array([mean]), np.array([deviation]), pairs, plan)[0])
     half = float(half_widths(np.array([deviation]), pairs, plan)[0][0])
     error = deviation / math.sqrt(pairs)
     changed = code in (Code.REGRESSION, Code.IMPROVEMENT)
@@ -172,37 +175,7 @@ def _judged(
         tail=t_tail(mean / error if error else math.copysign(math.inf, mean), pairs - 1),
         sign_flip_tail=sign_flip_tail(ratios) if pairs <= _MOST_FLIPPED else None,
         pairs_to_settle=pairs_to_settle(mean, deviation, plan) if open_ else None,
-        attributed=attribute(endpoint, parts, code == Code.REGRESSION) if changed else "",
-    )
-
-
-def _event(key: str, name: str, pairs: Sequence[PairMeasures], plan: Spending) -> EventResult:
-    base = [pair.base.events.get(key, 0) for pair in pairs]
-    head = [pair.head.events.get(key, 0) for pair in pairs]
-    runs = len(pairs)
-    flags = [np.array([[[count > 0] for count in side]], dtype=np.bool_) for side in (head, base)]
-    code = int(event_codes(flags[0], flags[1], plan)[0, 0]) if pairs else Code.SAME
-    affected_base, affected_head = (sum(count > 0 for count in side) for side in (base, head))
-    return EventResult(
-        key=key,
-        name=name,
-        verdict=WORDS[code],
-        base_count=sum(base),
-        head_count=sum(head),
-        base_runs=affected_base,
-        head_runs=affected_head,
-        tail=fisher_tail(affected_head, affected_base, runs, runs),
-    )
-
-
-def _voids(voids: Sequence[Void]) -> Voids:
-    head = sum(void.side == "head" for void in voids)
-    return Voids(
-        base=len(voids) - head,
-        head=head,
-        limit=VOID_LIMIT,
-        tail=binomial_tail(head, len(voids)),
-        reasons=[f"{void.side}: {void.reason}" for void in voids],
+        attributed=attribute(endpoint, growth, code == Code.REGRESSION) if changed else "",
     )
 
 
@@ -215,7 +188,7 @@ def _verdict(
     if too_many(voids):
         return "too many voids", ExitCode.INVALID_RUN
     measured = any(each.verdict != "not measured" for each in endpoints)
-    if "not enough data" in verdicts or not measured:
+    if "not enough data" in verdicts or not measured or suspicious(voids):
         return "not enough data", ExitCode.NOT_ENOUGH_DATA
     return "not worse", ExitCode.PASS
 

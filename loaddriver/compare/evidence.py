@@ -120,6 +120,21 @@ def check(
     return insist([*problems, *sorted(found)], force)
 
 
+def one_system(side: Sequence[Evidence]) -> list[str]:
+    """Sentences about runs of one side with another build than its first: none if all are alike."""
+    built = [
+        (run.folder, {"bigfleet": source.code.get("bigfleet", "")} | source.binaries)
+        for run in side
+        if (source := run.summary.provenance) is not None
+    ]
+    return [
+        f"{folder}: another {name} than {built[0][0]} on the same side: it was changed meanwhile"
+        for folder, each in built[1:]
+        for name in sorted(each.keys() | built[0][1].keys())
+        if each.get(name) != built[0][1].get(name)
+    ]
+
+
 def insist(problems: Sequence[str], force: bool) -> list[str]:
     """The problems as warnings if forced. Raises IncomparableError otherwise."""
     if problems and not force:

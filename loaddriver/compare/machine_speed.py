@@ -10,50 +10,91 @@ of CPU and half of that of waits. A reference that a change does not touch adds 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 import numpy as np
 
-from loaddriver.compare.comparison import MachineSpeed
-from loaddriver.compare.measures import ENDPOINTS, MACHINE_HOPS, SHARED, PairMeasures
+from loaddriver.compare.comparison import MachineSpeed, Objection
+from loaddriver.compare.measures import (
+    DUE_TO_BIND,
+    ENDPOINTS,
+    MACHINE_HOPS,
+    SCHEDULED,
+    SHARED,
+    WRITES,
+    PairMeasures,
+)
+from loaddriver.compare.sequential import Floats
 from loaddriver.distributions import t_tail
 
-# Of one pair nobody knows how much it varies.
+# Of fewer nobody knows how much they vary.
 _LEAST_PAIRS = 3
 # How rarely references that a change has not touched may seem to disagree, in both directions.
 _DISAGREEMENT = 0.01
+# Runs with equal loads differ by 1 %.
+_MOST_CHANGE_OF_WRITES = math.log(1.02)
+# Waits do not grow as CPU does; over interleaved pairs this is noise, elsewhere a bias.
+_MOST_CHANGE_OF_SPEED = math.log(1.05)
+_WAITS = (DUE_TO_BIND, SCHEDULED)
 
 
 def machine_speed(pairs: Sequence[PairMeasures]) -> MachineSpeed:
     """How much slower the machine was for HEAD, and whether that can be told."""
     names = [name for name in SHARED if pairs and all(name in pair.shared for pair in pairs)]
     changes = {name: float(np.mean([pair.shared[name] for pair in pairs])) for name in names}
-    percents = {name: 100 * math.expm1(change) for name, change in changes.items()}
-    agree = _agree(pairs, names)
     mean = float(np.mean([*changes.values()])) if names else 0.0
     return MachineSpeed(
-        components=percents, used=bool(names) and agree, slower_percent=100 * math.expm1(mean)
+        components={name: _percent(change) for name, change in changes.items()},
+        unusable=_objection(pairs, names),
+        slower_percent=_percent(mean),
     )
 
 
-def _agree(pairs: Sequence[PairMeasures], names: Sequence[str]) -> bool:
-    """Whether the components changed alike: else HEAD makes one of them do more, or less."""
+def _objection(pairs: Sequence[PairMeasures], names: Sequence[str]) -> Objection:
+    """Why the speed cannot be told; "" if it can.
+
+    One reference alone could have been made dearer by HEAD, and two as well if HEAD makes them do
+    more, which shows in the writes.
+    """
     if len(names) < len(SHARED) or len(pairs) < _LEAST_PAIRS:
-        return True
+        return "unknown"
     one, other = names
     apart = np.array([pair.shared[one] - pair.shared[other] for pair in pairs])
-    error = float(apart.std(ddof=1)) / math.sqrt(len(apart))
+    if not _may_be_zero(apart):
+        return "disagreement"
+    writes = [_log_ratio(pair, WRITES) for pair in pairs]
+    known = [change for change in writes if change is not None]
+    if known and abs(float(np.mean(known))) > _MOST_CHANGE_OF_WRITES:
+        return "writes"
+    return ""
+
+
+def _may_be_zero(changes: Floats) -> bool:
+    error = float(changes.std(ddof=1)) / math.sqrt(len(changes))
     if not error:
-        return not apart.any()
-    return 2 * t_tail(abs(float(apart.mean())) / error, len(apart) - 1) > _DISAGREEMENT
+        return not changes.any()
+    return 2 * t_tail(abs(float(changes.mean())) / error, len(changes) - 1) > _DISAGREEMENT
 
 
-def relative(pairs: Sequence[PairMeasures], speed: MachineSpeed) -> list[PairMeasures]:
-    """The pairs with what takes CPU relative to the machine's speed, if that is used."""
+def _log_ratio(pair: PairMeasures, described: str) -> float | None:
+    base, head = (run.described.get(described) for run in (pair.base, pair.head))
+    return math.log(head / base) if base and head else None
+
+
+def relative(
+    pairs: Sequence[PairMeasures], speed: MachineSpeed, interleaved: bool = True
+) -> list[PairMeasures]:
+    """The pairs with what takes CPU relative to the machine's speed, if that is used.
+
+    Waits of pairs that were not interleaved are left out if the machine had another speed for each
+    side: how they depend on it is not known.
+    """
     if not speed.used:
         return list(pairs)
     takes_cpu = {endpoint.key for endpoint in ENDPOINTS if endpoint.takes_cpu}
+    if not interleaved and abs(math.log1p(speed.slower_percent / 100)) > _MOST_CHANGE_OF_SPEED:
+        pairs = [_without(pair, _WAITS) for pair in pairs]
     found = []
     for pair in pairs:
         slower = float(np.mean([pair.shared[name] for name in speed.components]))
@@ -62,6 +103,11 @@ def relative(pairs: Sequence[PairMeasures], speed: MachineSpeed) -> list[PairMea
         }
         found.append(msgspec.structs.replace(pair, ratios=ratios))
     return found
+
+
+def _without(pair: PairMeasures, keys: Collection[str]) -> PairMeasures:
+    kept = {key: value for key, value in pair.ratios.items() if key not in keys}
+    return msgspec.structs.replace(pair, ratios=kept)
 
 
 def relative_parts(
@@ -73,3 +119,7 @@ def relative_parts(
         name: (base, head if name in MACHINE_HOPS else head * factor)
         for name, (base, head) in parts.items()
     }
+
+
+def _percent(log_ratio: float) -> float:
+    return 100 * math.expm1(log_ratio)

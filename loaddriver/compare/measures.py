@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -23,6 +23,10 @@ SHARD_CPU = "shard.cpu"
 # Below this a ratio of two waits is that of two latencies of one API request.
 _LEAST_WAIT_SECONDS = 0.01
 _MILLI = 1000.0
+
+WRITES = "writes to API servers per pod"
+"""A number that describes: what both sides' controllers and HEAD itself asked API servers for."""
+DECISIONS = "decisions of the shards"
 
 DUE_TO_BIND = "dueToBind"
 SCHEDULED = "scheduled"
@@ -75,7 +79,8 @@ class RunMeasures(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     `values` are by endpoint, in its unit, and lack what was not measured. `parts` are seconds per
     pod by hop and milliseconds of CPU per pod by component; `events` are counts. `waits` are, by
     endpoint and object, the mean logarithms of its pods' waits, in seconds. `shared` are the
-    components of SHARED, with a digest of each.
+    components of SHARED, with a digest of each. `system` is the autoscaler under test. `hops`
+    are the mean seconds of the hops of each object's bound pods.
     """
 
     values: dict[str, float]
@@ -84,6 +89,8 @@ class RunMeasures(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     described: dict[str, float]
     waits: dict[str, dict[str, float]]
     shared: dict[str, str] = msgspec.field(default_factory=dict)
+    system: str = "bigfleet"
+    hops: dict[str, dict[str, float]] = msgspec.field(default_factory=dict)
 
 
 class PairMeasures(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -123,7 +130,26 @@ def run_measures(summary: Summary, rows: Sequence[PodRow]) -> RunMeasures:
         described=_described(summary),
         waits=waits,
         shared=_shared(summary, parts),
+        system=summary.run.system,
+        hops=_hops_by_object(rows) if SCHEDULED in parts else {},
     )
+
+
+def _hops_by_object(rows: Iterable[PodRow]) -> dict[str, dict[str, float]]:
+    pods = [row for row in rows if row.due_micros is not None and row.bound_micros is not None]
+    found: defaultdict[str, dict[str, float]] = defaultdict(lambda: dict.fromkeys(HOPS, 0.0))
+    for row in pods:
+        for hop, micros in row.hops_micros().items():
+            found[_object_of(row)][hop] += micros / 1e6
+    count = Counter(map(_object_of, pods))
+    return {
+        key: {hop: seconds / count[key] for hop, seconds in each.items()}
+        for key, each in found.items()
+    }
+
+
+def _object_of(row: PodRow) -> str:
+    return f"{row.cluster}/{row.workload}"
 
 
 def mean_log_waits(
@@ -137,8 +163,7 @@ def mean_log_waits(
     for row in rows:
         seconds = None if row.due_micros is None else seconds_of(row)
         if seconds is not None:
-            key = f"{row.cluster}/{row.workload}"
-            logs[key].append(math.log(max(seconds, _LEAST_WAIT_SECONDS)))
+            logs[_object_of(row)].append(math.log(max(seconds, _LEAST_WAIT_SECONDS)))
     return {key: sum(each) / len(each) for key, each in logs.items()}
 
 
@@ -201,9 +226,14 @@ def _shared(summary: Summary, parts: Mapping[str, float]) -> dict[str, str]:
 
 def _cpu_per_decision(summary: Summary) -> float | None:
     """Milliseconds; decisions are counted until the metrics were read, shortly after the load."""
-    cycles = summary.components.get("durations", {}).get("shardCycle", {}).get("count")
+    cycles = _decisions(summary)
     shard = None if summary.resources is None else summary.resources.components.get("shard")
     return None if shard is None or not cycles else float(_MILLI * shard.cpu_seconds / cycles)
+
+
+def _decisions(summary: Summary) -> float | None:
+    count = summary.components.get("durations", {}).get("shardCycle", {}).get("count")
+    return None if count is None else float(count)
 
 
 def _described(summary: Summary) -> dict[str, float]:
@@ -213,7 +243,8 @@ def _described(summary: Summary) -> dict[str, float]:
         "due to bind, p50 (s)": lambda: wait.p50,
         "due to bind, p90 (s)": lambda: wait.p90,
         "last binding after its due time, at most (s)": lambda: wait.max,
-        "writes to API servers per pod": lambda: resources.writes_per_pod if resources else None,
+        WRITES: lambda: resources.writes_per_pod if resources else None,
+        DECISIONS: lambda: _decisions(summary),
         "machines configured": lambda: float(summary.machines.configured),
         "dollars per hour, mean": lambda: cost.mean_dollars_per_hour if cost else None,
     }

@@ -7,6 +7,7 @@ does not know is covered by an interval: the same with pools drawn from it with 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,15 +23,14 @@ from loaddriver.compare.sequential import (
     FAMILY_ERROR,
     Code,
     Codes,
-    Flags,
     Floats,
     Spending,
     sessions,
-    spending,
 )
+from loaddriver.distributions import t_tail
 from loaddriver.errors import ProfileError
 
-SCHEMA = "bigfleet.compare-pool/v1"
+SCHEMA = "bigfleet.compare-pool/v2"
 LEAST_POWER = 0.95
 LEAST_PAIRS = {"": 24, "injected": 12}
 _REPLICAS = 200
@@ -41,7 +41,7 @@ _KEYS = tuple(endpoint.key for endpoint in ENDPOINTS)
 Order: TypeAlias = NDArray[np.intp]
 """The pairs of each session, in the order that it sees them."""
 
-Judge: TypeAlias = Callable[[Floats, Flags, Flags, Spending], Codes]
+Judge: TypeAlias = Callable[[Floats, Floats, Floats, Spending], Codes]
 """Codes by session of all endpoints and events, given log ratios and events by session and pair."""
 
 
@@ -80,7 +80,7 @@ class Rate:
         return self.rate >= LEAST_POWER if self.pool.injected else self.rate <= FAMILY_ERROR
 
 
-def standard_judge(ratios: Floats, head: Flags, base: Flags, plan: Spending) -> Codes:
+def standard_judge(ratios: Floats, head: Floats, base: Floats, plan: Spending) -> Codes:
     """What `loaddriver compare` would say of these sessions."""
     return sessions(ratios, head, base, plan)[0]
 
@@ -102,6 +102,27 @@ def rate_of(pool: Pool, draws: int, seed: int = 1, judge: Judge = standard_judge
         replicas.append(_share(pool, order, replica, generator, judge))
     low, high = np.quantile(replicas, (0.025, 0.975))
     return Rate(pool, found, (float(low), float(high)))
+
+
+@dataclass(frozen=True)
+class Shift:
+    """The endpoint in which the pairs of a pool differ most surely between their sides: by a
+    geometric mean of so many percent, with a two-sided tail by Student's t.
+    """
+
+    endpoint: str
+    percent: float
+    tail: float
+
+
+def surest_shift(pool: Pool) -> Shift:
+    """Of equal systems it is chance, or a bias for one side that relabelling cannot show."""
+    found = []
+    for endpoint, ratios in zip(_KEYS, _arrays(pool)[0].T, strict=True):
+        mean, error = ratios.mean(), ratios.std(ddof=1) / math.sqrt(len(ratios))
+        tail = 2 * t_tail(abs(mean) / error, len(ratios) - 1) if error else float(mean == 0)
+        found.append(Shift(endpoint, 100 * math.expm1(mean), tail))
+    return min(found, key=lambda shift: shift.tail)
 
 
 def pool_of(
@@ -168,7 +189,7 @@ def read_pool(path: Path) -> Pool:
 def _share(
     pool: Pool,
     order: Order,
-    recorded: tuple[Floats, Flags, Flags],
+    recorded: tuple[Floats, Floats, Floats],
     generator: np.random.Generator,
     judge: Judge,
 ) -> float:
@@ -180,7 +201,7 @@ def _share(
             np.where(flipped[..., None], base, head),
             np.where(flipped[..., None], head, base),
         )
-    codes = judge(ratios, head, base, spending(order.shape[1]))
+    codes = judge(ratios, head, base, Spending())
     regressed = codes == Code.REGRESSION
     if pool.injected:
         return float(regressed[:, _KEYS.index(pool.endpoint)].mean())
@@ -193,10 +214,10 @@ def _draw(generator: np.random.Generator, pairs: int, draws: int) -> Order:
     return np.argsort(generator.random((draws, pairs)), axis=1)[:, :most]
 
 
-def _arrays(pool: Pool) -> tuple[Floats, Flags, Flags]:
+def _arrays(pool: Pool) -> tuple[Floats, Floats, Floats]:
     ratios = np.array([[pair.ratios.get(key, np.nan) for key in _KEYS] for pair in pool.pairs])
     head, base = (
-        np.array([[side.get(key, 0) > 0 for key in EVENTS] for side in sides], dtype=np.bool_)
+        np.array([[float(side.get(key, 0)) for key in EVENTS] for side in sides])
         for sides in (
             [pair.head_events for pair in pool.pairs],
             [pair.base_events for pair in pool.pairs],

@@ -12,6 +12,7 @@ alone, since a verdict of `same` needs all endpoints.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import lru_cache
@@ -20,6 +21,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from loaddriver.compare.comparison import Verdict
 from loaddriver.distributions import fisher_tail, t_quantile
 
 Floats: TypeAlias = NDArray[np.float64]
@@ -35,7 +37,8 @@ FAMILY_ERROR = 0.05
 """The most sessions of equal systems that may report a regression."""
 _OF_ENDPOINTS, _OF_EVENTS, OF_VOIDS = 0.04, 0.005, 0.005
 _EQUIVALENCE_ERROR = 0.05
-_SUSPICIOUS = 0.05
+SUSPICIOUS = 0.1
+"""The tail at which events or voids, not proven yet, keep a session from ending as not worse."""
 _LEAST_ERROR = 1e-9  # of pairs that do not vary at all
 # What a standard normal variable does not exceed in 95 of 100 cases.
 _FOUND = 1.645
@@ -49,6 +52,15 @@ class Code(IntEnum):
     SAME = 1
     IMPROVEMENT = 2
     REGRESSION = 3
+
+
+WORDS: Mapping[int, Verdict] = {
+    Code.NOT_ENOUGH_DATA: "not enough data",
+    Code.SAME: "same",
+    Code.IMPROVEMENT: "improvement",
+    Code.REGRESSION: "regression",
+}
+"""How each code is called."""
 
 
 @dataclass(frozen=True)
@@ -114,21 +126,34 @@ def codes_of(ratios: Floats, plan: Spending) -> Codes:
     return judge(ratios.mean(axis=-2), ratios.std(axis=-2, ddof=1), pairs, plan)
 
 
-def event_codes(head: Flags, base: Flags, plan: Spending) -> Codes:
-    """Codes by session and event; arguments say which runs had it, by session, pair and event.
+def runs_with_more(head: Floats, base: Floats) -> tuple[Any, Any]:
+    """How many runs of each side had an event more often than the usual run of both sides.
 
-    Runs are counted, not pods: the pods of a run fail together. What is suspicious and not yet
+    If some runs had it once and the others never, these are the runs that had it. What is usual is
+    a mean of logarithms, so that one run with many does not hide a side with several in each run.
+    Arguments are counts by session, pair and event.
+    """
+    levels = np.log1p(head), np.log1p(base)
+    usual = np.concatenate(levels, axis=-2).mean(axis=-2, keepdims=True)
+    return (levels[0] > usual).sum(axis=-2), (levels[1] > usual).sum(axis=-2)
+
+
+def event_codes(head: Floats, base: Floats, plan: Spending) -> Codes:
+    """Codes by session and event, by Fisher's exact test of the runs that had it more often than
+    usual; arguments are counts by session, pair and event.
+
+    Runs are tested, not pods: the pods of a run fail together. What is suspicious and not yet
     proven keeps a session from ending as `same`.
     """
     pairs = head.shape[-2]
     codes = np.full((*head.shape[:-2], head.shape[-1]), Code.SAME, dtype=np.int8)
-    tails = _tails(pairs)[head.sum(axis=-2), base.sum(axis=-2)]
-    codes[tails <= _SUSPICIOUS] = Code.NOT_ENOUGH_DATA
+    tails = _tails(pairs)[runs_with_more(head, base)]
+    codes[tails <= SUSPICIOUS] = Code.NOT_ENOUGH_DATA
     codes[tails <= plan.event_error] = Code.REGRESSION
     return codes
 
 
-def sessions(ratios: Floats, head: Flags, base: Flags, plan: Spending) -> tuple[Codes, Any]:
+def sessions(ratios: Floats, head: Floats, base: Floats, plan: Spending) -> tuple[Codes, Any]:
     """Play many sessions at once: the codes of endpoints and events when each stopped, and after
     how many pairs.
     """

@@ -15,8 +15,9 @@ import msgspec
 import numpy as np
 
 from loaddriver.compare.comparison import Comparison, Fact, Side
-from loaddriver.compare.evaluate import About, Void, compare, too_many
-from loaddriver.compare.evidence import Evidence, check, read_evidence
+from loaddriver.compare.evaluate import About, compare
+from loaddriver.compare.evidence import Evidence, check, insist, one_system, read_evidence
+from loaddriver.compare.exact import Void, suspicious, too_many
 from loaddriver.compare.injection import ENDPOINTS, injection_of
 from loaddriver.compare.machine_speed import machine_speed, relative
 from loaddriver.compare.measures import PairMeasures, pair_measures
@@ -29,10 +30,13 @@ from loaddriver.compare.state import (
     SideSpec,
     Step,
     next_step,
+    order,
     pairs,
+    resumed,
     voids,
     write_state,
 )
+from loaddriver.errors import ProfileError
 
 _SETTLED = {"regression", "same", "improvement", "not measured"}
 
@@ -73,6 +77,9 @@ class Session:
         """Go on until the verdict, from wherever the session was broken off."""
         if self.state.facts is None:
             self._save(msgspec.structs.replace(self.state, facts=list(facts())))
+        if self.state.runs and next_step(self.state) is not None:
+            self._save(resumed(self.state))
+            self._warm_up_again()
         while (step := next_step(self.state)) is not None:
             if self._may_stop(step):
                 break
@@ -80,11 +87,13 @@ class Session:
         return self.compare()
 
     def compare(self) -> Comparison:
-        """The comparison of what there is so far. Raises IncomparableError."""
-        found = [(self._evidence(base), self._evidence(head)) for base, head in pairs(self.state)]
-        runs = [run for pair in found for run in pair]
-        warnings = check(runs, self.state.spec.declared(), self.force)
+        """The comparison of the pairs up to the last look. Raises IncomparableError."""
         spec = self.state.spec
+        found, warnings = self._up_to_the_last_look()
+        runs = [run for pair in found for run in pair]
+        warnings += check(runs, spec.declared(), self.force)
+        for side in zip(*found, strict=True):
+            warnings += insist(one_system(side), self.force)
         about = About(
             profile=spec.profile,
             seed=runs[0].summary.run.seed if runs else spec.seed or 0,
@@ -99,14 +108,42 @@ class Session:
         return compare(about, _measured(found), of_voids, spec.plan())
 
     def pool(self) -> Pool:
-        """Its pairs as a pool. Raises IncomparableError."""
+        """Its pairs as a pool.
+
+        Raises IncomparableError, or ProfileError if its sides differ by more than a fault.
+        """
+        spec = self.state.spec
+        if spec.base != spec.head and not spec.inject:
+            raise ProfileError(
+                [f"{self.folder}: its sides differ, and not by --inject: {spec.head.label}"]
+            )
         found = [(self._evidence(base), self._evidence(head)) for base, head in pairs(self.state)]
-        runs, spec = [run for pair in found for run in pair], self.state.spec
+        runs = [run for pair in found for run in pair]
         check(runs, spec.declared(), self.force)
         endpoint = ENDPOINTS[injection_of(spec.inject).fault] if spec.inject else ""
         measured = _measured(found)
         comparable = relative(measured, machine_speed(measured))
         return pool_of(spec.profile, machine_of(runs), comparable, spec.inject, endpoint)
+
+    def _up_to_the_last_look(self) -> tuple[list[tuple[Evidence, Evidence]], list[str]]:
+        """Those pairs, and a warning if there are others: errors are stated for looks alone."""
+        found = [(self._evidence(base), self._evidence(head)) for base, head in pairs(self.state)]
+        looks = [look for look in self.state.spec.plan().looks if look <= len(found)]
+        if not looks or looks[-1] == len(found):
+            return found, []
+        return found[: looks[-1]], [
+            f"Judged by its first {looks[-1]} pairs: it ended between two looks, after {len(found)}"
+        ]
+
+    def _warm_up_again(self) -> None:
+        """Play a run that does not count: caches are cold again."""
+        self.runner.wait_until_quiet()
+        side = order(self.state.spec, len(self.state.runs))[0]
+        self.say("warm-up after a break, discarded")
+        folder = self.folder / "runs" / "warm-up"
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        self.runner.run(self.state.spec.side(side), folder)
 
     def _may_stop(self, step: Step) -> bool:
         """Whether the pairs so far suffice; asked only between pairs, and only at looks."""
@@ -163,6 +200,8 @@ def is_settled(found: Comparison) -> bool:
     """Whether more pairs would change nothing: a regression, or nothing left to know."""
     if too_many(found.voids):
         return True
+    if suspicious(found.voids) and found.verdict != "regression":
+        return False
     verdicts = [each.verdict for each in found.endpoints]
     verdicts += [each.verdict for each in found.events]
     codes = [Code.REGRESSION if v == "regression" else int(v in _SETTLED) for v in verdicts]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Literal
 import msgspec
 
 from loaddriver.compare.comparison import Fact, Record
-from loaddriver.compare.evaluate import VOID_LIMIT
+from loaddriver.compare.exact import VOID_LIMIT
 from loaddriver.compare.sequential import Spending, spending
 from loaddriver.errors import ProfileError
 from loaddriver.report.replacing import replace_file
@@ -89,6 +90,11 @@ class RunRecord(Record, frozen=True, kw_only=True):
     folder: str
     void: str
 
+    @property
+    def is_warm_up(self) -> bool:
+        """Whether it is discarded."""
+        return self.pair == _WARM_UP
+
 
 class SessionState(Record, frozen=True, kw_only=True):
     """The whole of session.json, written after each run; `facts` are null until established."""
@@ -136,6 +142,15 @@ def next_step(state: SessionState) -> Step | None:
     return Step(last + 1, order(state.spec, last + 1)[0])
 
 
+def resumed(state: SessionState) -> SessionState:
+    """The state to go on from: a pair of which one run was played is played anew, since both of its
+    runs have to meet the machine as it is at one time.
+    """
+    sides = Counter(run.pair for run in state.runs if not run.is_warm_up)
+    kept = [run for run in state.runs if run.is_warm_up or run.void or sides[run.pair] > 1]
+    return msgspec.structs.replace(state, runs=kept)
+
+
 def pairs(state: SessionState) -> list[tuple[RunRecord, RunRecord]]:
     """The runs of each valid pair, BASE first, in the order of the session."""
     return list(_pairs(state.runs))
@@ -143,7 +158,7 @@ def pairs(state: SessionState) -> list[tuple[RunRecord, RunRecord]]:
 
 def voids(state: SessionState) -> list[RunRecord]:
     """The void runs; a void warm-up counts as none, since it would have been discarded anyway."""
-    return [run for run in state.runs if run.void and run.pair != _WARM_UP]
+    return [run for run in state.runs if run.void and not run.is_warm_up]
 
 
 def write_state(folder: Path, state: SessionState) -> None:
@@ -166,7 +181,7 @@ def read_state(folder: Path) -> SessionState:
 
 
 def _pairs(runs: Sequence[RunRecord]) -> Iterator[tuple[RunRecord, RunRecord]]:
-    for number in dict.fromkeys(run.pair for run in runs if run.pair != _WARM_UP):
+    for number in dict.fromkeys(run.pair for run in runs if not run.is_warm_up):
         found = {run.side: run for run in runs if run.pair == number and not run.void}
         if len(found) == len(SIDES):
             yield found["base"], found["head"]

@@ -6,19 +6,20 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from loaddriver.compare.comparison import Comparison
-from loaddriver.compare.evaluate import About, Void, compare
+from loaddriver.compare.evaluate import About, compare
 from loaddriver.compare.evidence import Evidence, check, insist, read_evidence, slower
+from loaddriver.compare.exact import Runs, Void
 from loaddriver.compare.measures import pair_measures
 from loaddriver.compare.sequential import spending
 from loaddriver.compare.session import machine_of, side_of
-from loaddriver.compare.state import SESSION, SideSpec, pairs, read_state
+from loaddriver.compare.state import SESSION, SideSpec, read_state
 from loaddriver.errors import ProfileError
 from loaddriver.report.results import SUMMARY
 from loaddriver.run.folder import finished_runs
 
 NOT_INTERLEAVED = (
     "These runs were not interleaved: whatever else changed on the machine between them is part of "
-    "every difference."
+    "every difference, and the stated errors do not hold."
 )
 
 
@@ -28,7 +29,8 @@ def runs_in(folder: Path) -> list[Path]:
     A session's HEAD is the baseline of the next one. Raises ProfileError if there is no run.
     """
     if (folder / SESSION).exists():
-        return [folder / head.folder for _, head in pairs(read_state(folder))]
+        runs = read_state(folder).runs
+        return [folder / run.folder for run in runs if run.side == "head" and not run.is_warm_up]
     if (folder / SUMMARY).exists():
         return [folder]
     found = [run.folder for run in finished_runs(folder)] if folder.is_dir() else []
@@ -59,6 +61,7 @@ def compare_stored(base: Path, head: Path, least_effect: float, force: bool) -> 
         base=side_of(SideSpec(label=str(base)), sides[0]),
         head=side_of(SideSpec(label=str(head)), sides[1]),
         warnings=warnings,
+        runs=Runs(*map(len, sides)),
     )
     measured = [
         pair_measures(one.measures, other.measures)

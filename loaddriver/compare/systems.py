@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -86,3 +87,11 @@ def _require_unchanged(folder: Path, commit: str) -> None:
 
 def _git(at: Path, *arguments: str) -> str:
     return git(at, *arguments, timeout_seconds=_GIT_TIMEOUT_SECONDS)
+
+
+def kept_copy(folder: Path, file: Path) -> Path:
+    """A copy of the file in this folder, so that an edit meanwhile changes no later run."""
+    folder.mkdir(parents=True, exist_ok=True)
+    copy = folder / f"{len(list(folder.iterdir())) + 1}-{file.name}"
+    shutil.copyfile(file, copy)
+    return copy.resolve()

@@ -29,7 +29,7 @@ def why(
     found += [sentence(each) for each in endpoints if each.verdict == "improvement"]
     if verdict == "not enough data":
         found += _unsettled(endpoints, events, pairs)
-    return found or [_nothing_worse(endpoints, pairs)]
+    return [*(found or [_nothing_worse(endpoints, pairs)]), *_more_often(events, voids, pairs)]
 
 
 def sentence(result: EndpointResult) -> str:
@@ -58,19 +58,27 @@ def noise_sentence(result: EndpointResult, plan: Spending) -> str:
 
 def speed_sentence(speed: MachineSpeed) -> str:
     """How fast the machine was for HEAD, and what that means for the table."""
-    if not speed.components:
-        return (
-            "Nothing that both sides share shows how fast the machine was: times are as measured."
-        )
-    took = " and ".join(f"{name} took {percent(each)}" for name, each in speed.components.items())
-    if not speed.used:
-        return (
-            f"HEAD changes what both sides share: {took} CPU for a pod. So these do not show how "
-            "fast the machine was, and times are as measured."
-        )
+    each = (f"{name} took {percent(change)}" for name, change in speed.components.items())
+    took = " and ".join(each)
+    match speed.unusable:
+        case "":
+            return (
+                f"The machine was {percent(speed.slower_percent)} slower for HEAD: {took} CPU for "
+                "a pod, which both sides share. Changes of CPU, due to bind and scheduled are "
+                "relative to that."
+            )
+        case "unknown":
+            return (
+                "Times are as measured: the sides share too little that shows how fast the machine "
+                f"was for each{f'; {took} CPU for a pod' if took else ''}."
+            )
+        case "disagreement":
+            reason = "one of them does more or less for HEAD"
+        case "writes":
+            reason = "HEAD's pods took more or fewer writes, which may be work of both"
     return (
-        f"The machine was {percent(speed.slower_percent)} slower for HEAD: {took} CPU for a pod, "
-        "which both sides share. Changes of CPU, due to bind and scheduled are relative to that."
+        f"Times are as measured: {took} CPU for a pod, which both sides share, but {reason}, so "
+        "that these do not show how fast the machine was."
     )
 
 
@@ -114,6 +122,15 @@ def _unsettled(
             yield f"{event_sentence(event, pairs)}: suspicious, and not proven"
     if all(each.verdict == "not measured" for each in endpoints):
         yield "no pair has a valid run on both sides"
+
+
+def _more_often(events: Sequence[EventResult], voids: Voids, pairs: int) -> Iterator[str]:
+    """What happened more often in HEAD and decides nothing: a reader wants to know it."""
+    for event in events:
+        if event.verdict == "same" and event.head_count > event.base_count:
+            yield f"{event_sentence(event, pairs)}, which may be chance"
+    if voids.base < voids.head and voids.base + voids.head < voids.limit:
+        yield _void_sentence(voids)
 
 
 def _settled_by(result: EndpointResult) -> str:

@@ -15,9 +15,8 @@ from statistics import fmean, stdev
 
 import numpy as np
 
-from loaddriver.compare.evaluate import WORDS
 from loaddriver.compare.measures import ENDPOINTS, EVENTS
-from loaddriver.compare.sequential import LOOKS, Code, Spending, half_widths, judge
+from loaddriver.compare.sequential import LOOKS, WORDS, Code, Spending, half_widths, judge
 from loaddriver.distributions import fisher_tail
 from loaddriver.errors import ExitCode
 from loaddriver.history.record import Line
@@ -104,7 +103,7 @@ def _too_few(run: Line, history: Sequence[Line], baseline: Sequence[Line]) -> st
 def _endpoints(run: Line, baseline: Sequence[Line], plan: Spending) -> Iterator[Finding]:
     for endpoint in ENDPOINTS:
         stored = [
-            math.log(line.endpoints[endpoint.key].value)
+            math.log(line.endpoints[endpoint.key])
             for line in baseline
             if endpoint.key in line.endpoints
         ]
@@ -113,7 +112,7 @@ def _endpoints(run: Line, baseline: Sequence[Line], plan: Spending) -> Iterator[
                 known = f"measured in {len(stored)} stored runs"
                 yield Finding(Code.NOT_ENOUGH_DATA, f"{endpoint.name}: {known}")
             continue
-        now = run.endpoints[endpoint.key].value
+        now = run.endpoints[endpoint.key]
         yield _judged(endpoint.name, f"{now:.4g} {endpoint.unit}", math.log(now), stored, plan)
 
 

@@ -109,5 +109,5 @@ def _row(line: Line) -> Row:
         started=formatting.moment(line.started_unix_seconds),
         revision=revision.label,
         verdict=line.verdict,
-        cells=[formatting.ABSENT if each is None else f"{each.value:.4g}" for each in values],
+        cells=[formatting.ABSENT if each is None else f"{each:.4g}" for each in values],
     )

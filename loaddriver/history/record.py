@@ -10,13 +10,13 @@ from collections.abc import Sequence
 
 import msgspec
 
-from loaddriver.compare.measures import DUE_TO_BIND, ENDPOINTS, run_measures
+from loaddriver.compare.measures import ENDPOINTS, run_measures
 from loaddriver.errors import ProfileError
 from loaddriver.judge.schema import Summary
 from loaddriver.profile.archetypes import Positive
 from loaddriver.record.rows import PodRow
 
-SCHEMA = "bigfleet.history/v1"
+SCHEMA = "bigfleet.history/v2"
 MOST_BYTES = 4096
 VALID = ("pass", "fail")
 """The verdicts of runs whose numbers count."""
@@ -24,7 +24,6 @@ CALIBRATION_TOLERANCE = 0.05
 """Runs are of one machine at one speed if the CPU time of the fixed task differs by no more."""
 _DIGITS = 16
 _SIGNIFICANT = 6
-_CPU = ("bigfleetCpu", "apiCpu")
 
 
 class LinePart(
@@ -48,18 +47,11 @@ class LineMachine(LinePart, frozen=True, kw_only=True):
         return self.id == other.id and within
 
 
-class LineEndpoint(LinePart, frozen=True, kw_only=True):
-    """A primary endpoint in its unit, and how many pods or decisions it is of."""
-
-    value: Positive
-    count: int
-
-
 class Line(LinePart, frozen=True, kw_only=True):
     """A run.
 
     `inputs` are the beginnings of digests: two runs had the same load if they are equal. `events`
-    counts what must not happen. `endpoints` lacks what the run did not measure.
+    counts what must not happen. `endpoints` are in their units; it lacks what was not measured.
     """
 
     schema: str = SCHEMA
@@ -74,7 +66,7 @@ class Line(LinePart, frozen=True, kw_only=True):
     versions: dict[str, str]
     pods: dict[str, int]
     events: dict[str, int]
-    endpoints: dict[str, LineEndpoint]
+    endpoints: dict[str, Positive]
 
     @property
     def is_valid(self) -> bool:
@@ -91,7 +83,6 @@ def line_of(summary: Summary, rows: Sequence[PodRow]) -> Line:
     if source is None:
         raise ProfileError([f"{run.id}: has no provenance, so it has no place in a history"])
     measures = run_measures(summary, rows)
-    counts = _counts(summary, rows)
     return Line(
         run=run.id,
         profile=run.profile,
@@ -114,10 +105,7 @@ def line_of(summary: Summary, rows: Sequence[PodRow]) -> Line:
         },
         events=dict(sorted(measures.events.items())),
         endpoints={
-            each.key: LineEndpoint(
-                value=float(f"{measures.values[each.key]:.{_SIGNIFICANT}g}"),
-                count=counts.get(each.key, 0),
-            )
+            each.key: float(f"{measures.values[each.key]:.{_SIGNIFICANT}g}")
             for each in ENDPOINTS
             if each.key in measures.values
         },
@@ -132,16 +120,3 @@ def encode(line: Line) -> bytes:
             [f"{line.run}: its line has {len(encoded)} bytes, and a history's at most {MOST_BYTES}"]
         )
     return encoded
-
-
-def _counts(summary: Summary, rows: Sequence[PodRow]) -> dict[str, int]:
-    """What each endpoint is a mean of: planned pods, bound pods, created pods, or decisions."""
-    resources, durations = summary.resources, summary.components.get("durations", {})
-    created = resources.pods if resources else 0
-    return {
-        DUE_TO_BIND: sum(row.due_micros is not None for row in rows),
-        "machines": summary.pods.bound,
-        "scheduled": summary.pods.bound,
-        **dict.fromkeys(_CPU, created),
-        "shardCpu": round(durations.get("shardCycle", {}).get("count", 0)),
-    }

@@ -29,7 +29,7 @@ class Revision:
     def values(self, endpoint: str) -> list[float]:
         """An endpoint's value in each run that has it."""
         found = (run.endpoints.get(endpoint) for run in self.runs)
-        return [each.value for each in found if each is not None]
+        return [each for each in found if each is not None]
 
     def median(self, endpoint: str) -> float | None:
         """An endpoint's median over the runs; None if none has it."""

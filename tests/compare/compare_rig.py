@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from loaddriver.compare.comparison import Comparison, Side
-from loaddriver.compare.evaluate import About, Void, compare
+from loaddriver.compare.evaluate import About, compare
+from loaddriver.compare.exact import Void
 from loaddriver.compare.measures import (
     DUE_TO_BIND,
     SCHEDULED,
@@ -18,7 +19,9 @@ from loaddriver.compare.measures import (
     pair_measures,
 )
 from loaddriver.compare.sequential import Spending
+from loaddriver.record.hops import HOPS
 
+T = TypeVar("T")
 PLAN = Spending()
 PARTS = {
     "arrived": 0.1,
@@ -58,12 +61,16 @@ def run(factors: Mapping[str, float] | None = None, **events: int) -> RunMeasure
         parts=parts,
         events={"neverBound": 0, "withdrawn": 0, "gangsNotWhole": 0, **events},
         described={"due to bind, p50 (s)": wait},
-        waits={DUE_TO_BIND: _of_all(wait), SCHEDULED: _of_all(parts[SCHEDULED])},
+        waits={
+            DUE_TO_BIND: _of_all(math.log(wait)),
+            SCHEDULED: _of_all(math.log(parts[SCHEDULED])),
+        },
+        hops=_of_all({hop: parts[hop] for hop in HOPS}),
     )
 
 
-def _of_all(seconds: float) -> dict[str, float]:
-    return {f"c1/web-{number}": math.log(seconds) for number in range(OBJECTS)}
+def _of_all(value: T) -> dict[str, T]:
+    return {f"c1/web-{number}": value for number in range(OBJECTS)}
 
 
 def noisy(random: np.random.Generator, deviation: float, **factors: float) -> RunMeasures:

@@ -18,8 +18,10 @@ from loaddriver.compare.state import (
     SessionSpec,
     SessionState,
     SideSpec,
+    read_state,
     write_state,
 )
+from loaddriver.compare.stored import runs_in
 from loaddriver.errors import ExitCode
 from loaddriver.judge.schema import Summary
 from loaddriver.record.rows import PodRow
@@ -133,6 +135,27 @@ def test_a_truncated_summary_is_refused_by_name(
 )
 def test_what_is_nothing_to_compare_is_refused(arguments: list[str]) -> None:
     assert main(["compare", *arguments]) == ExitCode.USAGE
+
+
+def test_a_session_goes_on_as_it_was_begun(
+    sides: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Instead of ignoring what it cannot change any more."""
+    sides()
+    folder = str(session_of(tmp_path))
+    changes = ["--pairs", "8..16", "--set-head", "bigfleet.cycleSeconds=2"]
+    assert main(["compare", "--resume", folder, *changes]) == ExitCode.USAGE
+    assert "leave out --pairs, --set-head" in capsys.readouterr().err
+
+
+def test_the_void_runs_of_a_session_count_when_it_is_a_baseline(sides: Any, tmp_path: Path) -> None:
+    """Or a HEAD that crashed would look as sound as any."""
+    sides()
+    folder = session_of(tmp_path)
+    state = read_state(folder)
+    void = [msgspec.structs.replace(run, void="crashed") for run in state.runs[-1:]]
+    write_state(folder, msgspec.structs.replace(state, runs=[*state.runs[:-1], *void]))
+    assert len(runs_in(folder)) == RUNS
 
 
 def session_of(folder: Path, head: str = "v2") -> Path:

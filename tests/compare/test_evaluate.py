@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import math
+
 import msgspec
 import pytest
 
+from loaddriver.compare.attribution import hop_growth
 from loaddriver.compare.comparison import Comparison, EndpointResult
-from loaddriver.compare.evaluate import VOID_LIMIT, Void
-from loaddriver.compare.measures import PairMeasures, pair_measures
+from loaddriver.compare.exact import VOID_LIMIT, Void
+from loaddriver.compare.machine_speed import machine_speed
+from loaddriver.compare.measures import PairMeasures, RunMeasures, pair_measures
 from loaddriver.errors import ExitCode
+from loaddriver.record.hops import HOPS
 from tests.compare.compare_rig import compared, pairs_of, run
 
 
@@ -98,20 +103,81 @@ def test_an_endpoint_that_one_side_lacks_is_not_decided() -> None:
     assert found.exit_code == ExitCode.NOT_ENOUGH_DATA
 
 
-def test_an_endpoint_that_one_system_never_has_is_not_measured() -> None:
+def without_shard_cpu(run_of: RunMeasures, system: str = "bigfleet") -> RunMeasures:
+    values = {key: value for key, value in run_of.values.items() if key != "shardCpu"}
+    return msgspec.structs.replace(run_of, values=values, system=system)
+
+
+def test_an_endpoint_that_another_system_never_has_is_not_measured() -> None:
     """Another autoscaler has no shard; what both have still decides."""
     pairs = [
-        pair_measures(
-            pair.base,
-            msgspec.structs.replace(
-                pair.head, values={k: v for k, v in pair.head.values.items() if k != "shardCpu"}
-            ),
-        )
-        for pair in pairs_of(10)
+        pair_measures(pair.base, without_shard_cpu(pair.head, "karpenter")) for pair in pairs_of(10)
     ]
     found = compared(pairs)
     assert endpoint(found, "shardCpu").verdict == "not measured"
     assert endpoint(found, "dueToBind").verdict != "not measured"
+
+
+def test_a_number_that_head_no_longer_has_is_not_passed_over() -> None:
+    """A metric that was renamed would let shards cost anything."""
+    found = compared([pair_measures(p.base, without_shard_cpu(p.head)) for p in pairs_of(10)])
+    assert endpoint(found, "shardCpu").verdict == "not enough data"
+    assert found.exit_code == ExitCode.NOT_ENOUGH_DATA
+    neither = [
+        pair_measures(without_shard_cpu(p.base), without_shard_cpu(p.head)) for p in pairs_of(10)
+    ]
+    assert endpoint(compared(neither), "shardCpu").verdict == "not measured"
+
+
+def test_a_few_runs_that_only_head_voids_are_told_and_many_are_no_pass() -> None:
+    """A HEAD that crashes in half of its runs has as many pairs as any, only later."""
+    few, many = (compared(pairs_of(6, 0.01), voids(head, 0)) for head in (1, 4))
+    assert (few.exit_code, many.exit_code) == (ExitCode.PASS, ExitCode.NOT_ENOUGH_DATA)
+    for found in (few, many):
+        assert any("the shard has crashed" in sentence for sentence in found.why)
+
+
+def test_fewer_pairs_than_the_first_look_decide_nothing() -> None:
+    assert compared(pairs_of(4, 0.001)).exit_code == ExitCode.NOT_ENOUGH_DATA
+
+
+def test_a_little_more_for_pods_that_wait_a_little_is_not_blamed_on_the_longest_hop() -> None:
+    """Most of a geometric mean are the pods that wait shortest, of the seconds the others'."""
+    before = {"scheduled": 0.1, "provisioned": 0.0}, {"scheduled": 0.1, "provisioned": 60.0}
+    after = {"scheduled": 0.13, "provisioned": 0.0}, {"scheduled": 0.13, "provisioned": 60.4}
+    base, head = (
+        msgspec.structs.replace(
+            run(),
+            hops={
+                f"c1/web-{number}": {
+                    hop: (waiting if number < 4 else short).get(hop, 0.0) for hop in HOPS
+                }
+                for number in range(40)
+            },
+        )
+        for short, waiting in (before, after)
+    )
+    speed = machine_speed([])
+    found = hop_growth(base, head, speed)
+    assert found["scheduled"] > 10 * found["provisioned"] > 0
+    assert sum(found.values()) == pytest.approx(0.9 * math.log(1.3) + 0.1 * math.log(60.53 / 60.1))
+
+
+def test_decisions_that_cost_more_because_there_are_fewer_are_blamed_on_no_part() -> None:
+    """The shards took no more CPU for a pod."""
+    pairs = [
+        pair_measures(
+            pair.base,
+            msgspec.structs.replace(
+                pair.head,
+                values={**pair.head.values, "shardCpu": 1.25 * pair.base.values["shardCpu"]},
+                parts={**pair.head.parts, "shard.cpu": 0.9 * pair.base.parts["shard.cpu"]},
+            ),
+        )
+        for pair in pairs_of(8, 0.01)
+    ]
+    result = endpoint(compared(pairs), "shardCpu")
+    assert (result.verdict, result.attributed) == ("regression", "")
 
 
 def test_only_objects_of_both_sides_are_compared() -> None:

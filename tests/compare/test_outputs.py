@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from loaddriver.compare.comparison import Comparison, Fact, json_schema
-from loaddriver.compare.evaluate import VOID_LIMIT, Void
+from loaddriver.compare.exact import VOID_LIMIT, Void
 from loaddriver.compare.junit import render_compare_junit
 from loaddriver.compare.markdown import MARKER, MOST_LINES, render_markdown
 from loaddriver.compare.outputs import JSON, write_comparison

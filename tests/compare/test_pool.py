@@ -10,7 +10,7 @@ import pytest
 
 from loaddriver.__main__ import main
 from loaddriver.compare.pool import Judge, Pool, pool_of, rate_of, read_pool
-from loaddriver.compare.sequential import Code, Codes, Flags, Floats, Spending
+from loaddriver.compare.sequential import Code, Codes, Floats, Spending
 from loaddriver.errors import ExitCode, ProfileError
 from tests.compare.compare_rig import pairs_of
 
@@ -28,7 +28,7 @@ def simulated(
 def always(code: Code) -> Judge:
     """A judge that knows its answer beforehand."""
 
-    def judge(ratios: Floats, head: Flags, _base: Flags, _plan: Spending) -> Codes:
+    def judge(ratios: Floats, head: Floats, _base: Floats, _plan: Spending) -> Codes:
         return np.full((len(ratios), ratios.shape[2] + head.shape[2]), code, dtype=np.int8)
 
     return judge
@@ -105,3 +105,12 @@ def test_the_command_says_rates_and_ends_by_them(
 def test_a_pool_that_is_too_small_is_refused(tmp_path: Path, pool: Pool) -> None:
     with pytest.raises(ProfileError):
         read_pool(written(tmp_path / "pool.json", pool))
+
+
+def test_a_bias_that_relabelling_hides_is_shown(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Flipped by coins, a constant difference of equal systems is noise like any."""
+    biased = pool_of("p", "m", pairs_of(24, 0.03, 3, {"scheduled": 1.05}))
+    main(["compare-power", str(written(tmp_path / "a.json", biased)), "--relabellings=50"])
+    assert "differ most surely in scheduled" in capsys.readouterr().out

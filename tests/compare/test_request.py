@@ -11,7 +11,7 @@ import pytest
 from loaddriver.compare.request import Ports, Request, pairs_of, session_spec
 from loaddriver.compare.runner import ProcessRunner
 from loaddriver.compare.state import SessionSpec, SideName
-from loaddriver.compare.systems import components_folder
+from loaddriver.compare.systems import components_folder, kept_copy
 from loaddriver.errors import InfrastructureError, ProfileError
 
 
@@ -143,3 +143,14 @@ def test_single_components_become_a_folder_of_binaries(tmp_path: Path) -> None:
     assert (folder / "kube-scheduler").resolve() == own
     with pytest.raises(ProfileError, match="no such file"):
         components_folder(tmp_path / "binaries", {"etcd": tmp_path / "none"})
+
+
+def test_a_scheduler_configuration_that_is_edited_meanwhile_changes_no_run(tmp_path: Path) -> None:
+    """Each side has a copy, also of files with one name."""
+    mine = [tmp_path / folder / "scheduler.yaml" for folder in ("a", "b")]
+    for file in mine:
+        file.parent.mkdir()
+        file.write_text(file.parent.name)
+    copies = [kept_copy(tmp_path / "kept", file) for file in mine]
+    mine[0].write_text("edited")
+    assert [copy.read_text() for copy in copies] == ["a", "b"]

@@ -15,7 +15,6 @@ from loaddriver.compare.sequential import (
     OF_VOIDS,
     Code,
     Codes,
-    Flags,
     Floats,
     Spending,
     codes_of,
@@ -48,9 +47,9 @@ def drawn(
     return found
 
 
-def quiet() -> Flags:
+def quiet() -> Floats:
     """Runs without any event."""
-    return np.zeros((SESSIONS, LOOKS[-1], EVENTS), dtype=np.bool_)
+    return np.zeros((SESSIONS, LOOKS[-1], EVENTS))
 
 
 def played(ratios: Floats) -> tuple[Codes, Floats]:
@@ -154,10 +153,13 @@ def test_the_sign_flip_counts_relabellings() -> None:
 
 def events(head: int, base: int, pairs: int) -> Code:
     """The code of an event that so many runs of each side had."""
-    flags = np.zeros((2, 1, pairs, 1), dtype=np.bool_)
-    flags[0, 0, :head] = True
-    flags[1, 0, :base] = True
-    return Code(int(event_codes(flags[0], flags[1], PLAN)[0, 0]))
+    return coded([1] * head + [0] * (pairs - head), [1] * base + [0] * (pairs - base))
+
+
+def coded(head: list[int], base: list[int]) -> Code:
+    """The code of an event that happened so often in each run."""
+    of_head, of_base = (np.array(counts, dtype=np.float64)[:, None] for counts in (head, base))
+    return Code(event_codes(of_head, of_base, PLAN)[0])
 
 
 def test_what_only_head_does_in_every_run_is_a_regression() -> None:
@@ -171,6 +173,13 @@ def test_a_suspicion_keeps_a_session_going() -> None:
     """Six of six runs are not proven at the first look, but no reason to stop either."""
     assert events(6, 0, 6) == Code.NOT_ENOUGH_DATA
     assert events(1, 0, 6) == Code.SAME
+
+
+def test_what_happens_in_each_run_and_more_often_in_head_is_a_regression() -> None:
+    """A profile in which some pods are always withdrawn hides none that HEAD withdraws besides."""
+    assert coded([400] * 8, [1] * 8) == Code.REGRESSION
+    assert coded([400] * 8, [1] * 7 + [1000]) == Code.NOT_ENOUGH_DATA
+    assert coded([1] * 8, [1] * 8) == Code.SAME
 
 
 @pytest.mark.parametrize("deviation", [0.02, 0.05])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +14,8 @@ import pytest
 
 from loaddriver.compare import session as sessions
 from loaddriver.compare.comparison import Fact
-from loaddriver.compare.evaluate import VOID_LIMIT
-from loaddriver.compare.evidence import Evidence
+from loaddriver.compare.evidence import Evidence, IncomparableError
+from loaddriver.compare.exact import VOID_LIMIT
 from loaddriver.compare.session import Session
 from loaddriver.compare.state import (
     SESSION,
@@ -31,6 +31,7 @@ from loaddriver.compare.state import (
     write_state,
 )
 from loaddriver.errors import ExitCode, InfrastructureError, LoaddriverError, ProfileError
+from loaddriver.record.provenance import MachineIdentity, Provenance
 from tests.compare.compare_rig import noisy
 from tests.run.run_rig import summary
 
@@ -140,17 +141,18 @@ def test_orders_are_a_fair_coin() -> None:
 
 
 def test_a_broken_off_session_goes_on_where_it_was(tmp_path: Path) -> None:
-    """The run that was broken off is played again, and no other; the verdict is the same."""
+    """The pair that was broken off is played again, after a warm-up; the verdict is the same."""
     whole = started(tmp_path / "whole", prepared(tmp_path / "whole", 0)).play(no_facts)
     broken = prepared(tmp_path / "broken", 8)
     with pytest.raises(BrokenOff):
         started(tmp_path / "broken", broken).play(no_facts)
     again = prepared(tmp_path / "broken", 0)
     found = started(tmp_path / "broken", again, read_state(tmp_path / "broken")).play(no_facts)
-    assert again.played[0] == broken.played[-1]
-    assert [*broken.played[:-1], *again.played] == list(
-        dict.fromkeys([*broken.played, *again.played])
-    )
+    assert again.played[0] == "warm-up"
+    last = broken.played[-1][:2]
+    kept = [name for name in broken.played if not name.startswith(last)]
+    assert [*kept, *again.played[1:]] == list(dict.fromkeys([*kept, *again.played[1:]]))
+    assert sum(name.startswith(last) for name in again.played) == 2
     assert [each.base_runs for each in found.endpoints] == [
         each.base_runs for each in whole.endpoints
     ]
@@ -207,6 +209,50 @@ def test_the_pairs_of_a_session_are_a_pool(tmp_path: Path) -> None:
     found = session.pool()
     assert (found.injected, found.endpoint) == ("shard.cpu=+10%", "shardCpu")
     assert len(found.pairs) == len(pairs(session.state))
+
+
+def test_sides_that_differ_are_no_pool_of_equal_systems(tmp_path: Path) -> None:
+    session = started(tmp_path, MadeUpRuns())
+    session.play(no_facts)
+    with pytest.raises(ProfileError, match="its sides differ"):
+        session.pool()
+
+
+def test_a_session_is_judged_by_its_last_look(tmp_path: Path) -> None:
+    """More looks than were planned would be more errors than are stated."""
+    runs = MadeUpRuns(deviation=0.5, broken_at=1 + 2 * 7 + 1)
+    with pytest.raises(BrokenOff):
+        started(tmp_path, runs).play(no_facts)
+    found = started(tmp_path, runs, read_state(tmp_path)).compare()
+    assert found.pairs == 6
+    assert "first 6 pairs" in found.warnings[0]
+
+
+def test_a_build_that_changes_during_a_session_is_refused(tmp_path: Path) -> None:
+    """Half of the runs of `.` would be those of the edited checkout."""
+    runs = MadeUpRuns(deviation=0.01)
+    session = started(tmp_path, runs)
+    session.play(no_facts)
+    edited = session.state.runs[-1].folder
+
+    def read(folder: Path) -> Evidence:
+        found = runs.read(folder)
+        source = Provenance(
+            revision="",
+            dirty=None,
+            code={"bigfleet": "b" if str(folder).endswith(edited) else "a"},
+            inputs={},
+            dependencies="",
+            binaries={},
+            machine=MachineIdentity(id="m", calibration_seconds=0.02),
+        )
+        changed = msgspec.structs.replace(found.summary, provenance=source)
+        return replace(found, summary=changed)
+
+    again = started(tmp_path, runs, session.state)
+    again.read = read
+    with pytest.raises(IncomparableError, match="another bigfleet than"):
+        again.compare()
 
 
 def test_a_head_that_always_voids_is_a_regression(tmp_path: Path) -> None:

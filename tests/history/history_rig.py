@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from loaddriver.compare.measures import ENDPOINTS
-from loaddriver.history.record import SCHEMA, Line, LineEndpoint, LineMachine
+from loaddriver.history.record import SCHEMA, Line, LineMachine
 from loaddriver.judge.schema import Summary
 from loaddriver.report.results import seal_results, write_results
 from tests.report.report_rig import Run
@@ -35,8 +35,7 @@ def line(number: int, change: float = 1.0, **fields: Any) -> Line:
         "pods": {"planned": 200, "created": 200, "bound": 200},
         "events": {"gangsNotWhole": 0, "neverBound": 0, "withdrawn": 0},
         "endpoints": {
-            each.key: LineEndpoint(value=(1 + place) * wobble * change, count=200)
-            for place, each in enumerate(ENDPOINTS)
+            each.key: (1 + place) * wobble * change for place, each in enumerate(ENDPOINTS)
         },
     }
     return Line(**{**known, **fields})

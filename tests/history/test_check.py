@@ -13,7 +13,7 @@ from loaddriver.__main__ import main
 from loaddriver.errors import ExitCode
 from loaddriver.history.check import FEWEST, MOST, baseline_of, check
 from loaddriver.history.files import append
-from loaddriver.history.record import CALIBRATION_TOLERANCE, Line, LineEndpoint, line_of
+from loaddriver.history.record import CALIBRATION_TOLERANCE, Line, line_of
 from tests.history.history_rig import MACHINE, line, results, stored
 from tests.report.report_rig import judged, make_run
 
@@ -39,7 +39,7 @@ def test_a_run_is_as_good_as_the_stored_ones_or_worse(
 
 def test_one_worse_endpoint_is_enough_and_comes_first() -> None:
     run = line(99)
-    worse = {**run.endpoints, "apiCpu": LineEndpoint(value=60.0, count=200)}
+    worse = {**run.endpoints, "apiCpu": 60.0}
     found = check(msgspec.structs.replace(run, endpoints=worse), stored(), LEAST)
     assert found.exit_code is ExitCode.REGRESSION
     assert found.sentences[0].startswith("CPU of API servers and etcd: regression, 60 ms/pod")
@@ -129,10 +129,7 @@ def test_equal_builds_are_rarely_called_a_regression() -> None:
 def _drawn(number: int, logarithms: np.ndarray[Any, np.dtype[np.float64]]) -> Line:
     run = line(number)
     values = np.exp(logarithms)
-    endpoints = {
-        key: LineEndpoint(value=float(value), count=200)
-        for key, value in zip(run.endpoints, values, strict=True)
-    }
+    endpoints = {key: float(value) for key, value in zip(run.endpoints, values, strict=True)}
     return msgspec.structs.replace(run, endpoints=endpoints)
 
 
@@ -164,10 +161,7 @@ def test_the_command_says_what_it_compared_and_exits_by_it(
 
 def _earlier(own: Line, number: int, factor: float) -> Line:
     """The same run of an earlier, clean revision, with its endpoints multiplied."""
-    endpoints = {
-        key: LineEndpoint(value=each.value * factor, count=each.count)
-        for key, each in own.endpoints.items()
-    }
+    endpoints = {key: each * factor for key, each in own.endpoints.items()}
     return msgspec.structs.replace(
         own,
         run=f"dev-50-20260920-{100000 + number}",

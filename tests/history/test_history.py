@@ -32,9 +32,7 @@ def run() -> Run:
 def test_a_run_is_one_line_with_all_that_a_comparison_decides_by(run: Run) -> None:
     found = line_of(with_decisions(run.summary), run.rows)
     assert list(found.endpoints) == [each.key for each in ENDPOINTS]
-    assert found.endpoints["shardCpu"].count == 240
-    assert found.endpoints["scheduled"].count == run.summary.pods.bound
-    assert all(each.value > 0 and each.count > 0 for each in found.endpoints.values())
+    assert all(each > 0 for each in found.endpoints.values())
     assert (found.revision, found.dirty) == (run.summary.provenance.revision, True)  # type: ignore[union-attr]
     assert found.machine.id == MACHINE.id
     encoded = encode(found)
@@ -81,7 +79,7 @@ def test_bad_lines_are_named_and_the_others_are_read(tmp_path: Path) -> None:
         file.write(b"\n<<<<<<< ours\n" + encode(line(2))[:100])
     append(tmp_path, line(3))
     other = encode(line(4, machine=msgspec.structs.replace(MACHINE, id="other")))
-    newer = encode(line(5)).replace(b"history/v1", b"history/v9")
+    newer = encode(line(5)).replace(b"history/v2", b"history/v9")
     twice = encode(line(1, verdict="fail"))
     path.write_bytes(path.read_bytes() + other + newer + twice)
     found = read_history(tmp_path, "smoke")

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs a profile, and holds it against the runs of earlier revisions on the same machine, or adds
+# Runs a profile, and compares it with the runs of earlier revisions on the same machine, or adds
 # it to them.
 #
 #   docs/ci/baseline.sh check HISTORY
@@ -8,7 +8,8 @@
 # HISTORY is a folder that outlives the job, such as a checkout of a branch for nothing else. Stored
 # runs of another machine, or of this one at another speed, are not used.
 # Exit codes: 0 as good, 4 a regression, 7 too few stored runs that can be compared, 3 a gate was
-# missed, 5 an invalid run, 2 refused: this machine cannot measure the profile.
+# missed, 5 an invalid run, 2 refused: this machine cannot measure the profile, 6 something could
+# not be installed or has died.
 # Variables: PROFILE; SUMMARY, a file to which the outcome is appended as Markdown.
 set -euo pipefail
 action=${1:?check or record}
@@ -23,7 +24,7 @@ if [[ $action != check && $action != record ]]; then
   exit 2
 fi
 
-make setup binaries
+make setup binaries || exit 6 # make itself ends with 2, whatever failed
 "$loaddriver" doctor "$profile" || exit
 missed=0
 "$loaddriver" run "$profile" || missed=$?

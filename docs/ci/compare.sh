@@ -2,10 +2,11 @@
 # Compares the checked-out revision with the point where it left its target branch, on this machine,
 # in interleaved pairs of runs. Nothing is stored between runs of this script.
 #
-#   docs/ci/compare.sh [TARGET]       TARGET is a branch, such as origin/main
+#   docs/ci/compare.sh [TARGET]       TARGET is a branch, such as origin/main, or a commit or tag
 #
 # Exit codes: 0 the same or better, 4 a regression, 7 not enough data, 5 too many invalid runs,
-# 2 refused: this machine cannot measure the profile, or there is nothing to compare.
+# 2 refused: this machine cannot measure the profile, or there is nothing to compare, 6 something
+# could not be installed or has died.
 # Variables: PROFILE; PAIRS, such as 6..16; SUMMARY, a file to which the outcome is appended as
 # Markdown. All results are in build/comparison.
 set -euo pipefail
@@ -24,7 +25,7 @@ if [[ $base == "$head" ]]; then
   exit 2
 fi
 
-make setup binaries
+make setup binaries || exit 6 # make itself ends with 2, whatever failed
 .venv/bin/loaddriver doctor "$profile" || exit
 out=build/comparison
 rm -rf "$out"

@@ -166,10 +166,7 @@ def test_what_cannot_be_compared_is_refused(checkout: Checkout) -> None:
 
 def stored(own: Line, number: int, machine: str, factor: float) -> Line:
     """An earlier run of another revision on a machine."""
-    endpoints = {
-        key: msgspec.structs.replace(each, value=each.value * factor * (1 + 0.001 * number))
-        for key, each in own.endpoints.items()
-    }
+    endpoints = {key: each * factor * (1 + 0.001 * number) for key, each in own.endpoints.items()}
     return msgspec.structs.replace(
         own,
         run=f"dev-50-20260920-{100000 + number}",

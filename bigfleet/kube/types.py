@@ -6,14 +6,19 @@ with fewer fields.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
 from bigfleet.kube.pod_types import Condition
 
 T = TypeVar("T")
+MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
+"""Of the pod by which the API shows a static pod of a kubelet."""
+TRANSIENT_TAINT_PREFIXES = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")
+"""Taints that Kubernetes or a cloud controller manager sets, and removes once a Node is usable."""
 
 
 class OwnerReference(msgspec.Struct):
@@ -46,6 +51,22 @@ class ObjectMeta(msgspec.Struct, rename="camel"):
     def controller(self) -> OwnerReference | None:
         """The owner that controls it."""
         return next((owner for owner in self.owner_references or () if owner.controller), None)
+
+
+class _Owner(Protocol):
+    """What any partial type of an owner reference has."""
+
+    kind: str
+    controller: bool
+
+
+def is_per_node(owners: Sequence[_Owner] | None, annotations: Mapping[str, str] | None) -> bool:
+    """Whether a pod belongs to its Node: it needs no machine, and leaves with the one it is on.
+
+    It is a DaemonSet's, or a static one of the kubelet, whose owner is its Node.
+    """
+    owned = any(each.controller and each.kind in ("DaemonSet", "Node") for each in owners or ())
+    return owned or MIRROR_ANNOTATION in (annotations or {})
 
 
 def eviction_of(pod: ObjectMeta) -> tuple[str, dict[str, Any]]:

@@ -14,7 +14,7 @@ from loaddriver.judge.schema import Summary
 from loaddriver.record.hops import HOPS
 from loaddriver.record.rows import PodRow
 
-BIGFLEET = ("shard", "operator", "pod-controller", "provider", "coordinator")
+BIGFLEET = ("shard", "operator", "pod-controller", "provider", "coordinator", "federation")
 API = ("kube-apiserver", "etcd")
 MACHINE_HOPS = ("provisioned", "nodeReady")
 SHARED = ("kwok", "kube-controller-manager")

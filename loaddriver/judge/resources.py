@@ -16,6 +16,7 @@ from loaddriver.record.server_counts import WriteCount
 
 HARNESS = "harness"
 _NUMBER = re.compile(r"-\d+$")
+_PROVIDER = "provider"
 
 
 class ComponentUse(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -109,7 +110,9 @@ def component_of(process: str) -> str:
     """The component of a process: `c1/kube-apiserver` is a kube-apiserver, `shard-0` a shard."""
     if is_driver(process):
         return HARNESS
-    return _NUMBER.sub("", process.rpartition("/")[2])
+    name = process.rpartition("/")[2]
+    # A run may have several, each with a name of its own.
+    return _PROVIDER if name.startswith(f"{_PROVIDER}-") else _NUMBER.sub("", name)
 
 
 def _uses(

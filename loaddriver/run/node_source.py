@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import msgspec
 
 from bigfleet.kube.client import KubeClient
-from bigfleet.kube.types import Conditioned, ObjectList
+from bigfleet.kube.types import TRANSIENT_TAINT_PREFIXES, Conditioned, ObjectList
 from loaddriver.errors import InfrastructureError
 from loaddriver.run.bigfleet_roles import (
     fleet_roles,
@@ -33,8 +33,6 @@ from loaddriver.substrates.existing.objects import FLEET, MANAGED
 _NODES = "/api/v1/nodes"
 _HOSTNAME = "kubernetes.io/hostname"
 _BOOTING = {"type": "Ready", "status": "False", "reason": "Booting"}
-# Taints that Kubernetes removes once a Node is usable; a machine's own taints stay.
-_TRANSIENT_TAINTS = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")
 _REGISTRATIONS_AT_ONCE = 32
 _READY_TIMEOUT_SECONDS = 300.0
 _POLL_INTERVAL_SECONDS = 0.5
@@ -254,6 +252,6 @@ async def _ready_nodes(client: KubeClient) -> set[str]:
     return {
         node.metadata.name
         for node in found
-        if not any(taint.key.startswith(_TRANSIENT_TAINTS) for taint in node.spec.taints)
+        if not any(taint.key.startswith(TRANSIENT_TAINT_PREFIXES) for taint in node.spec.taints)
         and node.is_true("Ready")
     }

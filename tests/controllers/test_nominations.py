@@ -11,7 +11,7 @@ from bigfleet.controllers.pod_controller.nodes import Node
 from bigfleet.controllers.pod_controller.nominations import Candidate, Nominations
 from bigfleet.controllers.pod_controller.occupancy import Occupancy
 from bigfleet.controllers.pod_controller.shapes import Shape
-from bigfleet.model.need import HOSTNAME_LABEL
+from bigfleet.model.need import HOSTNAME_LABEL, Taint
 from tests.controllers.pod_rig import (
     ZONE,
     affinity_terms,
@@ -112,3 +112,10 @@ def test_a_cordoned_node_is_nobodys() -> None:
     """Nor is one that is being reclaimed."""
     joins = node("new", cpu="4", zone="a", cordoned=True)
     assert chosen(zone_with_cache(joins), joins, confined("1")) == []
+
+
+def test_a_node_that_a_cloud_controller_has_not_initialized_yet_is_kept_for_pods() -> None:
+    """Its taint goes, as those of Kubernetes do, and by then others would have filled it."""
+    taint = Taint("node.cloudprovider.kubernetes.io/uninitialized", "true", "NoSchedule")
+    joins = node("new", cpu="4", zone="a", taints=(taint,))
+    assert chosen(zone_with_cache(joins), joins, confined("1")) == ["0"]

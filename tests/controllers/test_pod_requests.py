@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bigfleet.controllers.operator.pods import PodOnNode, blocking_pods
 from bigfleet.controllers.pod_controller.pods import Pod
 from bigfleet.controllers.pod_controller.requests import (
     manifest_for,
@@ -17,6 +18,7 @@ from bigfleet.controllers.pod_controller.requests import (
     request_for,
     request_name,
 )
+from bigfleet.controllers.pod_controller.shapes import shape_of
 from bigfleet.controllers.podspec.amounts import effective_requests
 from bigfleet.controllers.podspec.unsupported import Unsupported
 from bigfleet.kube.pod_types import PodStatus
@@ -229,10 +231,23 @@ def test_a_pod_that_has_ended_wants_nothing(phase: str) -> None:
 @pytest.mark.parametrize(("kind", "wants"), [("DaemonSet", False), ("Node", False), ("Job", True)])
 def test_pods_that_every_node_brings_along_want_nothing(kind: str, wants: bool) -> None:
     """Else a Node that runs nothing but its own daemons would never be given back."""
-    assert needs_request(_pod(ownerReferences=[{"kind": kind, "name": "o"}])) is wants
+    owner = {"kind": kind, "name": "o", "controller": True}
+    assert needs_request(_pod(ownerReferences=[owner])) is wants
 
 
-@given(st.from_regex(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?", fullmatch=True))
+def test_a_static_pod_is_its_nodes_own_for_requests_and_drains_alike() -> None:
+    """A drain would wait for a pod that leaves with its Node."""
+    static = _pod(annotations={"kubernetes.io/config.mirror": "x"})
+    assert not needs_request(static)
+    assert shape_of(static).is_per_node
+    metadata = {"name": "p", "annotations": static.metadata.annotations}
+    assert blocking_pods([msgspec.convert({"metadata": metadata}, PodOnNode)]) == []
+
+
+_LABEL = r"[a-z0-9]([a-z0-9-]{0,60}[a-z0-9])?"
+
+
+@given(st.from_regex(rf"{_LABEL}(\.{_LABEL}){{0,3}}", fullmatch=True))
 def test_names_are_legal_and_differ_between_pods_of_one_name(name: str) -> None:
     first, second = request_name(name, "aaaaaaaa-1"), request_name(name, "bbbbbbbb-1")
     assert first != second

@@ -56,6 +56,7 @@ def section(
         ("shard-11", "shard"),
         ("coordinator-2", "coordinator"),
         ("provider", "provider"),
+        ("provider-hall", "provider"),
         ("runner", "harness"),
         ("locust", "harness"),
     ],

@@ -7,7 +7,6 @@ Node, and is revoked with the account once the machine has joined or is gone.
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 
 import msgspec
@@ -20,12 +19,10 @@ from bigfleet.api.wellknown import MACHINE_LABEL, OUR_DOMAIN
 from bigfleet.controllers.operator.node_types import Node, node_path
 from bigfleet.kube.client import CONFLICT, CONNECTION_ERRORS, NOT_FOUND, ApiError, KubeClient
 from bigfleet.kube.types import Named, ObjectList
+from bigfleet.model.machine import VALID_ID, is_valid_id
 
 _LOG = logging.getLogger(__name__)
 TOKEN_SECONDS = 600
-_DNS_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
-# The limit of a label value.
-_MAX_NAME_LENGTH = 63
 _ACCOUNTS = f"/api/v1/namespaces/{NODE_NAMESPACE}/serviceaccounts"
 
 
@@ -155,9 +152,6 @@ def _invalid_node_name(machine_id: str) -> str:
     """Why this name is invalid for a Node; "" when it is valid."""
     if not machine_id:
         return "the request has no machine_id"
-    if len(machine_id) <= _MAX_NAME_LENGTH and _DNS_NAME.fullmatch(machine_id):
+    if is_valid_id(machine_id):
         return ""
-    return (
-        f"no credential for {machine_id!r}: it becomes a Node's name and label, so it must be a "
-        f"DNS-1123 name of at most {_MAX_NAME_LENGTH} characters (a-z, 0-9, '-', '.')"
-    )
+    return f"no credential for {machine_id!r}, which becomes a Node's name: it must be {VALID_ID}"

@@ -19,9 +19,8 @@ from dataclasses import dataclass
 
 from bigfleet.api.limit_codec import LimitReason
 from bigfleet.controllers.operator.node_types import Node, NodeTaint
+from bigfleet.kube.types import TRANSIENT_TAINT_PREFIXES
 
-# The node lifecycle controller sets and clears these; a Node that stays unfit has a condition, too.
-_TRANSIENT_TAINT_PREFIXES = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")
 _REPELLING_EFFECTS = ("NoSchedule", "NoExecute")
 # If more Nodes than this are not Ready at once, the network is at fault rather than the machines.
 _MIN_AWAY, _AWAY_SHARE = 3, 0.2
@@ -142,7 +141,7 @@ class NodeHealth:
         unexpected = [
             taint
             for taint in _repelling_taints(node)
-            if not taint.key.startswith(_TRANSIENT_TAINT_PREFIXES) and taint not in own
+            if not taint.key.startswith(TRANSIENT_TAINT_PREFIXES) and taint not in own
         ]
         if not unexpected:
             return None

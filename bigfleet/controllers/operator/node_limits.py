@@ -22,14 +22,14 @@ from bigfleet.api.v1alpha1 import capacity_pb2
 from bigfleet.api.wellknown import MACHINE_LABEL
 from bigfleet.controllers.operator.node_health import NodeHealth, UnfitMachine
 from bigfleet.controllers.operator.node_types import Node, node_path
-from bigfleet.controllers.operator.pods import has_terminated, is_per_node, query_of_pods
+from bigfleet.controllers.operator.pods import has_terminated, query_of_pods
 from bigfleet.controllers.operator.upcoming_nodes import UpcomingNodeController
 from bigfleet.controllers.podspec.amounts import effective_requests
 from bigfleet.controllers.podspec.unsupported import Unsupported
 from bigfleet.kube.client import CONNECTION_ERRORS, NOT_FOUND, ApiError, KubeClient
 from bigfleet.kube.pod_types import PodSpec, PodStatus
 from bigfleet.kube.timestamps import rfc3339
-from bigfleet.kube.types import ObjectList, ObjectMeta
+from bigfleet.kube.types import ObjectList, ObjectMeta, is_per_node
 from bigfleet.kube.watch import Listed, Watch
 from bigfleet.model import resources
 from bigfleet.observe import metrics
@@ -57,7 +57,9 @@ def amounts_of(pods: Sequence[_Pod]) -> Amounts:
     """
     amounts = []
     for pod in pods:
-        if has_terminated(pod.status.phase) or is_per_node(pod.metadata):
+        if has_terminated(pod.status.phase) or is_per_node(
+            pod.metadata.owner_references, pod.metadata.annotations
+        ):
             continue
         with suppress(Unsupported):
             amounts.append(effective_requests(pod.spec, pod.status))

@@ -10,9 +10,7 @@ from bigfleet.controllers.disruption_cost import eviction_cost, pod_blocking_ann
 from bigfleet.kube.client import KubeClient
 from bigfleet.kube.pod_types import LabelSelector
 from bigfleet.kube.selectors import compile_selector
-from bigfleet.kube.types import ObjectList, ObjectMeta
-
-_MIRROR = "kubernetes.io/config.mirror"
+from bigfleet.kube.types import ObjectList, ObjectMeta, is_per_node
 
 
 def query_of_pods(node: str, *, current: bool) -> dict[str, str]:
@@ -111,14 +109,9 @@ def blocking_pods(pods: Iterable[PodOnNode]) -> list[PodOnNode]:
     return [
         pod
         for pod in pods
-        if not is_per_node(pod.metadata) and not has_terminated(pod.status.phase)
+        if not is_per_node(pod.metadata.owner_references, pod.metadata.annotations)
+        and not has_terminated(pod.status.phase)
     ]
-
-
-def is_per_node(pod: ObjectMeta) -> bool:
-    """Whether it is a pod of a DaemonSet, or a mirror pod of the kubelet."""
-    daemon = any(o.controller and o.kind == "DaemonSet" for o in pod.owner_references or ())
-    return daemon or _MIRROR in (pod.annotations or {})
 
 
 def has_terminated(phase: str) -> bool:

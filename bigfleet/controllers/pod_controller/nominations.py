@@ -31,11 +31,10 @@ from bigfleet.kube.client import (
     ApiError,
     KubeClient,
 )
+from bigfleet.kube.types import TRANSIENT_TAINT_PREFIXES
 from bigfleet.observe import metrics
 
 _LOG = logging.getLogger(__name__)
-# Taints that Kubernetes removes once a Node is usable.
-_TRANSIENT = "node.kubernetes.io/"
 # Of a patch: the pod is gone, another one has its name, or its status has changed.
 _CHANGED = (404, 409, 422)
 # By then a watch has told of our own nomination.
@@ -188,7 +187,9 @@ def _free(node: Node, occupancy: Occupancy) -> Machine:
                 _add(per_node.setdefault(name, Counter()), shape.requests, count)
     for amounts in per_node.values():
         used |= amounts
-    taints = tuple(taint for taint in node.taints if not taint.key.startswith(_TRANSIENT))
+    taints = tuple(
+        taint for taint in node.taints if not taint.key.startswith(TRANSIENT_TAINT_PREFIXES)
+    )
     left = {name: amount - used[name] for name, amount in node.allocatable.items()}
     return Machine(node.labels, left, taints)
 

@@ -27,6 +27,7 @@ from bigfleet.controllers.podspec.node_requirements import (
     tolerations,
 )
 from bigfleet.controllers.podspec.unsupported import Unsupported
+from bigfleet.kube.types import is_per_node
 from bigfleet.model import resources
 from bigfleet.model.errors import InvalidInput
 from bigfleet.model.need import HOSTNAME_LABEL
@@ -44,8 +45,7 @@ def needs_request(pod: Pod) -> bool:
     """Whether the Pod needs a CapacityRequest: not once it has terminated, nor while it has
     scheduling gates, and never a per-node Pod, which would keep an otherwise empty Node.
     """
-    owners = pod.metadata.owner_references or ()
-    per_node = any(o.kind in ("DaemonSet", "Node") for o in owners)
+    per_node = is_per_node(pod.metadata.owner_references, pod.metadata.annotations)
     return not (pod.terminal or pod.spec.scheduling_gates or per_node)
 
 

@@ -30,10 +30,10 @@ from bigfleet.kube.selectors import (
     compile_requirements,
     compile_selector,
 )
+from bigfleet.kube.types import MIRROR_ANNOTATION, is_per_node
 from bigfleet.model import resources
 from bigfleet.model.need import Taint, Toleration
 
-_MIRROR = "kubernetes.io/config.mirror"
 # Labels that are unique to a pod or Job, and which selectors do not use.
 _PER_POD_LABELS = frozenset(
     {
@@ -196,7 +196,7 @@ def shape_of(pod: Pod, amounts: Mapping[str, int] | None = None) -> Shape:
         anti_affinity_terms=tuple(_peers(term, metadata.namespace) for term in anti or ()),
         spread=tuple(_hard_spread(spec.topology_spread_constraints, metadata.namespace, labels)),
         has_claims=_has_claims(spec),
-        is_per_node=kind in ("DaemonSet", "Node") or _MIRROR in annotations,
+        is_per_node=is_per_node(metadata.owner_references, annotations),
         batch=kind == "Job",
         not_evictable_reason=_not_evictable_reason(kind, annotations),
         cost=eviction_cost(spec.priority or 0, annotations),
@@ -211,7 +211,7 @@ def _annotations(pod: Pod) -> dict[str, str]:
     annotations = pod.metadata.annotations
     if not annotations:
         return {}
-    return {k: annotations[k] for k in (*POD_ANNOTATIONS, _MIRROR) if k in annotations}
+    return {k: annotations[k] for k in (*POD_ANNOTATIONS, MIRROR_ANNOTATION) if k in annotations}
 
 
 def _owner_kind(pod: Pod) -> str:

@@ -305,10 +305,6 @@ class CycleState:
         name = self.fleet.clusters[cluster]
         return self._memory.get(name, ClusterMemory(name))
 
-    def short_seconds(self, index: int) -> float:
-        """For how long the need has been short; 0 if it was not in the last decision."""
-        return self.now_seconds - self._short_since.get(self.key(index), self.now_seconds)
-
     def acquiring_clusters(self) -> set[int]:
         """The clusters that acquire machines in this decision."""
         return {self.cluster_of(index) for index, rows in self.acquired.items() if len(rows)}
@@ -480,7 +476,6 @@ class CycleState:
 
     def _restore(self, cycle_memory: CycleMemory) -> None:
         self._memory = {memory.cluster: memory for memory in cycle_memory.clusters}
-        self._short_since = {age.need: age.since_seconds for age in cycle_memory.shortfall_ages}
         self._restore_reservations(cycle_memory)
 
     def _restore_reservations(self, cycle_memory: CycleMemory) -> None:

@@ -167,6 +167,12 @@ def test_every_test_says_its_rule(path: Path) -> None:
     assert not unsaid, f"{name(path)}: {unsaid}"
 
 
+@pytest.mark.parametrize("path", TESTS, ids=name)
+def test_what_tests_share_is_in_a_module_without_tests(path: Path) -> None:
+    """Else a change of one test breaks another, and pytest collects the fixtures of both."""
+    assert not re.findall(r"^\s*from tests\.(?:\w+\.)*test_\w+ import", path.read_text(), re.M)
+
+
 @pytest.mark.parametrize("path", OURS + [p for p in TESTS if p != Path(__file__)], ids=name)
 def test_nothing_is_left_for_later_in_a_comment(path: Path) -> None:
     """Unfinished work is finished, or written down in docs/flaws.md where users see it."""

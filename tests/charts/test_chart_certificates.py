@@ -24,7 +24,7 @@ from tests.charts.helm_rig import (
     of_kind,
     replicas,
 )
-from tests.charts.test_chart_commands import principal
+from tests.charts.identities_rig import principal
 
 SIMULATED = (
     "--set-json",

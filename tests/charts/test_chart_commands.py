@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from bigfleet.adapters.store.ceilings_file import CeilingsFile
-from bigfleet.api.auth.identity import Principal
 from bigfleet.api.auth.issuing import issue
 from bigfleet.commands import roles
 from bigfleet.commands.config_flags import LazyParser
@@ -36,6 +35,7 @@ from tests.charts.helm_rig import (
     of_kind,
     replicas,
 )
+from tests.charts.identities_rig import principal
 
 EACH_CASE = pytest.mark.parametrize(("chart", "values"), CASES, ids=lambda path: path.stem)
 FOLDERS = ("/identities/", "/identity", "/var/lib/bigfleet", "/etc/bigfleet", "/kubeconfigs")
@@ -53,20 +53,6 @@ def etcd() -> Path:
     """An executable: the coordinator's configuration asks for one."""
     found = locate(request_from({"HOME": str(Path.home())}), lambda _: None)
     return found["etcd"].path if "etcd" in found else Path("/bin/true")
-
-
-def principal(replica: Replica) -> Principal | None:
-    """Whose identity the process needs by its flags."""
-    match replica.arguments[0]:
-        case "coordinator":
-            return Principal("coordinator", replica.flag("--node-id"))
-        case "shard":
-            return Principal("shard", replica.flag("--shard-id"))
-        case "operator":
-            return Principal("cluster", replica.flag("--cluster-id"))
-        case "provider":
-            return Principal("provider", "kwok")
-    return None
 
 
 def configuration(replica: Replica, objects: list[Object], root: Path) -> object:

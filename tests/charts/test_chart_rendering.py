@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -22,11 +20,10 @@ from tests.charts.helm_rig import (
     of_kind,
     replicas,
 )
+from tests.charts.settings_rig import keys, schema_keys
 
 EACH_CASE = pytest.mark.parametrize(("chart", "values"), CASES, ids=lambda path: path.stem)
 EACH_CHART = pytest.mark.parametrize("chart", CHARTS, ids=lambda path: path.name)
-# Their keys are Kubernetes', or the user's.
-OPEN = {"annotations", "clusters", "flags", "labels", "limits", "nodeSelector", "requests"}
 # Only with the simulated provider, where `address` must not be set.
 NOT_WITH_EVERYTHING = {"provider.simulated"}
 
@@ -42,31 +39,6 @@ def test_a_chart_has_the_version_of_the_product(chart: Path) -> None:
     described = yaml.safe_load((chart / "Chart.yaml").read_text())
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert described["version"] == described["appVersion"] == project["version"]
-
-
-def keys(values: Any, prefix: str = "") -> Iterator[str]:
-    """The paths of all settings."""
-    if not isinstance(values, dict) or not values or prefix.rpartition(".")[2] in OPEN:
-        yield prefix
-        return
-    for key, value in values.items():
-        yield from keys(value, f"{prefix}.{key}" if prefix else key)
-
-
-def resolved(schema: dict[str, Any], root: dict[str, Any]) -> dict[str, Any]:
-    reference = schema.get("$ref", "").rpartition("/")[2]
-    found: dict[str, Any] = root["$defs"][reference] if reference else schema
-    return found
-
-
-def schema_keys(schema: dict[str, Any], root: dict[str, Any], prefix: str = "") -> Iterator[str]:
-    schema = resolved(schema, root)
-    if "properties" not in schema or prefix.rpartition(".")[2] in OPEN:
-        yield prefix
-        return
-    assert schema["additionalProperties"] is False, f"{prefix} takes any key"
-    for key, value in schema["properties"].items():
-        yield from schema_keys(value, root, f"{prefix}.{key}" if prefix else key)
 
 
 @EACH_CHART

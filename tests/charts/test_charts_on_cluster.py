@@ -9,8 +9,7 @@ from __future__ import annotations
 import asyncio
 import shutil
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from bigfleet.commands import roles
 from bigfleet.commands.config_flags import LazyParser
 from bigfleet.kube.client import ApiError, KubeClient
 from loaddriver.substrates.base import Cluster
+from tests.charts.cluster_rig import items, pods_of, restricted
 from tests.charts.helm_rig import (
     CLUSTER,
     FLEET,
@@ -43,10 +43,6 @@ from tests.support.waiting import eventually
 pytestmark = pytest.mark.cluster
 
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-ENFORCED = {
-    "pod-security.kubernetes.io/enforce": "restricted",
-    "pod-security.kubernetes.io/enforce-version": "latest",
-}
 # Collections that the fleet's chart writes to.
 NAMESPACED = (
     "/apis/apps/v1/namespaces/{}/statefulsets",
@@ -75,30 +71,6 @@ def empty_cluster(helm: Helm, shared_clusters: SharedClusters) -> Cluster:
 def installer(helm: Helm, empty_cluster: Cluster) -> Helm:
     """helm with access to the cluster."""
     return replace(helm, access=("--kubeconfig", str(empty_cluster.kubeconfigs["admin"])))
-
-
-@asynccontextmanager
-async def restricted(cluster: Cluster, name: str) -> AsyncIterator[KubeClient]:
-    """An administrator, while a namespace of that name enforces the restricted standard."""
-    async with (
-        await KubeClient.from_kubeconfig(cluster.kubeconfigs["admin"]) as client,
-        # Claims of volumes keep the others: nothing here removes their finalizers.
-        namespace(client, name, until_gone=name == SYSTEM_NAMESPACE),
-    ):
-        await client.patch(f"/api/v1/namespaces/{name}", {"metadata": {"labels": ENFORCED}})
-        yield client
-
-
-async def items(client: KubeClient, path: str) -> list[Object]:
-    found: list[Object] = (await get(client, path))["items"]
-    return found
-
-
-async def pods_of(client: KubeClient, name: str) -> Counter[str]:
-    """How many pods each component has that are not being deleted."""
-    pods = await items(client, f"/api/v1/namespaces/{name}/pods")
-    alive = [each for each in pods if "deletionTimestamp" not in each["metadata"]]
-    return Counter(each["metadata"]["labels"]["app.kubernetes.io/component"] for each in alive)
 
 
 async def await_pods(client: KubeClient, name: str, **expected: int) -> None:

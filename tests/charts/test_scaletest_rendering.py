@@ -35,7 +35,7 @@ from loaddriver.substrates.pods.file_server import __main__ as file_server
 from loaddriver.substrates.pods.places import Places
 from loaddriver.substrates.pods.pod_states import differing_flags
 from tests.charts.helm_rig import ROOT, SCALETEST, VALUES, Helm, HelmFailed, Object, of_kind
-from tests.charts.test_chart_rendering import keys, schema_keys
+from tests.charts.settings_rig import keys, schema_keys
 
 NAMESPACE = RELEASE = "st"
 IMAGES, EVERYTHING = VALUES / "scaletest.yaml", VALUES / "scaletest-everything.yaml"

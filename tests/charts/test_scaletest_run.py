@@ -25,9 +25,9 @@ from loaddriver.substrates.pods.check import not_ready
 from loaddriver.substrates.pods.places import RELEASE_VARIABLE, obtain
 from loaddriver.substrates.processes import Supervisor
 from loaddriver.substrates.runscope import RunScope
+from tests.charts.cluster_rig import items, pods_of, restricted
 from tests.charts.helm_rig import SCALETEST, VALUES, Helm
 from tests.charts.processes_as_pods import Node
-from tests.charts.test_charts_on_cluster import items, pods_of, restricted
 from tests.support.shared_clusters import SharedClusters
 from tests.support.waiting import eventually
 

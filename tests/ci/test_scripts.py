@@ -17,11 +17,11 @@ import pytest
 
 from loaddriver.history.files import append, path_of, read_history
 from loaddriver.history.record import Line, line_of
-from tests.ci.test_workflows import ROOT
 from tests.history.history_rig import results
 from tests.report.report_rig import Run, judged, make_run
 from tests.support.git import git
 
+ROOT = Path(__file__).parents[2]
 PREFIX = Path(sys.prefix)
 COMMENT = "<!-- loaddriver compare -->\n## Not worse\n"
 

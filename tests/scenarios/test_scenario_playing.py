@@ -12,9 +12,9 @@ from bigfleet.simulation.runtime.loop import run
 from tests.scenarios.kubectl import Kubectl
 from tests.scenarios.playing import play
 from tests.scenarios.records import Scenario
+from tests.scenarios.story_rig import Story
 from tests.scenarios.systems.static_nodes import StaticNodes
 from tests.scenarios.systems.system import WHOLE
-from tests.scenarios.test_scenario_judging import Story
 
 QUIET_SECONDS = 0.5
 

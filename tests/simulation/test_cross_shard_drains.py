@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from bigfleet.simulation.world import World
+from tests.simulation.shards_rig import assert_single_owner, owners, two_racks
 from tests.simulation.simulation_rig import bound, pending, pods, run_scenario
-from tests.simulation.test_several_shards import assert_single_owner, owners, two_racks
 
 
 async def fill(world: World, low: int, high: int) -> tuple[str, str]:

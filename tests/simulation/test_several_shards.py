@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from bigfleet.model import domain as topology
 from bigfleet.model.machine import CapacityType, MachineState
 from bigfleet.services.coordinator import domains
 from bigfleet.services.coordinator.domain_lifecycle import DomainState
@@ -17,10 +16,10 @@ from bigfleet.services.coordinator.registry import Registry
 from bigfleet.services.coordinator.rows import Domain, DomainName, RowChanges, put
 from bigfleet.simulation.explorer import explore
 from bigfleet.simulation.runtime.loop import run
-from bigfleet.simulation.spec import WorldSpec
 from bigfleet.simulation.trials.events import apply_event
 from bigfleet.simulation.trials.workloads import Event
 from bigfleet.simulation.world import World, running_world
+from tests.simulation.shards_rig import SHARDS, assert_single_owner, owner, owners, two_racks
 from tests.simulation.simulation_rig import (
     RACK,
     bound,
@@ -32,20 +31,7 @@ from tests.simulation.simulation_rig import (
     world_spec,
 )
 
-SHARDS: dict[str, Any] = {"shards": ("s-0", "s-1"), "coordinators": ("c-0", "c-1")}
 SEEDS = (1, 2, 3)
-
-
-def two_racks(each: int, **fields: Any) -> WorldSpec:
-    """Two shards, a rack for each, two clusters."""
-    fleet = [*machines(each, "m", rack="r1", **fields), *machines(each, "n", rack="r2", **fields)]
-    return world_spec(fleet, "east", "west", **SHARDS)
-
-
-def owner(world: World, rack: str) -> str:
-    """The shard that owns a rack by its own word; "" for none."""
-    domain = topology.Domain(RACK, rack)
-    return next((n for n, host in world.hosts.items() if domain in host.held.domains), "")
 
 
 async def assign(world: World, rack: str, shard: str) -> None:
@@ -54,17 +40,6 @@ async def assign(world: World, rack: str, shard: str) -> None:
     await world.coordinators.call_leader(
         lambda handlers, leader_term: handlers.assign(leader_term, (RACK, rack), shard)
     )
-
-
-def owners(world: World, racks: int) -> dict[str, str]:
-    """The shard of each rack."""
-    return {rack: owner(world, rack) for rack in (f"r{number + 1}" for number in range(racks))}
-
-
-def assert_single_owner(world: World) -> None:
-    """Exactly one shard owns each machine."""
-    machines_now = world.provider.machines()
-    assert [*world.ownership.orphans(machines_now, world.removed_shards)] == []
 
 
 @pytest.mark.parametrize("seed", SEEDS)

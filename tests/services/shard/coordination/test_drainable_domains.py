@@ -16,7 +16,7 @@ from bigfleet.services.shard.coordination.drainable_domains import OthersBusyMac
 from bigfleet.services.shard.records.views import BusyMachines
 from tests.engine.engine_pods import pods
 from tests.engine.engine_rig import RACK, ZONE, same
-from tests.services.shard.coordination.test_helpful_domains import short_of
+from tests.services.shard.coordination.shortfall_rig import short_of
 
 
 def named(

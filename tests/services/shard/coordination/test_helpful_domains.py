@@ -7,33 +7,17 @@ from dataclasses import replace
 import pytest
 
 from bigfleet.api.v1alpha1 import coordinator_pb2 as wire
-from bigfleet.engine.explain.shortfall_report import ShortfallGroup, report
+from bigfleet.engine.explain.shortfall_report import ShortfallGroup
 from bigfleet.engine.snapshot import Flavour
 from bigfleet.model.domain import Domain
-from bigfleet.model.need import Need
 from bigfleet.services.shard.coordination.helpful_domains import (
     MAX_HELPFUL_DOMAINS,
     OthersFreeMachines,
 )
 from bigfleet.services.shard.records.views import FreeMachines
 from tests.engine.engine_pods import pods
-from tests.engine.engine_rig import RACK, ZONE, configured, same
-from tests.engine.engine_story import Story
-
-
-def short_of(need: Need, cycles: int = 6) -> tuple[ShortfallGroup, Flavour]:
-    """The only shortfall of a fleet whose one machine, of 8 CPU, serves another cluster; and the
-    machine's flavour.
-    """
-    story = Story(
-        [configured("m", "west", cpu=8, labels={RACK: "own"})],
-        ("east", need),
-        ("west", pods((1, 8))),
-    )
-    for _ in range(cycles):
-        story.cycle()
-    (row,) = report(story.fleet, story.demand, story.decision).rows
-    return row, story.fleet.flavours[0]
+from tests.engine.engine_rig import RACK, ZONE, same
+from tests.services.shard.coordination.shortfall_rig import short_of
 
 
 def _free(flavour: Flavour, domain: str, idle: int, speculative: int = 0) -> FreeMachines:

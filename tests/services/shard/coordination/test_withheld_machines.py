@@ -9,7 +9,7 @@ from bigfleet.services.shard.coordination.withheld_machines import WithheldMachi
 from bigfleet.services.shard.records.views import FreeMachines
 from tests.engine.engine_pods import pods
 from tests.engine.engine_rig import RACK, same
-from tests.services.shard.coordination.test_helpful_domains import short_of
+from tests.services.shard.coordination.shortfall_rig import short_of
 
 
 def test_it_is_the_number_of_machines_that_hold_the_unplaced_pods() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -160,3 +160,11 @@ def print_verdict(summary: Summary, folder: Path) -> None:
 def say(line: str) -> None:
     """Print a line for the user."""
     print(line, file=sys.stderr, flush=True)
+
+
+def print_table(lines: Sequence[Sequence[str]]) -> None:
+    """Print lines of texts, the columns below each other."""
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    for line in lines:
+        padded = (text.ljust(width) for text, width in zip(line, widths, strict=True))
+        print("  ".join(padded).rstrip())

@@ -8,17 +8,16 @@ from typing import Any
 
 import msgspec
 
+from loaddriver.commands.common import print_table
 from loaddriver.errors import ExitCode, ProfileError
-from loaddriver.judge.gates import GateResult, format_number, judge_gates
+from loaddriver.history.record import VALID
+from loaddriver.judge.gates import OPERATOR_WORDS, GateResult, format_number, judge_gates
 from loaddriver.judge.schema import Summary
 from loaddriver.judge.sensitivity import least_regression
 from loaddriver.profile.gates import load_gates
 from loaddriver.profile.loading import PROFILES
 from loaddriver.report.results import read_bare, read_summary
 from loaddriver.run.folder import finished_runs
-
-_OPERATORS = {"<=": "at most", ">=": "at least", "==": "exactly"}
-_VALID = ("pass", "fail")
 
 
 def add(commands: Any) -> None:
@@ -40,17 +39,14 @@ def _gates(flags: argparse.Namespace) -> ExitCode:
     found = judge_gates(to_plain(summary), limits, None if bare is None else to_plain(bare))
     print(f"measured by {summary.run.id} ({summary.verdict})")
     lines = [("GATE", "LIMIT", "LAST VALUE", "FAILS AT"), *map(_line, found)]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
-    for line in lines:
-        padded = (text.ljust(width) for text, width in zip(line, widths, strict=True))
-        print("  ".join(padded).rstrip())
+    print_table(lines)
     return ExitCode.PASS
 
 
 def _last_run(results: Path, profile: str) -> tuple[Path, Summary]:
     """The newest valid run of a profile that this build can read. Raises ProfileError."""
     for run in reversed(finished_runs(results)):
-        if run.profile == profile and run.verdict in _VALID:
+        if run.profile == profile and run.verdict in VALID:
             try:
                 return run.folder, read_summary(run.folder)
             except ProfileError:
@@ -65,5 +61,5 @@ def _last_run(results: Path, profile: str) -> tuple[Path, Summary]:
 
 def _line(gate: GateResult) -> tuple[str, ...]:
     last = "-" if gate.value is None else format_number(gate.value)
-    limit = f"{_OPERATORS[gate.op]} {format_number(gate.limit)} {gate.unit}"
+    limit = f"{OPERATOR_WORDS[gate.op]} {format_number(gate.limit)} {gate.unit}"
     return gate.name, limit, last, least_regression(gate)

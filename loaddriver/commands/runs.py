@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from loaddriver.commands.common import print_table
 from loaddriver.errors import ExitCode
 from loaddriver.report import formatting
 from loaddriver.run.folder import FinishedRun, finished_runs, set_pinned
@@ -34,10 +35,7 @@ def _list(flags: argparse.Namespace) -> ExitCode:
         print(f"no finished runs in {flags.results}")
         return ExitCode.PASS
     lines = [("RUN", "VERDICT", "STARTED", "REVISION", "MIB", ""), *map(_line, found)]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
-    for line in lines:
-        padded = (text.ljust(width) for text, width in zip(line, widths, strict=True))
-        print("  ".join(padded).rstrip())
+    print_table(lines)
     return ExitCode.PASS
 
 

@@ -18,6 +18,7 @@ from loaddriver.errors import InfrastructureError
 from loaddriver.fedhpa import objects
 from loaddriver.plan.setup_manifests import namespace_body
 from loaddriver.substrates.base import Cluster, RoleSpec
+from loaddriver.substrates.credentials import FEDERATION
 from loaddriver.substrates.proxy import PartitionableProxy
 
 HOST = "host"
@@ -27,9 +28,8 @@ ROLE = RoleSpec(
     ports=("observe",),
     observe_port="observe",
     cluster=HOST,
-    identity="bigfleet-fedhpa",
+    identity=FEDERATION,
 )
-_IDENTITY = "bigfleet-fedhpa"
 _HPA = (
     f"/apis/autoscaling/v2/namespaces/{objects.NAMESPACE}/horizontalpodautoscalers/{objects.NAME}"
 )
@@ -60,7 +60,7 @@ class MemberJoiner:
             await install_member(admin)
             await admin.create("/api/v1/namespaces", namespace_body(objects.NAMESPACE))
         path = self.folder / f"{member.name}-via-proxy.kubeconfig"
-        path.write_text(_via_proxy(member.kubeconfigs[_IDENTITY], proxy.port))
+        path.write_text(_via_proxy(member.kubeconfigs[FEDERATION], proxy.port))
         await self._run("join", member.name, "--member", str(path))
 
     async def _run(self, *arguments: str) -> None:

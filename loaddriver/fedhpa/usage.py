@@ -16,6 +16,7 @@ from loaddriver.fedhpa import objects
 from loaddriver.fedhpa.load_schedule import LoadSchedule
 from loaddriver.fedhpa.record import Sample
 from loaddriver.substrates.base import Cluster
+from loaddriver.substrates.credentials import LOAD_DRIVER
 
 _POLL_INTERVAL_SECONDS = 0.5
 _FIELD_MANAGER = {"fieldManager": "scaletest", "force": "true"}
@@ -55,7 +56,7 @@ class UsageFeeder:
     async def start(self, clusters: Mapping[str, Cluster]) -> None:
         """Start watching pods and writing usage."""
         for name, cluster in clusters.items():
-            client = await KubeClient.from_kubeconfig(cluster.kubeconfigs["load-driver"])
+            client = await KubeClient.from_kubeconfig(cluster.kubeconfigs[LOAD_DRIVER])
             self._clients[name] = await self._stack.enter_async_context(client)
             self._running[name] = set()
             self._tasks.append(asyncio.create_task(self._follow(name), name=f"pods of {name}"))

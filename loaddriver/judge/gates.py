@@ -18,7 +18,7 @@ _HOLDS: Mapping[str, Callable[[float, float], bool]] = {
     ">=": operator.ge,
     "==": operator.eq,
 }
-_OPERATOR_WORDS = {"<=": "at most", ">=": "at least", "==": "exactly"}
+OPERATOR_WORDS = {"<=": "at most", ">=": "at least", "==": "exactly"}
 _NAMED = 3
 _EACH = "*"
 _CALIBRATION = ("provenance", "machine", "calibrationSeconds")
@@ -94,7 +94,7 @@ class GateResult(msgspec.Struct, frozen=True):
     @property
     def sentence(self) -> str:
         """The outcome and the limit as a sentence."""
-        asked = f"{_OPERATOR_WORDS[self.op]} {format_number(self.limit)} {self.unit}"
+        asked = f"{OPERATOR_WORDS[self.op]} {format_number(self.limit)} {self.unit}"
         return (
             f"{self.name[:1].upper()}{self.name[1:]}: {self._outcome_text()}; the limit is {asked}."
         )

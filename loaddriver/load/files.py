@@ -16,6 +16,8 @@ import yaml
 
 from loaddriver.errors import InfrastructureError
 
+LOCUST, LOCUST_WORKERS = "locust", "locust-worker-"
+"""The processes that play the load; the CPU of those that begin so is the harness's."""
 _KUBECONFIG_LISTS = ("contexts", "clusters", "users")
 # How the detail of a failure begins that is the load process's own.
 LOAD_BUG = "a bug in the load process"

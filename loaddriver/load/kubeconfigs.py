@@ -9,8 +9,7 @@ import yaml
 
 from loaddriver.errors import InfrastructureError
 from loaddriver.load.files import ClusterEndpoint, cluster_endpoint
-
-_IDENTITY = "load-driver"
+from loaddriver.substrates.credentials import LOAD_DRIVER
 
 
 def endpoints_in(folder: Path, names: Iterable[str]) -> dict[str, ClusterEndpoint]:
@@ -38,7 +37,7 @@ def endpoints_for(
 
 
 def _endpoint(folder: Path, name: str) -> ClusterEndpoint:
-    paths = folder / f"{name}.kubeconfig", folder / name / f"{_IDENTITY}.kubeconfig"
+    paths = folder / f"{name}.kubeconfig", folder / name / f"{LOAD_DRIVER}.kubeconfig"
     path = next((each for each in paths if each.exists()), None)
     if path is None:
         raise InfrastructureError(f"neither {paths[0]} nor {paths[1]} exists")

@@ -17,6 +17,8 @@ from loaddriver.errors import LoadProcessError, LoadTimeoutError
 from loaddriver.load import files
 from loaddriver.load.commands import LoadPlace, locust_command, master_command, worker_command
 from loaddriver.load.files import (
+    LOCUST,
+    LOCUST_WORKERS,
     ClusterEndpoint,
     Control,
     EventResult,
@@ -191,13 +193,13 @@ class LoadProcess:
     def _commands(self) -> dict[str, tuple[list[str], dict[str, str]]]:
         """The command and the further variables of each process."""
         if not self._place.distributed:
-            return {"locust": (locust_command(), {})}
+            return {LOCUST: (locust_command(), {})}
         host, port = self._place.address()
         count = {files.WORKERS_VARIABLE: str(self._place.workers)}
-        found = {"locust": (master_command(host, port, self._place.workers), count)}
+        found = {LOCUST: (master_command(host, port, self._place.workers), count)}
         for number in () if self._place.elsewhere else range(1, self._place.workers + 1):
             name = {files.WORKER_VARIABLE: f"worker-{number}"}
-            found[f"locust-worker-{number}"] = worker_command(host, port), name
+            found[f"{LOCUST_WORKERS}{number}"] = worker_command(host, port), name
         return found
 
     def _write_control(self, control: Control) -> None:
@@ -272,4 +274,4 @@ class LoadProcess:
 
 
 def _sentence_name(process: str) -> str:
-    return "the load process" if process == "locust" else f"the load process {process}"
+    return "the load process" if process == LOCUST else f"the load process {process}"

@@ -11,7 +11,6 @@ import msgspec
 
 from loaddriver.plan.manifests import INSTANCE_TYPE_KEY, RACK_KEY, STEP_LABEL, WORKLOAD_LABEL
 from loaddriver.record.audit_line import (
-    LOAD_DRIVER,
     REQUESTS,
     RESPONSE_COMPLETE,
     AuditedRequest,
@@ -28,6 +27,7 @@ from loaddriver.record.audit_line import (
     is_unready,
     micros,
 )
+from loaddriver.substrates.credentials import LOAD_DRIVER
 
 Name = tuple[str, str]
 """Namespace and name; the namespace of cluster-scoped objects is ""."""

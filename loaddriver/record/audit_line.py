@@ -11,7 +11,6 @@ import msgspec
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 RESPONSE_COMPLETE = "ResponseComplete"
-LOAD_DRIVER = "load-driver"
 ACKNOWLEDGED = "Acknowledged"
 
 

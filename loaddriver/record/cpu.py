@@ -10,19 +10,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
+from loaddriver.load.files import LOCUST, LOCUST_WORKERS
+
 WINDOW_SECONDS = 10.0
 # What remains at the end is added to the last window if it is shorter than this.
 _MIN_WINDOW_SECONDS = 5.0
 # Other processes are kept by name only if they used this share of a window's CPU.
 _NAMED_SHARE = 0.01
 
-RUNNER, LOCUST = "runner", "locust"
-"""The harness's own processes; workers of Locust are `locust-worker-1` and so on."""
+RUNNER = "runner"
 
 
 def is_driver(process: str) -> bool:
     """Whether a process is the harness's own: the runner, or one of those that play the load."""
-    return process in (RUNNER, LOCUST) or process.startswith(f"{LOCUST}-worker-")
+    return process in (RUNNER, LOCUST) or process.startswith(LOCUST_WORKERS)
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,9 @@ from pathlib import Path
 import msgspec
 
 from loaddriver.record.audit_line import RESPONSE_COMPLETE, AuditLine, micros
+from loaddriver.substrates.credentials import FEDERATION
 
 _HPAS, _FEDERATED = "horizontalpodautoscalers", "federatedhorizontalpodautoscalers"
-_FEDERATION = "bigfleet-fedhpa"
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ def _write(line: AuditLine, cluster: str) -> HpaWrite:
     return HpaWrite(
         at_micros=micros(line.stage_timestamp),
         cluster=cluster,
-        by_federation=line.user.username == _FEDERATION,
+        by_federation=line.user.username == FEDERATION,
         share=None if gone else Share(hpa.spec.min_replicas, hpa.spec.max_replicas),
         current=hpa.status.current_replicas or 0,
         desired=hpa.status.desired_replicas or 0,

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from enum import Enum
 
 from loaddriver.record.audit import Name, Removal
-from loaddriver.record.audit_line import LOAD_DRIVER
 from loaddriver.record.recorder import Observations
 from loaddriver.record.rows import PodRow
+from loaddriver.substrates.credentials import LOAD_DRIVER
 
 _ACCOUNTS = "system:serviceaccount:kube-system:"
 _SCHEDULER = "system:kube-scheduler"

@@ -32,6 +32,7 @@ from loaddriver.run.recorders import ClusterRecorders
 from loaddriver.run.selfaudit import SelfAuditor
 from loaddriver.sizing.market import UNCHANGED, PlayedMarket
 from loaddriver.substrates.base import Cluster, UnexpectedExit
+from loaddriver.substrates.credentials import LOAD_DRIVER
 from loaddriver.substrates.processes import Process, Supervisor
 
 
@@ -52,7 +53,7 @@ class AnchorControllers:
         for cluster in clusters:
             if not any(name == cluster.name for name, _ in planned):
                 continue  # no group here
-            client = await KubeClient.from_kubeconfig(cluster.kubeconfigs["load-driver"])
+            client = await KubeClient.from_kubeconfig(cluster.kubeconfigs[LOAD_DRIVER])
             await self._clients.enter_async_context(client)
             groups = {
                 group: size for (name, group), size in planned.items() if name == cluster.name
@@ -227,7 +228,7 @@ class Measurement:
 
     async def _start_load(self, clusters: Sequence[Cluster]) -> LoadProcess:
         self._load_environment.folder.mkdir(mode=0o700)
-        endpoints = [cluster_endpoint(c.name, c.kubeconfigs["load-driver"]) for c in clusters]
+        endpoints = [cluster_endpoint(c.name, c.kubeconfigs[LOAD_DRIVER]) for c in clusters]
         workers = self._inputs.profile.settings.load.workers
         place = LoadPlace(workers, self._load_environment.listen)
         self._load = LoadProcess(self._inputs.plan, endpoints, self._load_environment.folder, place)

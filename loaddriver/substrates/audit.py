@@ -16,7 +16,7 @@ from typing import Any
 
 import yaml
 
-from loaddriver.substrates.credentials import HEALTH_CHECK
+from loaddriver.substrates.credentials import HEALTH_CHECK, LOAD_DRIVER
 
 _CORE = ""
 _BIGFLEET = "bigfleet.lucy.sh"
@@ -24,14 +24,13 @@ _AUTOSCALING, _HPAS = "autoscaling", "horizontalpodautoscalers"
 
 # The namespaces of a cluster's own pods.
 OWN_NAMESPACES = ("kube-system", "local-path-storage", "bigfleet-system", "scaletest-system")
-_NOT_THE_LOAD = (
+_NOT_THELOAD_DRIVER = (
     {"users": [HEALTH_CHECK.user]},
     {"userGroups": ["system:nodes"]},
     {"namespaces": list(OWN_NAMESPACES)},
 )
 
 # The load's own writes: all successful ones must be in the log.
-_LOAD = "load-driver"
 _WORKLOADS = (("apps", ("deployments", "statefulsets", "daemonsets")), ("batch", ("jobs",)))
 _SCALED = {"group": "apps", "resources": ["deployments/scale", "statefulsets/scale"]}
 
@@ -69,7 +68,7 @@ def write_policy(path: Path) -> None:
         "omitStages": ["RequestReceived", "ResponseStarted", "Panic"],
         "omitManagedFields": True,
         "rules": [
-            *({"level": "None", **whose} for whose in _NOT_THE_LOAD),
+            *({"level": "None", **whose} for whose in _NOT_THELOAD_DRIVER),
             *_of_the_load(),
             *logged,
             {"level": "None"},
@@ -83,14 +82,19 @@ def _of_the_load() -> list[dict[str, Any]]:
     own = {"group": _BIGFLEET, "resources": ["capacityrequests"]}
     objects = [{"group": group, "resources": list(kinds)} for group, kinds in _WORKLOADS]
     return [
-        {"level": "RequestResponse", "users": [_LOAD], "verbs": ["create"], "resources": [own]},
+        {
+            "level": "RequestResponse",
+            "users": [LOAD_DRIVER],
+            "verbs": ["create"],
+            "resources": [own],
+        },
         {
             "level": "Metadata",
-            "users": [_LOAD],
+            "users": [LOAD_DRIVER],
             "verbs": ["create", "delete"],
             "resources": [own, *objects],
         },
-        {"level": "Metadata", "users": [_LOAD], "verbs": ["patch"], "resources": [_SCALED]},
+        {"level": "Metadata", "users": [LOAD_DRIVER], "verbs": ["patch"], "resources": [_SCALED]},
     ]
 
 

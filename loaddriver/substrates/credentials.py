@@ -36,6 +36,9 @@ class Identity:
 
 
 FRONT_PROXY = "front-proxy-client"
+LOAD_DRIVER = "load-driver"
+"""Who writes the load: what it has written is counted by this name."""
+FEDERATION = "bigfleet-fedhpa"
 HEALTH_CHECK = Identity("substrate-check", "substrate-check", ("system:masters",))
 
 IDENTITIES = (
@@ -50,8 +53,8 @@ IDENTITIES = (
             "metrics-server",
             "bigfleet-operator",
             "bigfleet-pod-controller",
-            "bigfleet-fedhpa",
-            "load-driver",
+            FEDERATION,
+            LOAD_DRIVER,
             "recorder",
             "fake-host",
             "karpenter",

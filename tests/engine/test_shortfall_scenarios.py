@@ -8,11 +8,12 @@ import pytest
 
 from bigfleet.engine.explain.explain import Explainer
 from bigfleet.engine.explain.explanation import Reason
-from bigfleet.engine.explain.shortfall_report import MAX_ROWS, report
+from bigfleet.engine.explain.shortfall_report import report
 from bigfleet.engine.snapshot import EngineConfig
 from bigfleet.model import penalty
 from bigfleet.model.machine import MachineState
 from bigfleet.model.need import Need, Operator, Requirement, Size
+from bigfleet.model.report_limits import MAX_SHORTFALLS
 from tests.engine.engine_pods import daemons, pods
 from tests.engine.engine_rig import (
     EVENLY_BY_ZONE,
@@ -69,7 +70,7 @@ def test_the_most_urgent_hundred_are_reported_and_other_old_ones_counted() -> No
     assert report(story.fleet, story.demand, story.decision).unreported == 0
     story.cycle()
     found = report(story.fleet, story.demand, story.decision)
-    assert [row.profile.priority for row in found.rows] == [-n for n in range(MAX_ROWS)]
+    assert [row.profile.priority for row in found.rows] == [-n for n in range(MAX_SHORTFALLS)]
     assert found.unreported == 50
 
 

@@ -7,8 +7,9 @@ from typing import Any, Literal
 from loaddriver.judge.facts import HarnessHealth, RunFacts
 from loaddriver.judge.schema import Summary
 from loaddriver.judge.summary import make_summary
+from loaddriver.load.files import LOCUST
 from loaddriver.profile.gates import Gate
-from loaddriver.record.cpu import LOCUST, RUNNER, CpuTimes, CpuUse, CpuWindow
+from loaddriver.record.cpu import RUNNER, CpuTimes, CpuUse, CpuWindow
 from loaddriver.record.live_counts import NullListener
 from loaddriver.record.losses import LoadLosses
 from loaddriver.record.recorder import Observations

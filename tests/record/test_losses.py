@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 
 from loaddriver.load.files import EventResult
 from loaddriver.plan.records import ChurnEvent, CreateEvent, DeleteEvent, LoadEvent, ScaleEvent
-from loaddriver.record.audit_line import LOAD_DRIVER
 from loaddriver.record.losses import LoadLosses, load_losses
 from loaddriver.record.recorder import Observations
 from loaddriver.record.requests import build_request_rows
 from loaddriver.record.rows import build_rows
+from loaddriver.substrates.credentials import LOAD_DRIVER
 from tests.record.record_rig import at, bound, created, line, observations, result
 
 DEPLOYMENTS = "/apis/apps/v1/namespaces/load/deployments"

@@ -16,6 +16,7 @@ from loaddriver.judge.facts import HarnessHealth, RunFacts
 from loaddriver.judge.gangs import GroupKey
 from loaddriver.judge.schema import Summary
 from loaddriver.judge.summary import make_summary
+from loaddriver.load.files import LOCUST
 from loaddriver.plan.manifests import (
     ARCHETYPE_LABEL,
     GROUP_LABEL,
@@ -26,7 +27,7 @@ from loaddriver.plan.manifests import (
 from loaddriver.profile.gates import Gate
 from loaddriver.record.audit import AuditTimestamps, Binding, PodCreation, Removal
 from loaddriver.record.audit_line import ObjectMetadata
-from loaddriver.record.cpu import LOCUST, RUNNER, CpuTimes, CpuUse, CpuWindow
+from loaddriver.record.cpu import RUNNER, CpuTimes, CpuUse, CpuWindow
 from loaddriver.record.journal import Event, Journal, RollUp
 from loaddriver.record.live_counts import NullListener
 from loaddriver.record.losses import LoadLosses

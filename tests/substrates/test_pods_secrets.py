@@ -10,9 +10,10 @@ import pytest_asyncio
 import yaml
 
 from bigfleet.kube.client import NOT_FOUND, ApiError, KubeClient
+from loaddriver.substrates.credentials import FEDERATION
 from loaddriver.substrates.pods.places import ClusterPlace, Places
 from loaddriver.substrates.pods.prepare import prepare
-from loaddriver.substrates.pods.substrate import FEDERATION, IDENTITIES
+from loaddriver.substrates.pods.substrate import IDENTITIES
 
 
 class Store(KubeClient):

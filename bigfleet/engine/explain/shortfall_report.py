@@ -12,8 +12,8 @@ from bigfleet.engine.snapshot import Demand, Fleet, Longs
 from bigfleet.model import resources
 from bigfleet.model.group import Additional
 from bigfleet.model.need import Need, Profile
+from bigfleet.model.report_limits import MAX_SHORTFALLS
 
-MAX_ROWS = 100
 # Younger shortfalls often resolve themselves: machines are being created, pods come and go.
 ESCALATE_AFTER_CYCLES = 5
 # Machines of other shards would not change these.
@@ -49,7 +49,7 @@ class ShortfallGroup:
 class ShortfallReport:
     """The shortfalls of a cycle."""
 
-    #: by priority, then age; at most MAX_ROWS
+    #: by priority, then age; at most MAX_SHORTFALLS
     rows: Sequence[ShortfallGroup]
     #: how many others are old enough to escalate
     unreported: int
@@ -71,8 +71,8 @@ def report(fleet: Fleet, demand: Demand, decision: Decision) -> ShortfallReport:
 
     urgent = sorted(oldest_first, key=urgency)
     explainer = Explainer(fleet, demand, decision)
-    rows = [_row(fleet, demand, explainer, group) for group in urgent[:MAX_ROWS]]
-    others = sum(group[0].age_cycles > ESCALATE_AFTER_CYCLES for group in urgent[MAX_ROWS:])
+    rows = [_row(fleet, demand, explainer, group) for group in urgent[:MAX_SHORTFALLS]]
+    others = sum(group[0].age_cycles > ESCALATE_AFTER_CYCLES for group in urgent[MAX_SHORTFALLS:])
     return ShortfallReport(rows, others)
 
 

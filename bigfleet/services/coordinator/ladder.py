@@ -25,6 +25,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from bigfleet.api.v1alpha1 import coordinator_pb2 as wire
+from bigfleet.model.report_limits import DRAIN_AGE_CYCLES
 from bigfleet.services.coordinator.domain_moves import (
     Cause,
     DomainMove,
@@ -40,7 +41,11 @@ from bigfleet.services.coordinator.rows import Domain, DomainName
 # A donor keeps this share of its machines free, rounded down.
 DONOR_MARGIN = 0.05
 # A shortfall must be older than this many cycles: younger ones often end by themselves.
-AGE_CYCLES: Mapping[Cause, int] = {Cause.IDLE: 5, Cause.SPECULATIVE: 10, Cause.DRAIN: 20}
+AGE_CYCLES: Mapping[Cause, int] = {
+    Cause.IDLE: 5,
+    Cause.SPECULATIVE: 10,
+    Cause.DRAIN: DRAIN_AGE_CYCLES,
+}
 _LEAST_AGE_CYCLES = min(AGE_CYCLES.values())
 # Of a donor's machines, at most this share is drained for others within the cooldown; at least one.
 DRAINED_SHARE = 0.25

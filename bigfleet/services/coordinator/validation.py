@@ -6,18 +6,20 @@ from collections.abc import Iterable, Sequence
 
 from bigfleet.api.v1alpha1 import coordinator_pb2 as wire
 from bigfleet.model.errors import InvalidInput
+from bigfleet.model.report_limits import (
+    MAX_DRAINED_MACHINES,
+    MAX_HELPFUL_DOMAINS,
+    MAX_MOVABLE_DOMAINS,
+    MAX_OUT_OF_DOMAIN,
+    MAX_QUOTA_SHORTAGES,
+    MAX_REMOVALS,
+    MAX_SHORTFALLS,
+    MAX_SPLITS,
+    MAX_UNOWNED_DOMAINS,
+)
 
-MAX_SHORTFALLS = 100
-MAX_HELPFUL_DOMAINS = 13
-MAX_DRAINED_MACHINES = 20
-MAX_UNOWNED_DOMAINS = 1000
-MAX_OUT_OF_DOMAIN = 100
 MAX_PROVIDERS = 200
 MAX_QUOTAS = 200
-MAX_QUOTA_SHORTAGES = 10
-MAX_SPLITS = 20
-MAX_REMOVALS = 1000
-MAX_MOVABLE_DOMAINS = 100
 MAX_DOMAIN_KEYS = 8
 MAX_ACKS = 1000
 # A name is part of a key in the store and of a line of output.

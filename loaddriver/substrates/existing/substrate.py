@@ -32,6 +32,7 @@ from loaddriver.substrates.components import (
     KWOK_STAGES,
     kwok_flags,
 )
+from loaddriver.substrates.credentials import LOAD_DRIVER
 from loaddriver.substrates.existing import definitions, removal
 from loaddriver.substrates.existing.contexts import Context
 from loaddriver.substrates.existing.objects import ACCOUNT, FLEET, OWN_NAMESPACE, Guest, manifests
@@ -45,7 +46,7 @@ from loaddriver.substrates.roles import arguments_of, own_values, until_serving
 _KWOK = "kwok"
 _MODULE = "loaddriver.substrates.existing.removal"
 _TOKEN_SECONDS = 86_400
-_IDENTITIES = ("load-driver", "recorder", "kwok")
+_IDENTITIES = (LOAD_DRIVER, "recorder", "kwok")
 _GRACE_SECONDS = 1.0
 _ROLE_START_SECONDS = 90.0
 

@@ -24,6 +24,7 @@ from bigfleet.api.auth.identity import Principal
 from bigfleet.kube.client import CONFLICT, NOT_FOUND, ApiError, KubeClient
 from loaddriver.substrates import audit, components, credentials
 from loaddriver.substrates.controlplane import write_kwok_stages
+from loaddriver.substrates.credentials import FEDERATION
 from loaddriver.substrates.pods.control_plane import (
     API_SERVER_PORT,
     LAYOUT,
@@ -35,7 +36,7 @@ from loaddriver.substrates.pods.places import (
     host_client,
     obtain,
 )
-from loaddriver.substrates.pods.substrate import FEDERATION, IDENTITIES
+from loaddriver.substrates.pods.substrate import IDENTITIES
 from loaddriver.substrates.ports import LOOPBACK
 
 # Not localhost: whenever a container starts, the kubelet rewrites the hosts file of the others.

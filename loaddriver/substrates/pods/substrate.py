@@ -21,6 +21,7 @@ from loaddriver.substrates.base import (
     SubstrateError,
     UnexpectedExit,
 )
+from loaddriver.substrates.credentials import FEDERATION, LOAD_DRIVER
 from loaddriver.substrates.pods import counters
 from loaddriver.substrates.pods.mirror import Mirror
 from loaddriver.substrates.pods.nested import READY, has_metrics, responds, verify
@@ -54,9 +55,8 @@ CONTROL_PLANE = (
     "kwok",
     "metrics-server",
 )
-FEDERATION = "bigfleet-fedhpa"
 # The identities whose kubeconfigs a runner has.
-IDENTITIES = ("admin", "load-driver", "recorder", "substrate-check", FEDERATION)
+IDENTITIES = ("admin", LOAD_DRIVER, "recorder", "substrate-check", FEDERATION)
 _CHECK = "substrate-check"
 AUDIT_LOG = "audit.log"
 _LOAD_WORKER = "load-worker"

@@ -9,9 +9,10 @@ from itertools import islice, takewhile
 
 from bigfleet.api.v1alpha1.coordinator_pb2 import DiscoveredDomain
 from bigfleet.model.domain import Domain
+from bigfleet.model.report_limits import MAX_UNOWNED_DOMAINS
 from bigfleet.services.shard.coordination import report
 
-MAX_DOMAINS, MAX_REPEATED_DOMAINS = 1000, 100
+MAX_REPEATED_DOMAINS = 100
 RESEND_INTERVAL_SECONDS = 30.0
 
 
@@ -45,10 +46,10 @@ class DomainObservations:
             self._forget_others()
         fresh = [*self._fresh]
         first = self._first % max(1, len(fresh))
-        due = [*fresh[first:], *fresh[:first]][:MAX_DOMAINS]
+        due = [*fresh[first:], *fresh[:first]][:MAX_UNOWNED_DOMAINS]
         late = now_seconds - RESEND_INTERVAL_SECONDS
         old = takewhile(lambda each: each[1] <= late, self._acknowledged_at.items())
-        more = min(MAX_REPEATED_DOMAINS, MAX_DOMAINS - len(due))
+        more = min(MAX_REPEATED_DOMAINS, MAX_UNOWNED_DOMAINS - len(due))
         due += [domain for domain, _ in islice(old, more)]
         return [_observation(domain, seen[domain]) for domain in due]
 

@@ -13,12 +13,12 @@ import numpy as np
 from bigfleet.api.v1alpha1 import coordinator_pb2 as wire
 from bigfleet.engine.explain.shortfall_report import ShortfallGroup
 from bigfleet.engine.snapshot import Flavour, Longs, Rows
+from bigfleet.model.report_limits import (
+    DRAIN_AGE_CYCLES,
+    MAX_DRAINABLE_DOMAINS,
+    MAX_DRAINED_MACHINES,
+)
 from bigfleet.services.shard.records.views import BusyMachines
-
-# Draining is dear: a shortfall must be older than this many cycles.
-AGE_CYCLES = 20
-# For each shortfall.
-MAX_DOMAINS, MAX_MACHINES = 3, 20
 
 
 class OthersBusyMachines:
@@ -40,7 +40,7 @@ class OthersBusyMachines:
         """
         busy, profile = self._busy, short.profile
         is_gang = profile.same_key is not None
-        is_old = short.escalates and short.age_cycles > AGE_CYCLES
+        is_old = short.escalates and short.age_cycles > DRAIN_AGE_CYCLES
         is_constrained = any(each.hard for each in profile.spread) or profile.anti_affinity
         if not is_old or profile.never_preempts or is_constrained or not len(busy.ids):
             return []
@@ -55,7 +55,7 @@ class OthersBusyMachines:
             self._domains(profile.same_key, pods, usable, wanted),
             key=lambda each: (-each.drained_pods, len(each.drained_machine_ids)),
         )
-        return found[:MAX_DOMAINS]
+        return found[:MAX_DRAINABLE_DOMAINS]
 
     def _domains(
         self, same_key: str | None, pods: Longs, usable: Rows, wanted: int
@@ -66,7 +66,7 @@ class OthersBusyMachines:
             there = usable[self._domain[usable] == number]
             there = there[np.lexsort((there, -pods[there], busy.priority[there]))]
             held = np.cumsum(pods[there])
-            machines = min(int(np.searchsorted(held, wanted)) + 1, len(there), MAX_MACHINES)
+            machines = min(int(np.searchsorted(held, wanted)) + 1, len(there), MAX_DRAINED_MACHINES)
             holds = int(held[machines - 1])
             if same_key is not None and (domain.key != same_key or holds < wanted):
                 continue

@@ -14,10 +14,8 @@ import numpy as np
 from bigfleet.api.v1alpha1 import coordinator_pb2 as wire
 from bigfleet.engine.explain.shortfall_report import ShortfallGroup
 from bigfleet.engine.snapshot import Flags, Flavour, Longs
+from bigfleet.model.report_limits import MAX_FREE_DOMAINS
 from bigfleet.services.shard.records.views import FreeMachines
-
-# For each shortfall; the best for a hundred of them are some 60 KB.
-MAX_HELPFUL_DOMAINS = 10
 
 
 class OthersFreeMachines:
@@ -61,7 +59,7 @@ class OthersFreeMachines:
                 idle_pods=idle_pods[number],
                 free_pods=free_pods[number],
             )
-            for number in order[allowed[order]].tolist()[:MAX_HELPFUL_DOMAINS]
+            for number in order[allowed[order]].tolist()[:MAX_FREE_DOMAINS]
         ]
 
     def _allowed(self, short: ShortfallGroup, free_pods: Longs) -> Flags:

@@ -20,6 +20,7 @@ from bigfleet.model import resources
 from bigfleet.model.domain import RACK_LABEL, Domain, region_of
 from bigfleet.model.machine import MachineState
 from bigfleet.model.need import Profile
+from bigfleet.model.report_limits import MAX_MOVABLE_DOMAINS, MAX_OUT_OF_DOMAIN, MAX_SPLITS
 from bigfleet.services.shard.coordination.drainable_domains import OthersBusyMachines
 from bigfleet.services.shard.coordination.helpful_domains import OthersFreeMachines
 from bigfleet.services.shard.coordination.withheld_machines import WithheldMachines
@@ -31,9 +32,7 @@ from bigfleet.services.shard.records.views import FreeMachines
 # So that a summary stays near 240 bytes for any number of machine classes.
 MAX_TYPES, MAX_ZONES = 6, 3
 OTHERS = "others"
-MAX_OUT_OF_DOMAIN = 100
-MAX_SPLITS = 20
-MAX_MOVABLE_OF_TYPE, MAX_MOVABLE = 5, 100
+_MAX_MOVABLE_OF_TYPE = 5
 MAX_COUNT = 2**31 - 1
 
 
@@ -124,7 +123,7 @@ def movable_domains(
         by_type[commonest_type(counts)].append(domain)
     for name, domains in by_type.items():
         by_type[name] = heapq.nsmallest(
-            MAX_MOVABLE_OF_TYPE, domains, key=lambda domain: (in_use.get(domain, 0), domain)
+            _MAX_MOVABLE_OF_TYPE, domains, key=lambda domain: (in_use.get(domain, 0), domain)
         )
     found = [domain for _, domains in sorted(by_type.items()) for domain in domains]
     return [
@@ -133,7 +132,7 @@ def movable_domains(
             topology_value=domain.value,
             machines_in_use=in_use.get(domain, 0),
         )
-        for domain in found[:MAX_MOVABLE]
+        for domain in found[:MAX_MOVABLE_DOMAINS]
     ]
 
 

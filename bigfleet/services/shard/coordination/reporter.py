@@ -14,13 +14,13 @@ from bigfleet.api.v1alpha1 import coordinator_pb2 as wire
 from bigfleet.model.domain import Domain
 from bigfleet.model.errors import BigFleetError
 from bigfleet.model.machine import MachineState
+from bigfleet.model.report_limits import DRAIN_AGE_CYCLES, MAX_REMOVALS
 from bigfleet.observe import metrics
 from bigfleet.ports.clock import Clock, to_nanos
 from bigfleet.services.shard.config import ShardConfig
 from bigfleet.services.shard.coordination import report
 from bigfleet.services.shard.coordination.domain_observations import DomainObservations
 from bigfleet.services.shard.coordination.drainable_domains import (
-    AGE_CYCLES,
     OthersBusyMachines,
 )
 from bigfleet.services.shard.coordination.withheld_machines import WithheldMachines
@@ -35,7 +35,6 @@ from bigfleet.services.shard.records.views import FreeMachines
 
 _LOG = logging.getLogger(__name__)
 _MAX_REGIONS = 100
-_MAX_REMOVALS = 1000
 _Shortfalls = tuple[list[wire.Shortfall], int]
 
 
@@ -119,7 +118,7 @@ class Reporter:
 
     def _removals(self) -> Iterator[wire.ClusterRemoval]:
         left = sorted(self.cycle.removals.left().items(), key=itemgetter(1))
-        for cluster, machines in left[:_MAX_REMOVALS]:
+        for cluster, machines in left[:MAX_REMOVALS]:
             yield wire.ClusterRemoval(cluster_id=cluster, machines_left=machines)
 
     def _movable_domains(
@@ -168,7 +167,7 @@ class Reporter:
     def _busy_of_others(self, result: CycleResult) -> OthersBusyMachines | None:
         """What could be drained for this shard, once a shortfall is old enough."""
         ages = (short.age_cycles for short in result.decision.shortfalls)
-        if max(ages, default=0) <= AGE_CYCLES:
+        if max(ages, default=0) <= DRAIN_AGE_CYCLES:
             return None
         flavours = tuple(result.fleet.flavours)
         return OthersBusyMachines(self.inventory.busy_of_other_shards(), flavours)

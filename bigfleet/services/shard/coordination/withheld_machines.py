@@ -8,12 +8,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from bigfleet.api.v1alpha1 import coordinator_pb2 as wire
 from bigfleet.engine.explain.shortfall_report import ShortfallGroup
 from bigfleet.engine.snapshot import Flavour
+from bigfleet.model.report_limits import MAX_QUOTA_SHORTAGES
 from bigfleet.ports.ownership import QuotaKey
 from bigfleet.services.shard.decide.quotas import quota_key
 from bigfleet.services.shard.records.views import FreeMachines
-
-# For each shortfall.
-MAX_SHORTAGES = 10
 
 
 class WithheldMachines:
@@ -47,7 +45,7 @@ class WithheldMachines:
             found = dict(self._of_one_domain(short, short.profile.same_key))
         return [
             wire.QuotaShortage(provider=key.provider, region=key.region, machines=machines)
-            for key, machines in sorted(found.items())[:MAX_SHORTAGES]
+            for key, machines in sorted(found.items())[:MAX_QUOTA_SHORTAGES]
         ]
 
     def _by_quota(self, short: ShortfallGroup) -> Iterator[tuple[QuotaKey, list[tuple[int, int]]]]:

@@ -8,11 +8,12 @@ from dataclasses import dataclass, field, replace
 from bigfleet.engine.cycle_memory import CycleMemory
 from bigfleet.engine.decision import Decision
 from bigfleet.engine.explain.explain import Explainer
-from bigfleet.engine.explain.shortfall_report import ESCALATE_AFTER_CYCLES, MAX_ROWS
+from bigfleet.engine.explain.shortfall_report import ESCALATE_AFTER_CYCLES
 from bigfleet.engine.fit.normalise import FoldedDemand, fold
 from bigfleet.engine.snapshot import Demand, EngineConfig, Fleet
 from bigfleet.model import resources
 from bigfleet.model.need import NeedKey
+from bigfleet.model.report_limits import MAX_SHORTFALLS
 from bigfleet.services.shard.decide import unfolding
 from bigfleet.services.shard.decide.cycle_inputs import CycleInputs
 from bigfleet.services.shard.decide.demand_status import (
@@ -125,7 +126,9 @@ def _aged_shortfalls(
     fleet: Fleet, demand: Demand, keys: Sequence[NeedKey], decision: Decision
 ) -> Iterator[AgedShortfall]:
     """Each shortfall that has just exceeded the age limit, with its reason."""
-    aged = [s for s in decision.shortfalls if s.age_cycles == ESCALATE_AFTER_CYCLES + 1][:MAX_ROWS]
+    aged = [s for s in decision.shortfalls if s.age_cycles == ESCALATE_AFTER_CYCLES + 1][
+        :MAX_SHORTFALLS
+    ]
     if not aged:
         return
     explainer = Explainer(fleet, demand, decision)

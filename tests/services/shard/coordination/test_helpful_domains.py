@@ -10,8 +10,8 @@ from bigfleet.api.v1alpha1 import coordinator_pb2 as wire
 from bigfleet.engine.explain.shortfall_report import ShortfallGroup
 from bigfleet.engine.snapshot import Flavour
 from bigfleet.model.domain import Domain
+from bigfleet.model.report_limits import MAX_FREE_DOMAINS
 from bigfleet.services.shard.coordination.helpful_domains import (
-    MAX_HELPFUL_DOMAINS,
     OthersFreeMachines,
 )
 from bigfleet.services.shard.records.views import FreeMachines
@@ -83,5 +83,5 @@ def test_the_ten_best_domains_are_named() -> None:
     row, flavour = short_of(pods((3, 4)))
     free = [_free(flavour, f"r{number}", number) for number in range(1, 31)]
     found = _helpful(row, flavour, *free)
-    assert len(found) == MAX_HELPFUL_DOMAINS
+    assert len(found) == MAX_FREE_DOMAINS
     assert [each.idle_machines for each in found] == list(range(30, 20, -1))

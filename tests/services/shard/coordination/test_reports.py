@@ -17,9 +17,9 @@ from bigfleet.model.domain import Domain
 from bigfleet.model.group import PodGroup
 from bigfleet.model.machine import CapacityType, MachineState
 from bigfleet.model.need import Operator, Requirement, profile
+from bigfleet.model.report_limits import MAX_UNOWNED_DOMAINS
 from bigfleet.services.shard.coordination import report
 from bigfleet.services.shard.coordination.domain_observations import (
-    MAX_DOMAINS,
     MAX_REPEATED_DOMAINS,
     RESEND_INTERVAL_SECONDS,
     DomainObservations,
@@ -153,7 +153,7 @@ def test_unowned_domains_are_reported_in_batches_and_again_later() -> None:
     """
     seen = {Domain("rack", f"{number}"): Counter(m5=3) for number in range(2500)}
     owned, observations = {Domain("rack", "0")}, DomainObservations()
-    assert len(observations.due(seen, owned, 100.0)) == MAX_DOMAINS
+    assert len(observations.due(seen, owned, 100.0)) == MAX_UNOWNED_DOMAINS
     acknowledged: set[str] = set()
     for _ in range(3):
         portion = observations.due(seen, owned, 100.0)

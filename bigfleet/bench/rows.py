@@ -12,7 +12,7 @@ from bigfleet.bench.changes import carry_out, lose_machines, move_demand, with_c
 from bigfleet.bench.worlds import World, WorldSpec, make_world
 from bigfleet.engine.cycle_memory import CycleMemory
 from bigfleet.engine.decide import decide
-from bigfleet.engine.fit.normalise import fold
+from bigfleet.engine.fit.folding import fold
 from bigfleet.engine.snapshot import EngineConfig
 
 _CONFIG = EngineConfig()

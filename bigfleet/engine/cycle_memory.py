@@ -94,11 +94,6 @@ class ClusterMemory:
     #: when the current period began
     period_seconds: float | None = None
 
-    @property
-    def surplus_now(self) -> int:
-        """The number of surplus machines."""
-        return self.surplus[-1].machines if self.surplus else 0
-
     def held(self, seconds: float, now_seconds: float) -> int:
         """How many machines have been surplus for at least `seconds`."""
         held = (s.machines for s in self.surplus if now_seconds - s.since_seconds >= seconds)

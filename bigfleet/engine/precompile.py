@@ -9,7 +9,7 @@ import numpy as np
 
 from bigfleet.engine.cycle_memory import CycleMemory
 from bigfleet.engine.decide import decide
-from bigfleet.engine.fit.normalise import fold
+from bigfleet.engine.fit.folding import fold
 from bigfleet.engine.snapshot import NONE, Demand, EngineConfig, Flavour, Fleet
 from bigfleet.model import penalty
 from bigfleet.model.machine import CapacityType, MachineState

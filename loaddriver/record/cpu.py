@@ -45,7 +45,6 @@ class QuotaPeriods:
 
     elapsed: int
     throttled: int
-    throttled_seconds: float
 
 
 @dataclass(frozen=True)
@@ -213,7 +212,7 @@ def _throttled_share(before: Mapping[str, QuotaPeriods], now: Mapping[str, Quota
     """The share of the strictest of all quotas."""
     shares = [0.0]
     for name, periods in now.items():
-        since = before.get(name, QuotaPeriods(0, 0, 0.0))
+        since = before.get(name, QuotaPeriods(0, 0))
         elapsed = periods.elapsed - since.elapsed
         if elapsed > 0:
             shares.append((periods.throttled - since.throttled) / elapsed)

@@ -28,13 +28,7 @@ class CpuQuota:
         """Read the enforcement periods so far."""
         lines = (line.split() for line in (self.folder / "cpu.stat").read_text().splitlines())
         counted = {name: int(value) for name, value in lines}
-        microseconds = counted.get("throttled_usec")
-        nanoseconds = counted.get("throttled_time", 0)
-        return QuotaPeriods(
-            counted.get("nr_periods", 0),
-            counted.get("nr_throttled", 0),
-            nanoseconds / 1e9 if microseconds is None else microseconds / 1e6,
-        )
+        return QuotaPeriods(counted.get("nr_periods", 0), counted.get("nr_throttled", 0))
 
 
 def find_quotas(root: Path = CGROUP_ROOT, own: Path = OWN_CGROUPS) -> tuple[CpuQuota, ...]:

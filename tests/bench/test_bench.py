@@ -18,7 +18,7 @@ from bigfleet.engine.checks.invariants import violations
 from bigfleet.engine.cycle_memory import CycleMemory
 from bigfleet.engine.decide import decide
 from bigfleet.engine.decision import ActionType
-from bigfleet.engine.fit.normalise import fold
+from bigfleet.engine.fit.folding import fold
 from bigfleet.engine.snapshot import EngineConfig
 from bigfleet.model.machine import MachineState
 

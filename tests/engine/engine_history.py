@@ -9,7 +9,7 @@ import numpy as np
 
 from bigfleet.engine.cycle_memory import CycleMemory
 from bigfleet.engine.decision import ActionType, Decision
-from bigfleet.engine.fit.normalise import normalise
+from bigfleet.engine.fit.folding import fold
 from bigfleet.engine.snapshot import NONE, Demand, Fleet, Floats
 from bigfleet.engine.state.cycle_state import key_of
 from bigfleet.model.ceiling import Ceiling
@@ -48,7 +48,7 @@ class RandomHistory:
         self._draw = np.random.default_rng(seed + 2**33)
         self._changes, self._ways, self._next_group = changes, ways, needs
         fleet, self._asked = unfolded_case(seed, machines, needs)
-        self.case, self.now = Case(fleet, normalise(fleet, self._asked), CycleMemory()), NOW
+        self.case, self.now = Case(fleet, fold(fleet, self._asked).demand, CycleMemory()), NOW
 
     def after(self, decision: Decision, seconds: float = 10.0) -> None:
         """Carry out the decision, and advance the clock."""
@@ -59,7 +59,7 @@ class RandomHistory:
         fleet = self._arrived(fleet)
         if self._draw.random() < self._changes:
             self._asked = self._changed()
-        folded = normalise(fleet, self._asked)
+        folded = fold(fleet, self._asked).demand
         at = {key_of(fleet, folded, index): index for index in range(len(folded.needs))}
         last_claimed_by = np.array(
             [at.get(key, NONE) if key else NONE for key in promised], np.int32

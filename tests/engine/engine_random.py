@@ -18,7 +18,7 @@ from bigfleet.engine.cycle_memory import (
     SpreadPods,
     SurplusSince,
 )
-from bigfleet.engine.fit.normalise import normalise
+from bigfleet.engine.fit.folding import fold
 from bigfleet.engine.snapshot import NONE, Demand, Flags, Flavour, Fleet, Ints, Longs
 from bigfleet.engine.state.cycle_state import key_of
 from bigfleet.model import penalty
@@ -82,7 +82,7 @@ _BUSY = (0.04, 0.03, 0.08, 0.05, 0.72, 0.04, 0.02, 0.02)
 
 
 class Case(NamedTuple):
-    """The inputs of a decision, the demand normalised."""
+    """The inputs of a decision, the demand folded."""
 
     fleet: Fleet
     demand: Demand
@@ -98,7 +98,7 @@ def case_with_memory(seed: int, machines: int = 40, needs: int = 8) -> Case:
 def random_case(seed: int, machines: int = 40, needs: int = 8) -> tuple[Fleet, Demand]:
     """A random case without cycle memory."""
     fleet, asked = unfolded_case(seed, machines, needs)
-    demand, draw = normalise(fleet, asked), np.random.default_rng(seed + 2**40)
+    demand, draw = fold(fleet, asked).demand, np.random.default_rng(seed + 2**40)
     incoming = np.isin(fleet.state, [int(s) for s in (*BOUND, MachineState.CREATING)])
     known = draw.random(len(fleet)) < np.where(incoming, 0.6, 0.1)
     promised = draw.integers(max(len(demand.needs), 1), size=len(fleet))

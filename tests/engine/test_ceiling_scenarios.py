@@ -10,7 +10,7 @@ import pytest
 from bigfleet.engine.decision import ClusterUsage, Decision
 from bigfleet.engine.explain.explain import Explainer
 from bigfleet.engine.explain.explanation import Reason
-from bigfleet.engine.fit.normalise import normalise
+from bigfleet.engine.fit.folding import fold
 from bigfleet.engine.snapshot import Demand, Fleet
 from bigfleet.model.ceiling import Ceiling
 from bigfleet.model.machine import MachineState
@@ -196,7 +196,7 @@ def test_headroom_counts_toward_the_ceiling(machines: int) -> None:
     specs = [idle(name, labels={"rack": "r"}) for name in "abc"]
     gang = pods((4, 1), requirements=(same(),))
     fleet, asked = world(specs, ("east", gang), east=Ceiling(machines=machines))
-    decision = checked(fleet, normalise(fleet, asked))
+    decision = checked(fleet, fold(fleet, asked).demand)
     assert len(decision.actions) == machines
     assert decision.held == {
         fleet.clusters.index("east"): ClusterUsage(machines, machines * 1_000_000)
@@ -210,7 +210,7 @@ def test_a_gang_that_is_folded_keeps_the_priority_of_its_ceiling() -> None:
     fleet, asked = world(
         specs, ("east", gang), ("west", pods((4, 1), priority=5)), east=Ceiling(priority=5)
     )
-    decision = checked(fleet, normalise(fleet, asked))
+    decision = checked(fleet, fold(fleet, asked).demand)
     assert decision.actions == []
 
 

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from bigfleet.engine.cycle_memory import CycleMemory
 from bigfleet.engine.decision import Action, ActionType, Decision
+from bigfleet.engine.fit.folding import fold
 from bigfleet.engine.fit.matching import hard_spread
-from bigfleet.engine.fit.normalise import normalise
 from bigfleet.engine.snapshot import NONE, Demand, EngineConfig, Fleet
 from bigfleet.model.group import ADDITIONAL, Additional, FoldedGangs
 from bigfleet.model.machine import MachineState
@@ -115,7 +115,7 @@ def test_a_served_fleet_comes_to_rest_and_stays_there(seed: int) -> None:
     as long as nothing changes. Machines reclaimed and acquired again are held for longer.
     """
     fleet, asked = unfolded_case(seed, 30, 6)
-    demand, cycle_memory, quiet, now = normalise(fleet, asked), CycleMemory(), 0, NOW
+    demand, cycle_memory, quiet, now = fold(fleet, asked).demand, CycleMemory(), 0, NOW
     for _ in range(60):
         decision = decided(Case(fleet, demand, cycle_memory), EngineConfig(), now)
         fleet, cycle_memory = done(fleet, demand, decision), decision.cycle_memory
@@ -132,7 +132,7 @@ def test_a_need_orders_once() -> None:
     again = 0
     for seed in range(200):
         fleet, asked = unfolded_case(seed, 30, 1)
-        demand = normalise(fleet, asked)
+        demand = fold(fleet, asked).demand
         kind = demand.needs[0].profile
         if not hard_spread(kind) and not kind.anti_affinity:
             first = decided(Case(fleet, demand, CycleMemory()), _AT_LARGE)

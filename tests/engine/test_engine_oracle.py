@@ -12,7 +12,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from bigfleet.engine.decision import Decision
-from bigfleet.engine.fit.normalise import normalise
+from bigfleet.engine.fit.folding import fold
 from bigfleet.engine.snapshot import EngineConfig
 from tests.engine.engine_history import RandomHistory
 from tests.engine.engine_random import Case, case_with_memory, unfolded_case
@@ -88,7 +88,7 @@ def test_random_histories_are_decided_as_the_oracle_does(seed: int) -> None:
 def test_gangs_fold_as_the_oracle_folds_them(seed: int) -> None:
     """Gangs that fit on one machine become plain needs; all others stay as they are."""
     fleet, demand = unfolded_case(seed)
-    plain, served = folded(fleet, demand), normalise(fleet, demand)
+    plain, served = folded(fleet, demand), fold(fleet, demand).demand
     assert [*served.needs] == [*plain.needs]
     assert served.cluster.tolist() == plain.cluster.tolist()
 

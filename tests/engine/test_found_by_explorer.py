@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from bigfleet.engine.fit.normalise import normalise
+from bigfleet.engine.fit.folding import fold
 from bigfleet.engine.snapshot import EngineConfig
 from bigfleet.model.group import Additional, FoldedGangs
 from bigfleet.model.need import HOSTNAME_LABEL, Operator, Requirement, Spread
@@ -37,7 +37,7 @@ def test_headroom_is_not_acquired_again_because_another_need_is_short() -> None:
     ]
     gangs = [("east", need_of(2, same(), unit=1, group=f"[{n}]")) for n in range(2)]
     needs = [*gangs, ("east", need_of(6, unit=6)), ("west", need_of(8, unit=8))]
-    folded = normalise(fleet_of(specs), demand_of(fleet_of(specs), needs))
+    folded = fold(fleet_of(specs), demand_of(fleet_of(specs), needs)).demand
     names = [fleet_of(specs).clusters[number] for number in folded.cluster.tolist()]
     story = Story(specs, *zip(names, folded.needs, strict=True))
     assert story.cycle() == ["Bootstrap m0", "Bootstrap m1"]
@@ -76,7 +76,7 @@ def test_pods_are_spread_over_the_headroom_that_gangs_have_got() -> None:
     ]
     evenly = need_of(12, unit=1, spread=(Spread(HOSTNAME_LABEL, 1, True),))
     needs = [("east", need_of(4, same(), unit=2, group="[0]")), ("east", evenly)]
-    folded = normalise(fleet_of(specs), demand_of(fleet_of(specs), needs))
+    folded = fold(fleet_of(specs), demand_of(fleet_of(specs), needs)).demand
     story = Story(specs, *(("east", need) for need in folded.needs))
     assert len(story.cycle()) >= 7
     assert story.short() == {}

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from bigfleet.engine.fit.normalise import normalise
+from bigfleet.engine.fit.folding import fold
 from bigfleet.engine.snapshot import NONE, EngineConfig
 from bigfleet.model.machine import MachineState
 from bigfleet.model.need import Need
@@ -312,7 +312,7 @@ def test_thousands_of_small_gangs_fold_to_one_need_a_profile() -> None:
         ("east", need_of(2 + n % 4, same(), unit=1, group=f"g{n}", priority=-(n % 3)))
         for n in sorted(range(2400), key=lambda n: n % 3)
     ]
-    folded = normalise(fleet, demand_of(fleet, needs))
+    folded = fold(fleet, demand_of(fleet, needs)).demand
     assert [len(need.sizes) for need in folded.needs] == [4, 4, 4]
     assert sum(need.aggregate["cpu"] for need in folded.needs) == sum(
         need.aggregate["cpu"] for _, need in needs

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from bigfleet.engine.fit.normalise import normalise
+from bigfleet.engine.fit.folding import fold
 from bigfleet.engine.snapshot import NONE, EngineConfig
 from bigfleet.model.need import Need
 from tests.engine.engine_rig import (
@@ -38,7 +38,7 @@ def gangs(count: int, size: int = 2, cluster: str = "east", priority: int = 0) -
 def story(specs: list[Spec], *needs: Asked, settings: EngineConfig = UNLIMITED) -> Story:
     """A story under demand as it is served."""
     fleet = fleet_of(specs)
-    folded = normalise(fleet, demand_of(fleet, needs))
+    folded = fold(fleet, demand_of(fleet, needs)).demand
     clusters = [fleet.clusters[number] for number in folded.cluster.tolist()]
     return Story(specs, *zip(clusters, folded.needs, strict=True), settings=settings)
 

@@ -18,7 +18,7 @@ import pytest
 REPOSITORY = Path(__file__).parents[2]
 _PYTEST = (sys.executable, "-m", "pytest", "-q", "-x", "-c", os.devnull, "-p", "no:cacheprovider")
 # Those that show a rule each. The oracle finds more, but only later, and says less.
-_SHOWING = ("scenarios", "supply", "normalise", "matching", "cost")
+_SHOWING = ("scenarios", "supply", "folding", "matching", "cost")
 _ORACLE = "test_engine_oracle.py"
 
 # Module, what is there once, and what is put there instead.
@@ -100,7 +100,7 @@ MUTANTS = [
     ("phases/preempt", "if state.lacks(index) and index in state.at_ceiling:", "if False:"),
     ("explain/explain", "len(free) or len(self._lower_priority(index, usable))", "True"),
     ("explain/explain", "(self._priority[holder] >= need.priority)", "True"),
-    ("fit/normalise", "constraints, group, first.priority_ceiling, sizes.total[its]",
+    ("fit/folding", "constraints, group, first.priority_ceiling, sizes.total[its]",
      "constraints, group, 0, sizes.total[its]"),
     ("kernels/selection", "pool.costs[group] / candidates.use[at]", "pool.costs[group]"),
     ("kernels/selection", "return bool(candidates.use[at] > candidates.use[best])", "return False"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bigfleet.engine.fit.normalise import normalise
+from bigfleet.engine.fit.folding import fold
 from bigfleet.engine.snapshot import EngineConfig, VictimWeights
 from bigfleet.model import penalty
 from bigfleet.model.need import Operator, Requirement
@@ -163,7 +163,7 @@ def test_small_gangs_share_what_they_take() -> None:
         ("west", need_of(4, same(), unit=2, group=f"gang-{n}", priority=CRITICAL)) for n in range(8)
     ]
     fleet = fleet_of(specs)
-    demand = normalise(fleet, demand_of(fleet, [*gangs, batch(144)]))
+    demand = fold(fleet, demand_of(fleet, [*gangs, batch(144)])).demand
     assert action_names(specs, checked(fleet, demand)) == ["Preempt b0", "Preempt b1"]
 
 

@@ -59,8 +59,8 @@ def test_a_process_used_what_it_gained_and_a_new_one_all_it_has() -> None:
 
 def test_throttling_is_the_share_of_a_quotas_periods_that_were_cut_short() -> None:
     """Of several quotas, the strictest counts; without one nothing is throttled."""
-    before = {"pod": QuotaPeriods(100, 10, 1.0), "slice": QuotaPeriods(100, 0, 0.0)}
-    now = {"pod": QuotaPeriods(200, 35, 3.0), "slice": QuotaPeriods(200, 5, 0.1)}
+    before = {"pod": QuotaPeriods(100, 10), "slice": QuotaPeriods(100, 0)}
+    now = {"pod": QuotaPeriods(200, 35), "slice": QuotaPeriods(200, 5)}
     [window] = windows([reading(0, 0, 0, quotas=before), reading(10, 1, 1, quotas=now)])
     assert window.throttled_share == 0.25
     [free] = windows([reading(0, 0, 0), reading(10, 1, 1)])

@@ -189,10 +189,10 @@ def cgroup(root: Path, files: Mapping[str, str]) -> None:
 @pytest.mark.parametrize(
     ("own", "folder", "files", "periods"),
     [
-        ("0::/\n", "", V2, QuotaPeriods(50, 5, 2.5)),
-        ("0::/app/run\n", "app", V2, QuotaPeriods(50, 5, 2.5)),
-        ("1:cpu,cpuacct:/docker/x\n0::/\n", "cpu/docker/x", V1, QuotaPeriods(40, 8, 3.0)),
-        ("1:cpu:/not/visible/here\n", "cpu", V1, QuotaPeriods(40, 8, 3.0)),
+        ("0::/\n", "", V2, QuotaPeriods(50, 5)),
+        ("0::/app/run\n", "app", V2, QuotaPeriods(50, 5)),
+        ("1:cpu,cpuacct:/docker/x\n0::/\n", "cpu/docker/x", V1, QuotaPeriods(40, 8)),
+        ("1:cpu:/not/visible/here\n", "cpu", V1, QuotaPeriods(40, 8)),
         ("0::/\n", "", {**V2, "cpu.max": "max 100000\n"}, None),
         ("1:cpu:/\n", "cpu", {**V1, "cpu.cfs_quota_us": "-1\n"}, None),
         ("2:memory:/x\n", "memory/x", V1, None),

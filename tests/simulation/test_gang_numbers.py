@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from bigfleet.api.v1alpha1.capacity_pb2 import ClusterCapacityNeeds
 from bigfleet.engine.decision import ActionType
-from bigfleet.engine.fit.normalise import normalise
+from bigfleet.engine.fit.folding import fold
 from bigfleet.model.group import ADDITIONAL
 from bigfleet.model.machine import Machine, MachineState
 from bigfleet.services.shard.demand.needs import NeedsTable, RollUpOutcome
@@ -125,7 +125,7 @@ def _asked(fleet: list[Machine], cluster: SimulatedCluster) -> tuple[int, int]:
     assert needs.replace(rollup, 0.0) == RollUpOutcome("", left_out=frozenset())
     asked = needs.demand()
     seen, _ = inventory.snapshot([])
-    return len(asked.needs), len(normalise(seen, asked).needs)
+    return len(asked.needs), len(fold(seen, asked).demand.needs)
 
 
 async def test_small_gangs_fold_to_one_need_of_each_profile() -> None:

@@ -9,7 +9,7 @@ from bigfleet.engine.cycle_memory import CycleMemory
 from bigfleet.engine.decision import Decision
 from bigfleet.engine.explain.explain import Explainer
 from bigfleet.engine.explain.shortfall_report import ESCALATE_AFTER_CYCLES
-from bigfleet.engine.fit.normalise import FoldedDemand, fold
+from bigfleet.engine.fit.folding import FoldedDemand, fold
 from bigfleet.engine.snapshot import Demand, EngineConfig, Fleet
 from bigfleet.model import resources
 from bigfleet.model.need import NeedKey

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from bigfleet.engine.decision import Decision, Shortfall
-from bigfleet.engine.fit.normalise import FoldedDemand
+from bigfleet.engine.fit.folding import FoldedDemand
 from bigfleet.engine.snapshot import Demand
 from bigfleet.model.group import FoldedGangs, PodGroup, group_of_text
 from bigfleet.model.need import Need, NeedKey

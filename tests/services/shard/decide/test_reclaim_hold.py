@@ -16,7 +16,7 @@ _S = MachineState
 def surplus_machines(rig: Rig) -> int:
     latest = rig.shard.cycle.latest
     memories = latest.decision.cycle_memory.clusters if latest is not None else ()
-    return sum(memory.surplus_now for memory in memories)
+    return sum(memory.surplus[-1].machines for memory in memories if memory.surplus)
 
 
 async def test_a_machine_is_held_from_when_it_joined_its_cluster(tmp_path: Path) -> None:

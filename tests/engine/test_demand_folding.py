@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bigfleet.engine.fit.normalise import fold, normalise
+from bigfleet.engine.fit.folding import fold
 from bigfleet.engine.need_columns import NeedColumns, need_columns_of
 from bigfleet.model.group import FoldedGangs
 from bigfleet.model.machine import MachineState
@@ -52,7 +52,7 @@ def gangs(count: int, cpu: int) -> list[tuple[str, Need]]:
 def test_small_gangs_become_one_plain_need_of_whole_gangs() -> None:
     """Five gangs of 2 on machines of 4 are one need for 10 whose unit is a gang."""
     fleet = fleet_of([idle("m", labels=IN_RACK)])
-    (folded,) = normalise(fleet, demand_of(fleet, gangs(5, 2))).needs
+    (folded,) = fold(fleet, demand_of(fleet, gangs(5, 2))).demand.needs
     assert folded.aggregate == {"cpu": 10}
     assert folded.largest == {"cpu": 2}
     assert folded.profile.same_key is None
@@ -62,7 +62,7 @@ def test_folded_gangs_take_as_many_machines_as_hold_whole_gangs() -> None:
     """Five gangs of 2 need three machines of 4, not five, and one more as headroom."""
     specs = [idle(f"m{n}", labels=IN_RACK) for n in range(6)]
     fleet = fleet_of(specs)
-    decision = checked(fleet, normalise(fleet, demand_of(fleet, gangs(5, 2))))
+    decision = checked(fleet, fold(fleet, demand_of(fleet, gangs(5, 2))).demand)
     assert len(action_names(specs, decision)) == 3 + len(decision.headroom) == 4
 
 
@@ -70,13 +70,13 @@ def test_a_gang_larger_than_any_machine_keeps_its_common_domain() -> None:
     """The case that Same is for stays as it is."""
     fleet = fleet_of([idle("m", labels=IN_RACK)])
     demand = demand_of(fleet, gangs(2, 5))
-    assert list(normalise(fleet, demand).needs) == list(demand.needs)
+    assert list(fold(fleet, demand).demand.needs) == list(demand.needs)
 
 
 def test_gangs_of_different_sizes_are_sizes_of_one_need() -> None:
     """A machine may hold a gang of each."""
     fleet = fleet_of([idle("m", labels=IN_RACK)])
-    (folded,) = normalise(fleet, demand_of(fleet, [*gangs(2, 2), *gangs(3, 3)])).needs
+    (folded,) = fold(fleet, demand_of(fleet, [*gangs(2, 2), *gangs(3, 3)])).demand.needs
     assert [(dict(size.amounts), size.pods) for size in folded.sizes] == [
         ({"cpu": 2}, 2), ({"cpu": 3}, 3),
     ]  # fmt: skip
@@ -97,11 +97,11 @@ def test_a_folded_need_stays_the_same_object_until_its_gangs_change() -> None:
 def test_machines_without_the_domain_label_are_no_room() -> None:
     """The scheduler puts no pod of a gang where the label is missing, folded or not."""
     fleet = fleet_of([idle("bare"), idle("racked", labels=IN_RACK)])
-    (folded,) = normalise(fleet, demand_of(fleet, gangs(1, 2))).needs
+    (folded,) = fold(fleet, demand_of(fleet, gangs(1, 2))).demand.needs
     assert [(r.key, r.operator) for r in folded.profile.requirements] == [(RACK, Operator.EXISTS)]
     only_bare = fleet_of([idle("bare")])
     demand = demand_of(only_bare, gangs(1, 2))
-    assert list(normalise(only_bare, demand).needs) == list(demand.needs)
+    assert list(fold(only_bare, demand).demand.needs) == list(demand.needs)
 
 
 def test_a_gang_stays_folded_while_its_machine_is_being_created() -> None:
@@ -111,11 +111,11 @@ def test_a_gang_stays_folded_while_its_machine_is_being_created() -> None:
         *(speculative(f"small-{n}", cpu=2, labels=IN_RACK) for n in range(4)),
     ]
     fleet = fleet_of(specs)
-    demand = normalise(fleet, demand_of(fleet, gangs(1, 8)))
+    demand = fold(fleet, demand_of(fleet, gangs(1, 8))).demand
     decision = checked(fleet, demand)
     assert action_names(specs, decision) == ["Provision big"]
     later = carried_out(fleet, demand, decision, IN_FLIGHT)
-    again = normalise(later, demand_of(later, gangs(1, 8)))
+    again = fold(later, demand_of(later, gangs(1, 8))).demand
     assert list(again.needs) == list(demand.needs)
     assert action_names(specs, checked(later, again)) == []
 
@@ -125,7 +125,7 @@ def test_gangs_that_differ_only_in_spread_fold_into_one_need() -> None:
     fleet = fleet_of([idle("m", labels=IN_RACK)])
     plain = need_of(2, same(), unit=1, group="a")
     spread = need_of(2, same(), unit=1, group="b", spread=EVENLY_BY_ZONE)
-    (folded,) = normalise(fleet, demand_of(fleet, [("east", plain), ("east", spread)])).needs
+    (folded,) = fold(fleet, demand_of(fleet, [("east", plain), ("east", spread)])).demand.needs
     assert folded.aggregate == {"cpu": 4}
 
 
@@ -133,7 +133,7 @@ def folds(specs: list[Spec], gang: Need, overheads: tuple[NodeOverhead, ...] = (
     """Whether some machine proves that east's gang fits on one."""
     fleet = fleet_of(specs)
     demand = replace(demand_of(fleet, [("east", gang)]), overheads={0: overheads})
-    (served,) = normalise(fleet, demand).needs
+    (served,) = fold(fleet, demand).demand.needs
     is_folded = served.profile.same_key is None
     assert served.group == (FoldedGangs(str(gang.profile.same_key)) if is_folded else gang.group)
     return is_folded
@@ -202,7 +202,7 @@ def test_a_folded_gang_keeps_all_its_other_conditions() -> None:
                 alternatives=(term,), tolerations=(tolerated,), never_preempts=True,
                 interruption=5, reclamation=6, group="[1]")  # fmt: skip
     fleet = fleet_of([idle("m", labels={ZONE: "a"})])
-    (folded,) = normalise(fleet, demand_of(fleet, [("east", gang)])).needs
+    (folded,) = fold(fleet, demand_of(fleet, [("east", gang)])).demand.needs
     assert folded.profile == profile(
         (), (), 7, 5, 6, alternatives=(term,), tolerations=(tolerated,), never_preempts=True
     )
@@ -212,7 +212,7 @@ def test_demand_without_gangs_is_returned_as_it_is() -> None:
     """The common case costs one look."""
     fleet = fleet_of([idle("m")])
     demand = demand_of(fleet, [("east", need_of(4))])
-    assert list(normalise(fleet, demand).needs) == list(demand.needs)
+    assert list(fold(fleet, demand).demand.needs) == list(demand.needs)
 
 
 def test_a_folded_need_stands_where_its_first_gang_stood() -> None:
@@ -220,7 +220,7 @@ def test_a_folded_need_stands_where_its_first_gang_stood() -> None:
     fleet = fleet_of([idle("m", labels=IN_RACK)])
     plain = ("east", need_of(7))
     first, second = gangs(2, 2)
-    folded = normalise(fleet, demand_of(fleet, [first, plain, second]))
+    folded = fold(fleet, demand_of(fleet, [first, plain, second])).demand
     assert [need.aggregate["cpu"] for need in folded.needs] == [4, 7]
 
 
@@ -234,7 +234,7 @@ def test_every_gang_that_one_machine_holds_is_a_pod_of_the_folded_need(
     """No gang is lost, duplicated or split: each is placed on one machine or entirely short."""
     fleet = fleet_of([idle(f"m{n}", cpu=cpu, labels=IN_RACK) for n, cpu in enumerate(machines)])
     needs = [gang for count, cpu in kinds for gang in gangs(count, cpu)]
-    demand = normalise(fleet, demand_of(fleet, needs))
+    demand = fold(fleet, demand_of(fleet, needs)).demand
     served = Counter[int]()
     for need in demand.needs:
         if isinstance(need.group, FoldedGangs):

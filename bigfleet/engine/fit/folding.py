@@ -1,4 +1,4 @@
-"""Normalisation of the demand: gangs that fit on one machine become plain needs.
+"""Folding of the demand: gangs that fit on one machine become plain needs.
 
 A gang that fits on one machine needs no topology domain: any machine with room holds all of it. So
 the small gangs of one cluster and profile fold into one plain need, each of whose pods is a whole
@@ -54,11 +54,6 @@ class FoldedDemand:
     demand: Demand
     #: by need of the original demand: index of the need that includes it
     served_by: Sequence[int]
-
-
-def normalise(fleet: Fleet, demand: Demand) -> Demand:
-    """`demand` with small gangs folded."""
-    return fold(fleet, demand).demand
 
 
 def fold(fleet: Fleet, demand: Demand, unfolded: Collection[NeedKey] = frozenset()) -> FoldedDemand:

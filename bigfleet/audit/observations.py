@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from bigfleet.model.domain import BY_RACK, BY_ZONE, RACK_LABEL, Domain
+from bigfleet.model.domain import BY_RACK, BY_ZONE, Domain
+from bigfleet.model.labels import RACK_LABEL
 from bigfleet.model.machine import Machine, MachineState
 from bigfleet.model.need import NeedKey
 

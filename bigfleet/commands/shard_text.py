@@ -13,6 +13,7 @@ from bigfleet.commands.pod import PodFacts
 from bigfleet.commands.tables import count
 from bigfleet.model import resources
 from bigfleet.model.group import Additional, FoldedGangs, PodGroup, group_of_text
+from bigfleet.model.labels import INSTANCE_TYPE_LABEL, ZONE_LABEL
 
 _NAMED_NEEDS = 10
 
@@ -202,8 +203,8 @@ def machine(view: wire.MachineView) -> list[str]:
     known = view.machine
     state = provider_pb2.MachineState.Name(known.state)
     where = f" in cluster {known.cluster}" if known.cluster else ""
-    machine_class = known.labels.get("node.kubernetes.io/instance-type", "?")
-    zone = known.labels.get("topology.kubernetes.io/zone", "?")
+    machine_class = known.labels.get(INSTANCE_TYPE_LABEL, "?")
+    zone = known.labels.get(ZONE_LABEL, "?")
     return [
         f"Machine {known.id} is {state}{where}: a {machine_class} in {zone} at "
         f"${known.price_per_hour:.4g} an hour, interruption probability "

@@ -6,15 +6,8 @@ from collections.abc import Hashable, Sequence
 
 from bigfleet.engine.snapshot import Longs
 from bigfleet.model.group import FoldedGangs, Group
-from bigfleet.model.need import (
-    HOSTNAME_LABEL,
-    Need,
-    Operator,
-    Profile,
-    Requirement,
-    profile,
-    sizes_of,
-)
+from bigfleet.model.labels import HOSTNAME_LABEL
+from bigfleet.model.need import Need, Operator, Profile, Requirement, profile, sizes_of
 
 
 class FoldedNeeds:

@@ -15,7 +15,8 @@ from bigfleet.engine.folded_needs import FoldedNeeds
 from bigfleet.engine.snapshot import Bytes, Flags, Ints, Longs
 from bigfleet.model.errors import InvalidInput
 from bigfleet.model.group import Additional
-from bigfleet.model.need import HOSTNAME_LABEL, Need, Profile
+from bigfleet.model.labels import HOSTNAME_LABEL
+from bigfleet.model.need import Need, Profile
 
 # Read needs keep the columns of those that are gone until these are this many times as many.
 _MAX_GARBAGE = 2

@@ -12,17 +12,9 @@ from bigfleet.engine.decide import decide
 from bigfleet.engine.fit.folding import fold
 from bigfleet.engine.snapshot import NONE, Demand, EngineConfig, Flavour, Fleet
 from bigfleet.model import penalty
+from bigfleet.model.labels import HOSTNAME_LABEL
 from bigfleet.model.machine import CapacityType, MachineState
-from bigfleet.model.need import (
-    HOSTNAME_LABEL,
-    Need,
-    Operator,
-    Profile,
-    Requirement,
-    Spread,
-    profile,
-    sizes_of,
-)
+from bigfleet.model.need import Need, Operator, Profile, Requirement, Spread, profile, sizes_of
 
 _RACK = "rack"
 _POD = {"cpu": 3000, "pods": 1000}

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-RACK_LABEL = "topology.bigfleet/rack"
-ZONE_LABEL = "topology.kubernetes.io/zone"
-REGION_LABEL = "topology.kubernetes.io/region"
+from bigfleet.model.labels import RACK_LABEL, REGION_LABEL, ZONE_LABEL
+
 # What shards own as a whole: racks, and zones for machines without a rack label; or zones.
 BY_RACK: Sequence[str] = (RACK_LABEL, ZONE_LABEL)
 BY_ZONE: Sequence[str] = (ZONE_LABEL,)

@@ -18,7 +18,6 @@ MAX_SIZES_OF_A_NEED = 1_024
 # Pods of one size. Sums of them are computed in Python integers or as floats.
 MAX_PODS_OF_A_SIZE = 2**31 - 1
 
-HOSTNAME_LABEL = "kubernetes.io/hostname"
 
 # An aggregate without a pod size is cut into equal pieces: at most this many, at least this large.
 _MAX_PIECES, _UNITS_PER_PIECE = 4096, 64

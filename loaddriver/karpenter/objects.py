@@ -14,10 +14,11 @@ from typing import Any
 import msgspec
 
 from bigfleet.model import resources
+from bigfleet.model.labels import CAPACITY_TYPE_LABEL
 from loaddriver.plan.manifests import INSTANCE_TYPE_KEY, RACK_KEY, ZONE_KEY
 from loaddriver.profile.fleet import LatencyDistribution
 from loaddriver.profile.settings import ProfileSettings
-from loaddriver.sizing.inventory import CAPACITY_TYPE_KEY, InventoryMachine
+from loaddriver.sizing.inventory import InventoryMachine
 from loaddriver.substrates.existing.objects import FLEET, MANAGED
 
 Manifest = dict[str, Any]
@@ -27,7 +28,7 @@ _CAPACITY_TYPE = "karpenter.sh/capacity-type"
 # The kwok provider reserves this much of each machine itself.
 _RESERVED = {"cpu": "100m", "memory": "10Mi"}
 # These come from the NodePool or from the offering itself.
-_OTHER_KEYS = frozenset({INSTANCE_TYPE_KEY, RACK_KEY, ZONE_KEY, CAPACITY_TYPE_KEY})
+_OTHER_KEYS = frozenset({INSTANCE_TYPE_KEY, RACK_KEY, ZONE_KEY, CAPACITY_TYPE_LABEL})
 _PAID_FOR = ("RESERVED", "BARE_METAL")
 _FIRST = 100
 
@@ -92,7 +93,7 @@ def machine_of(
     """The fleet's machine that a Node of Karpenter stands for, under the Node's name and in its
     rack; None if no machine of the fleet is like it.
     """
-    keys = (INSTANCE_TYPE_KEY, ZONE_KEY, CAPACITY_TYPE_KEY)
+    keys = (INSTANCE_TYPE_KEY, ZONE_KEY, CAPACITY_TYPE_LABEL)
     like = next(
         (
             machine
@@ -135,11 +136,11 @@ def _instance_type(name: str, machines: Sequence[InventoryMachine]) -> Manifest:
 def _node_pool(
     name: str, pool: _Pool, machines: Sequence[InventoryMachine], settings: ProfileSettings
 ) -> Manifest:
-    label = machines[0].labels.get(CAPACITY_TYPE_KEY)
+    label = machines[0].labels.get(CAPACITY_TYPE_LABEL)
     spec: Manifest = {
         "disruption": _disruption(settings),
         "template": {
-            "metadata": {"labels": {CAPACITY_TYPE_KEY: label} if label else {}},
+            "metadata": {"labels": {CAPACITY_TYPE_LABEL: label} if label else {}},
             "spec": {
                 "nodeClassRef": {
                     "group": "karpenter.kwok.sh",

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from bigfleet.model.labels import capacity_type_label
 from loaddriver.errors import ProfileError
 from loaddriver.plan.workloads import random_stream
 from loaddriver.profile.fleet import KindInterruptions, PriceMoves
@@ -30,7 +31,7 @@ class Kind(NamedTuple):
     capacity_type: str
 
     def __str__(self) -> str:
-        words = self.capacity_type.lower().replace("_", "-")
+        words = capacity_type_label(self.capacity_type)
         return f"{self.instance_type} in {self.zone}, {words}"
 
 

@@ -24,10 +24,10 @@ from bigfleet.kube.client import (
     is_transient,
 )
 from bigfleet.kube.types import ObjectList, ObjectMeta, eviction_of
+from bigfleet.model.labels import CAPACITY_TYPE_LABEL, capacity_type_label
 from loaddriver.errors import InfrastructureError
 from loaddriver.plan.manifests import INSTANCE_TYPE_KEY, ZONE_KEY
 from loaddriver.plan.market import Kind
-from loaddriver.sizing.inventory import CAPACITY_TYPE_KEY
 from loaddriver.substrates.base import Cluster
 
 # Between attempts: machines may join meanwhile, and budgets refuse evictions.
@@ -98,7 +98,7 @@ async def drain_kind(client: KubeClient, kind: Kind) -> None:
     labels = {
         INSTANCE_TYPE_KEY: kind.instance_type,
         ZONE_KEY: kind.zone,
-        CAPACITY_TYPE_KEY: kind.capacity_type.lower().replace("_", "-"),
+        CAPACITY_TYPE_LABEL: capacity_type_label(kind.capacity_type),
     }
     selector = ",".join(f"{key}={value}" for key, value in labels.items())
     body = await client.get("/api/v1/nodes", {"labelSelector": selector})

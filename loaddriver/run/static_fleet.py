@@ -6,9 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
+from bigfleet.model.labels import CAPACITY_TYPE_LABEL
 from loaddriver.plan.manifests import INSTANCE_TYPE_KEY, RACK_KEY, ZONE_KEY
 from loaddriver.run.paired_run import ServedNode
-from loaddriver.sizing.inventory import CAPACITY_TYPE_KEY, InventoryMachine
+from loaddriver.sizing.inventory import InventoryMachine
 
 
 def fleet_nodes(
@@ -32,8 +33,8 @@ def machine_like(
     the dearest. None if no machine of the fleet is like it.
     """
     keys = [INSTANCE_TYPE_KEY, ZONE_KEY]
-    if CAPACITY_TYPE_KEY in labels:
-        keys.append(CAPACITY_TYPE_KEY)
+    if CAPACITY_TYPE_LABEL in labels:
+        keys.append(CAPACITY_TYPE_LABEL)
     like = [
         machine
         for machine in machines

@@ -11,6 +11,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
+from bigfleet.model.labels import CAPACITY_TYPE_LABEL, capacity_type_label
 from loaddriver.errors import ProfileError
 from loaddriver.plan.manifests import INSTANCE_TYPE_KEY, RACK_KEY, ZONE_KEY
 from loaddriver.profile.archetypes import Archetype
@@ -30,7 +31,6 @@ from loaddriver.sizing.demand import ClusterDemand, PlanDemand, SizeDemand
 
 SupplyClass = Literal["idle", "speculative", "spot"]
 SUPPLY_CLASSES: tuple[SupplyClass, ...] = ("idle", "speculative", "spot")
-CAPACITY_TYPE_KEY = "bigfleet.lucy.sh/capacity-type"
 _CAPACITY_TYPES: dict[str, Literal["ON_DEMAND", "SPOT", "RESERVED"]] = {
     "onDemand": "ON_DEMAND",
     "spot": "SPOT",
@@ -249,7 +249,7 @@ def _shared_inventory_machine(
             INSTANCE_TYPE_KEY: instance_type.name,
             ZONE_KEY: place.zone,
             RACK_KEY: place.rack,
-            CAPACITY_TYPE_KEY: capacity_type.lower().replace("_", "-"),
+            CAPACITY_TYPE_LABEL: capacity_type_label(capacity_type),
         },
         taints=tuple(
             InventoryTaint(key=taint.key, value=taint.value, effect=taint.effect)

@@ -18,7 +18,8 @@ from bigfleet.audit.observations import (
     ShardView,
 )
 from bigfleet.controllers.operator.available_capacity import availability_name
-from bigfleet.model.domain import RACK_LABEL, Domain
+from bigfleet.model.domain import Domain
+from bigfleet.model.labels import RACK_LABEL
 from bigfleet.model.machine import Machine, MachineState
 from bigfleet.model.need import NeedKey
 from bigfleet.services.shard.decide.hints import hint_key

@@ -14,7 +14,7 @@ from bigfleet.controllers.pod_controller.occupancy import Occupancy, PodLocation
 from bigfleet.controllers.pod_controller.pods import Pod
 from bigfleet.controllers.pod_controller.shapes import Shape, shape_of
 from bigfleet.model import resources
-from bigfleet.model.need import HOSTNAME_LABEL
+from bigfleet.model.labels import HOSTNAME_LABEL
 
 ZONE = "topology.kubernetes.io/zone"
 _NUMBERS = itertools.count()

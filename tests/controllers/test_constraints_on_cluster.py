@@ -16,14 +16,8 @@ from bigfleet.api.need_codec import need_from_wire
 from bigfleet.controllers.operator import role as operator
 from bigfleet.controllers.pod_controller import role as pod_controller
 from bigfleet.model.group import PLAIN, PodGroup
-from bigfleet.model.need import (
-    HOSTNAME_LABEL,
-    Need,
-    Operator,
-    Requirement,
-    Spread,
-    Toleration,
-)
+from bigfleet.model.labels import HOSTNAME_LABEL
+from bigfleet.model.need import Need, Operator, Requirement, Spread, Toleration
 from tests.support.clusters import (
     FakeShard,
     admin,

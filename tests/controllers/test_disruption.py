@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from bigfleet.controllers.pod_controller.disruption import NodeDisruption, review
 from bigfleet.controllers.pod_controller.nodes import Node
 from bigfleet.controllers.pod_controller.shapes import Shape
-from bigfleet.model.need import HOSTNAME_LABEL
+from bigfleet.model.labels import HOSTNAME_LABEL
 from tests.controllers.pod_rig import (
     ZONE,
     affinity_terms,

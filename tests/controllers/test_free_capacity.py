@@ -19,7 +19,8 @@ from bigfleet.controllers.pod_controller.free_capacity import (
 from bigfleet.controllers.pod_controller.nodes import Node
 from bigfleet.controllers.pod_controller.occupancy import PodLocation
 from bigfleet.controllers.pod_controller.shapes import Peers, Shape
-from bigfleet.model.need import HOSTNAME_LABEL, Taint
+from bigfleet.model.labels import HOSTNAME_LABEL
+from bigfleet.model.need import Taint
 from tests.controllers.pod_rig import (
     ZONE,
     affinity_terms,

@@ -11,7 +11,8 @@ from bigfleet.controllers.pod_controller.nodes import Node
 from bigfleet.controllers.pod_controller.nominations import Candidate, Nominations
 from bigfleet.controllers.pod_controller.occupancy import Occupancy
 from bigfleet.controllers.pod_controller.shapes import Shape
-from bigfleet.model.need import HOSTNAME_LABEL, Taint
+from bigfleet.model.labels import HOSTNAME_LABEL
+from bigfleet.model.need import Taint
 from tests.controllers.pod_rig import (
     ZONE,
     affinity_terms,

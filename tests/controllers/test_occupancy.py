@@ -19,7 +19,8 @@ from bigfleet.controllers.pod_controller.nodes import RawNode, RawUpcomingNode
 from bigfleet.controllers.pod_controller.occupancy import AskingPod, Occupancy, PodLocation
 from bigfleet.controllers.pod_controller.requests import additional_request, excluded_nodes
 from bigfleet.controllers.pod_controller.shapes import Shape, Shapes
-from bigfleet.model.need import HOSTNAME_LABEL, Taint
+from bigfleet.model.labels import HOSTNAME_LABEL
+from bigfleet.model.need import Taint
 from tests.controllers.pod_rig import (
     ZONE,
     affinity_terms,

@@ -18,13 +18,8 @@ from bigfleet.controllers.operator.request_demand import (
 from bigfleet.kube.pod_types import LabelSelector, SelectorRequirement
 from bigfleet.model.errors import InvalidInput
 from bigfleet.model.group import ADDITIONAL, PLAIN, Group, PodGroup, group_text
-from bigfleet.model.need import (
-    HOSTNAME_LABEL,
-    Operator,
-    Requirement,
-    Spread,
-    Toleration,
-)
+from bigfleet.model.labels import HOSTNAME_LABEL
+from bigfleet.model.need import Operator, Requirement, Spread, Toleration
 
 _ZONE, _RACK = "topology.kubernetes.io/zone", "topology.bigfleet/rack"
 _WEB = {"matchLabels": {"app": "web"}}

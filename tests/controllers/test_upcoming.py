@@ -11,7 +11,8 @@ from bigfleet.controllers.pod_controller.nodes import Machine
 from bigfleet.controllers.pod_controller.shapes import Shape
 from bigfleet.controllers.pod_controller.upcoming import unplaced_pods
 from bigfleet.model import resources
-from bigfleet.model.need import HOSTNAME_LABEL, Taint
+from bigfleet.model.labels import HOSTNAME_LABEL
+from bigfleet.model.need import Taint
 from tests.controllers.pod_rig import ZONE, anti_affinity_terms, cluster, node, peers, shape, spread
 
 

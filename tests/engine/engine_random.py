@@ -24,9 +24,9 @@ from bigfleet.engine.state.cycle_state import key_of
 from bigfleet.model import penalty
 from bigfleet.model.ceiling import HIGHEST_PRIORITY, Ceiling
 from bigfleet.model.group import ADDITIONAL, PodGroup
+from bigfleet.model.labels import HOSTNAME_LABEL
 from bigfleet.model.machine import BOUND, CapacityType, MachineState
 from bigfleet.model.need import (
-    HOSTNAME_LABEL,
     Need,
     NeedKey,
     NodeOverhead,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from bigfleet.model.need import HOSTNAME_LABEL, Need, Operator, Requirement
+from bigfleet.model.labels import HOSTNAME_LABEL
+from bigfleet.model.need import Need, Operator, Requirement
 from tests.engine.engine_rig import NOW, RACK, configured, idle, need_of, speculative
 from tests.engine.engine_story import Story
 

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from bigfleet.engine.fit.folding import fold
 from bigfleet.engine.need_columns import NeedColumns, need_columns_of
 from bigfleet.model.group import FoldedGangs
+from bigfleet.model.labels import HOSTNAME_LABEL
 from bigfleet.model.machine import MachineState
 from bigfleet.model.need import (
-    HOSTNAME_LABEL,
     Need,
     NodeOverhead,
     Operator,

@@ -13,8 +13,9 @@ from bigfleet.engine.decision import ActionType
 from bigfleet.engine.snapshot import NONE
 from bigfleet.model import penalty
 from bigfleet.model.group import ADDITIONAL, FoldedGangs
+from bigfleet.model.labels import HOSTNAME_LABEL
 from bigfleet.model.machine import MachineState
-from bigfleet.model.need import HOSTNAME_LABEL, Need
+from bigfleet.model.need import Need
 from tests.engine.engine_history import RandomHistory
 from tests.engine.engine_random import GPU, Case, case_with_memory, unfolded_case
 from tests.engine.engine_rig import NOW, SETTINGS, checked

@@ -11,7 +11,8 @@ import pytest
 from bigfleet.engine.fit.folding import fold
 from bigfleet.engine.snapshot import EngineConfig
 from bigfleet.model.group import Additional, FoldedGangs
-from bigfleet.model.need import HOSTNAME_LABEL, Operator, Requirement, Spread
+from bigfleet.model.labels import HOSTNAME_LABEL
+from bigfleet.model.need import Operator, Requirement, Spread
 from tests.engine.engine_rig import (
     RACK,
     ZONE,

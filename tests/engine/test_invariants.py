@@ -10,8 +10,9 @@ import pytest
 from bigfleet.engine.checks.invariants import violations
 from bigfleet.engine.decision import Action, ActionType, Decision, Placements, Shortfall
 from bigfleet.engine.snapshot import NONE, Demand
+from bigfleet.model.labels import HOSTNAME_LABEL
 from bigfleet.model.machine import MachineState
-from bigfleet.model.need import HOSTNAME_LABEL, Need, Size, sizes_of
+from bigfleet.model.need import Need, Size, sizes_of
 from tests.engine.engine_pods import daemons, pods
 from tests.engine.engine_rig import (
     EVENLY_BY_ZONE,

@@ -7,8 +7,9 @@ import pytest
 from bigfleet.engine.columns import FlavourColumns
 from bigfleet.engine.fit.matching import Matcher, accepts, placement_requirements, tolerates
 from bigfleet.engine.snapshot import Flavour
+from bigfleet.model.labels import HOSTNAME_LABEL
 from bigfleet.model.machine import CapacityType
-from bigfleet.model.need import HOSTNAME_LABEL, Operator, Requirement, Taint, Toleration
+from bigfleet.model.need import Operator, Requirement, Taint, Toleration
 from tests.engine.engine_pods import outcome, pods
 from tests.engine.engine_rig import EVENLY_BY_ZONE, ZONE, idle, need_of, same
 

@@ -10,14 +10,8 @@ import pytest
 from bigfleet.engine.explain.explain import Explainer
 from bigfleet.engine.explain.explanation import Reason
 from bigfleet.engine.snapshot import EngineConfig
-from bigfleet.model.need import (
-    HOSTNAME_LABEL,
-    Operator,
-    Requirement,
-    Size,
-    Taint,
-    Toleration,
-)
+from bigfleet.model.labels import HOSTNAME_LABEL
+from bigfleet.model.need import Operator, Requirement, Size, Taint, Toleration
 from tests.engine.engine_pods import daemons, outcome, places, pods
 from tests.engine.engine_rig import (
     DONE,

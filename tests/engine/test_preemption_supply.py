@@ -10,8 +10,9 @@ import pytest
 from bigfleet.engine.cycle_memory import CycleMemory, Reservation
 from bigfleet.engine.decision import ActionType
 from bigfleet.engine.snapshot import NONE, EngineConfig
+from bigfleet.model.labels import HOSTNAME_LABEL
 from bigfleet.model.machine import MachineState
-from bigfleet.model.need import HOSTNAME_LABEL, NeedKey, Operator, Requirement, Spread
+from bigfleet.model.need import NeedKey, Operator, Requirement, Spread
 from tests.engine.engine_pods import pods
 from tests.engine.engine_rig import (
     NOW,

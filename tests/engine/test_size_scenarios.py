@@ -10,15 +10,9 @@ from bigfleet.engine.decision import Decision
 from bigfleet.engine.state.cycle_state import key_of
 from bigfleet.model import penalty
 from bigfleet.model.group import group_of_text
+from bigfleet.model.labels import HOSTNAME_LABEL
 from bigfleet.model.machine import CapacityType, MachineState
-from bigfleet.model.need import (
-    HOSTNAME_LABEL,
-    Need,
-    Requirement,
-    Spread,
-    profile,
-    sizes_of,
-)
+from bigfleet.model.need import Need, Requirement, Spread, profile, sizes_of
 from tests.engine.engine_rig import (
     NO_HOLD,
     NOW,

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from bigfleet.engine.snapshot import NONE, EngineConfig
+from bigfleet.model.labels import HOSTNAME_LABEL
 from bigfleet.model.machine import MachineState
-from bigfleet.model.need import HOSTNAME_LABEL, Operator, Requirement, Spread, Taint
+from bigfleet.model.need import Operator, Requirement, Spread, Taint
 from tests.engine.engine_pods import outcome, pods
 from tests.engine.engine_rig import (
     DONE,

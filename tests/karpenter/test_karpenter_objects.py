@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from bigfleet.model import resources
+from bigfleet.model.labels import CAPACITY_TYPE_LABEL
 from loaddriver.karpenter.objects import instance_types, machine_of, node_class, node_pools
 from loaddriver.plan.manifests import INSTANCE_TYPE_KEY, RACK_KEY, ZONE_KEY
 from loaddriver.profile.loading import Profile, load_profile
 from loaddriver.sizing.inventory import (
-    CAPACITY_TYPE_KEY,
     InventoryMachine,
     fleet_inventory,
 )
@@ -55,7 +55,7 @@ def test_every_machine_has_an_offering_of_its_price_and_labels(
             INSTANCE_TYPE_KEY,
             RACK_KEY,
             ZONE_KEY,
-            CAPACITY_TYPE_KEY,
+            CAPACITY_TYPE_LABEL,
         }:
             assert values(offering["Requirements"], key) == [machine.labels[key]]
 

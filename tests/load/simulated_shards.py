@@ -17,8 +17,9 @@ from dataclasses import dataclass, field
 from bigfleet.api.v1alpha1 import coordinator_pb2 as wire
 from bigfleet.api.v1alpha1.capacity_pb2 import NodeSelectorRequirement, PenaltyBucket
 from bigfleet.api.v1alpha1.provider_pb2 import Resources
-from bigfleet.model.domain import RACK_LABEL, Domain
+from bigfleet.model.domain import Domain
 from bigfleet.model.errors import Unavailable
+from bigfleet.model.labels import RACK_LABEL
 from bigfleet.ports.ownership import OwnershipRecord
 from bigfleet.services.shard.config import ShardConfig
 from bigfleet.services.shard.coordination import report

@@ -19,8 +19,9 @@ from functools import lru_cache, partial
 from typing import NamedTuple, TypeAlias
 
 from bigfleet.api.v1alpha1 import coordinator_pb2 as wire
-from bigfleet.model.domain import RACK_LABEL, Domain
+from bigfleet.model.domain import Domain
 from bigfleet.model.errors import Fenced
+from bigfleet.model.labels import RACK_LABEL
 from bigfleet.ports.ownership import InstructionResult, InstructionVersion, OwnershipRecord
 from bigfleet.ports.provider import Fence
 from bigfleet.services.coordinator import acknowledgements, domains, instructions

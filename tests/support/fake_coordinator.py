@@ -20,8 +20,9 @@ from bigfleet.api.v1alpha1.coordinator_pb2_grpc import (
     add_CoordinatorServicer_to_server,
 )
 from bigfleet.api.v1alpha1.provider_pb2 import ClaimEpochRequest, ClaimEpochResponse
-from bigfleet.model.domain import RACK_LABEL, Domain
+from bigfleet.model.domain import Domain
 from bigfleet.model.errors import Fenced, Unavailable, UnknownObject
+from bigfleet.model.labels import RACK_LABEL
 
 Instruction = wire.CoordinatorInstruction
 Outcome = wire.InstructAck.Outcome

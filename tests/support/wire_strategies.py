@@ -10,13 +10,9 @@ from hypothesis import strategies as st
 from bigfleet.api.machine_codec import machine_from_wire, machine_to_wire
 from bigfleet.api.v1alpha1 import capacity_pb2 as wire
 from bigfleet.model import penalty
+from bigfleet.model.labels import HOSTNAME_LABEL
 from bigfleet.model.machine import BOUND, HOSTLESS, CapacityType, Machine, MachineState
-from bigfleet.model.need import (
-    HOSTNAME_LABEL,
-    MAX_PODS_OF_A_SIZE,
-    MAX_SIZES_OF_A_NEED,
-    Taint,
-)
+from bigfleet.model.need import MAX_PODS_OF_A_SIZE, MAX_SIZES_OF_A_NEED, Taint
 from bigfleet.model.resources import MAX_MACHINE_UNITS
 
 CLUSTERS = ("east", "west")

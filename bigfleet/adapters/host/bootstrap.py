@@ -9,6 +9,7 @@ import msgspec
 
 from bigfleet.kube.client import InlineAccess
 from bigfleet.model import resources
+from bigfleet.model.labels import HOSTNAME_LABEL
 from bigfleet.model.machine import Machine
 from bigfleet.ports.host import Boot, HostFailure
 
@@ -17,7 +18,6 @@ KWOK_ANNOTATION = "kwok.x-k8s.io/node"
 # it. Removing the annotation would not do: kwok drops that event.
 HEARTBEAT_LABEL, HEARTBEAT_STOPPED = "bigfleet.lucy.sh/heartbeat", "stopped"
 OPERATION_ANNOTATION = "bigfleet.lucy.sh/operation"
-HOSTNAME_LABEL = "kubernetes.io/hostname"
 _NOT_READY = {
     "type": "Ready",
     "status": "False",

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 
 from bigfleet.audit.observations import Observation, Region, ShardView
-from bigfleet.model.domain import BY_RACK, ZONE_LABEL, Domain, domain_of, region_of
+from bigfleet.model.domain import BY_RACK, Domain, domain_of, region_of
+from bigfleet.model.labels import ZONE_LABEL
 from bigfleet.model.machine import Machine
 
 OWNED = "owned"

@@ -20,16 +20,8 @@ from bigfleet.model import penalty, resources
 from bigfleet.model.errors import InvalidInput
 from bigfleet.model.group import ADDITIONAL, PLAIN, Group, PodGroup
 from bigfleet.model.integers import is_integer
-from bigfleet.model.need import (
-    HOSTNAME_LABEL,
-    Operator,
-    Profile,
-    Requirement,
-    Spread,
-    Term,
-    Toleration,
-    profile,
-)
+from bigfleet.model.labels import HOSTNAME_LABEL
+from bigfleet.model.need import Operator, Profile, Requirement, Spread, Term, Toleration, profile
 
 _OPERATORS = {
     "In": Operator.IN,

@@ -36,7 +36,7 @@ from bigfleet.controllers.pod_controller.unschedulable import (
     UnschedulablePods,
 )
 from bigfleet.kube.client import CONNECTION_ERRORS, ApiError, KubeClient
-from bigfleet.model.need import HOSTNAME_LABEL
+from bigfleet.model.labels import HOSTNAME_LABEL
 from bigfleet.observe import metrics
 
 _LOG = logging.getLogger(__name__)

@@ -20,10 +20,10 @@ from bigfleet.controllers.pod_controller.nodes import Node
 from bigfleet.controllers.pod_controller.occupancy import ClusterSnapshot, Occupancy
 from bigfleet.controllers.pod_controller.shapes import HardSpread, Peers, Shape
 from bigfleet.model import resources
+from bigfleet.model.labels import ZONE_LABEL
 
 NOWHERE = -1
 _BALANCED = (resources.CPU, resources.MEMORY)
-_ZONE = "topology.kubernetes.io/zone"
 
 
 class Count(NamedTuple):
@@ -80,7 +80,7 @@ class FreeCapacity:
         self._there = np.ones(len(nodes), bool)
         self._columns = NodeColumns(nodes)
         self._ports: dict[tuple[str, int], Numbers] = {}
-        self._zones = self._columns.domains(_ZONE).of
+        self._zones = self._columns.domains(ZONE_LABEL).of
         self._balanced = [self._names.index(r) for r in _BALANCED if r in self._names]
         self._balanced_capacity = np.maximum(capacity[:, self._balanced], 1)
         self._take_what_is_used()

@@ -17,7 +17,7 @@ from bigfleet.controllers.pod_controller.nodes import Machine, Node
 from bigfleet.controllers.pod_controller.shapes import HardSpread, Peers, Shape
 from bigfleet.controllers.pod_controller.unschedulable import Outlook
 from bigfleet.controllers.pod_controller.upcoming import avoids, unplaced_pods
-from bigfleet.model.need import HOSTNAME_LABEL
+from bigfleet.model.labels import HOSTNAME_LABEL
 
 _MAX_VALUES = 1000
 _NEWEST = 5

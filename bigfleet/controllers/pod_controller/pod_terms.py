@@ -19,7 +19,7 @@ from bigfleet.kube.pod_types import (
     TopologySpreadConstraint,
 )
 from bigfleet.kube.selectors import intersection, selector_body, selects
-from bigfleet.model.need import HOSTNAME_LABEL
+from bigfleet.model.labels import HOSTNAME_LABEL
 
 _HARD = "DoNotSchedule"
 _HONOR, _IGNORE = "Honor", "Ignore"

@@ -30,9 +30,9 @@ from bigfleet.controllers.podspec.unsupported import Unsupported
 from bigfleet.kube.types import is_per_node
 from bigfleet.model import resources
 from bigfleet.model.errors import InvalidInput
-from bigfleet.model.need import HOSTNAME_LABEL
+from bigfleet.model.labels import HOSTNAME_LABEL, INSTANCE_TYPE_LABEL
 
-_ANY_MACHINE = {"key": "node.kubernetes.io/instance-type", "operator": "Exists"}
+_ANY_MACHINE = {"key": INSTANCE_TYPE_LABEL, "operator": "Exists"}
 _NEVER = "Never"
 _NAME_LIMIT = 253
 _UID_CHARACTERS = 8

@@ -10,15 +10,15 @@ from bigfleet.controllers.pod_controller.pods import Pod
 from bigfleet.controllers.podspec.node_requirements import RequirementBody, TermBody, term_body
 from bigfleet.controllers.podspec.unsupported import Unsupported
 from bigfleet.kube.pod_types import LabelSelector, NodeSelector, Quantities, ResourceRequirements
+from bigfleet.model.labels import REGION_LABEL, ZONE_LABEL
 
-_ZONE, _REGION = "topology.kubernetes.io/zone", "topology.kubernetes.io/region"
 # Labels of storage drivers for zones and regions; a new machine has the general labels only.
 _TOPOLOGY_LABEL_ALIASES = {
-    "failure-domain.beta.kubernetes.io/zone": _ZONE,
-    "failure-domain.beta.kubernetes.io/region": _REGION,
-    "topology.ebs.csi.aws.com/zone": _ZONE,
-    "topology.disk.csi.azure.com/zone": _ZONE,
-    "topology.gke.io/zone": _ZONE,
+    "failure-domain.beta.kubernetes.io/zone": ZONE_LABEL,
+    "failure-domain.beta.kubernetes.io/region": REGION_LABEL,
+    "topology.ebs.csi.aws.com/zone": ZONE_LABEL,
+    "topology.disk.csi.azure.com/zone": ZONE_LABEL,
+    "topology.gke.io/zone": ZONE_LABEL,
 }
 # Separates zones in a volume's label.
 _SEPARATOR = "__"
@@ -125,7 +125,7 @@ def volume_choices(volume: Volume) -> Choices:
     """Where the volume can be reached; Unsupported for a volume local to a Node."""
     found: Choices = []
     for key, value in sorted((volume.metadata.labels or {}).items()):
-        if _TOPOLOGY_LABEL_ALIASES.get(key, key) in (_ZONE, _REGION):
+        if _TOPOLOGY_LABEL_ALIASES.get(key, key) in (ZONE_LABEL, REGION_LABEL):
             found.append([[_one_of(key, value.split(_SEPARATOR))]])
     affinity = volume.spec.node_affinity
     if affinity is not None and affinity.required is not None:

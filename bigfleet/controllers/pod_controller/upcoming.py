@@ -13,7 +13,7 @@ from typing import Any
 
 from bigfleet.controllers.pod_controller.nodes import Machine
 from bigfleet.controllers.pod_controller.shapes import Shape
-from bigfleet.model.need import HOSTNAME_LABEL
+from bigfleet.model.labels import HOSTNAME_LABEL
 
 # Only so many upcoming machines, the largest ones, are packed.
 MAX_MACHINES = 100

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from bigfleet.controllers.podspec.unsupported import Unsupported
 from bigfleet.kube.pod_types import NodeSelectorTerm, PodSpec, PodToleration, SelectorRequirement
 from bigfleet.model.integers import is_integer
-from bigfleet.model.need import HOSTNAME_LABEL
+from bigfleet.model.labels import HOSTNAME_LABEL
 
 RequirementBody = dict[str, Any]
 # Requirements, ANDed.

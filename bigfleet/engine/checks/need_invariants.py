@@ -11,7 +11,7 @@ from bigfleet.engine.decision import ActionType, Decision
 from bigfleet.engine.fit.matching import accepts, accepts_machine, hard_spread, tolerates
 from bigfleet.engine.snapshot import IN_SERVICE, NONE, Demand, Flavour, Fleet, in_states
 from bigfleet.model.group import Additional
-from bigfleet.model.need import HOSTNAME_LABEL
+from bigfleet.model.labels import HOSTNAME_LABEL
 
 
 def violations_of_need(

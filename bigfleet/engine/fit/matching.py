@@ -9,16 +9,8 @@ import numpy as np
 from bigfleet.engine.columns import FlavourColumns
 from bigfleet.engine.snapshot import Flags, Flavour
 from bigfleet.model.integers import is_integer
-from bigfleet.model.need import (
-    HOSTNAME_LABEL,
-    Operator,
-    Profile,
-    Requirement,
-    Spread,
-    Taint,
-    Term,
-    Toleration,
-)
+from bigfleet.model.labels import HOSTNAME_LABEL
+from bigfleet.model.need import Operator, Profile, Requirement, Spread, Taint, Term, Toleration
 
 # PreferNoSchedule and unknown effects do not filter Nodes.
 _REPELLING = ("NoSchedule", "NoExecute")

@@ -32,8 +32,8 @@ from bigfleet.engine.placement.growth import (
 )
 from bigfleet.engine.snapshot import ACQUIRABLE, Flags, Floats, Ints, Longs, Rows
 from bigfleet.engine.state.cycle_state import CycleState
+from bigfleet.model.labels import HOSTNAME_LABEL
 from bigfleet.model.machine import MachineState
-from bigfleet.model.need import HOSTNAME_LABEL
 
 # Bound the arrays of a selection: most needs acquire few machines.
 _FIRST_BATCH = 16

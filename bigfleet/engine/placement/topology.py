@@ -32,8 +32,8 @@ from bigfleet.engine.placement.growth import (
 from bigfleet.engine.snapshot import NONE, Flags, Ints
 from bigfleet.engine.state.cluster_packing import ClusterPacking
 from bigfleet.engine.state.cycle_state import CycleState
+from bigfleet.model.labels import HOSTNAME_LABEL
 from bigfleet.model.machine import MachineState
-from bigfleet.model.need import HOSTNAME_LABEL
 
 # Codes of a topology key's values.
 Domains = frozenset[int]

@@ -11,13 +11,15 @@ from msgspec import Meta
 
 from bigfleet.model import resources
 from bigfleet.model.errors import InvalidInput
+from bigfleet.model.labels import (
+    CAPACITY_TYPE_LABEL,
+    INSTANCE_TYPE_LABEL,
+    RACK_LABEL,
+    ZONE_LABEL,
+    capacity_type_label,
+)
 from bigfleet.model.machine import CapacityType, Machine, MachineState
 from bigfleet.model.need import Taint
-
-INSTANCE_TYPE_LABEL = "node.kubernetes.io/instance-type"
-ZONE_LABEL = "topology.kubernetes.io/zone"
-RACK_LABEL = "topology.bigfleet/rack"
-CAPACITY_TYPE_LABEL = "bigfleet.lucy.sh/capacity-type"
 
 _WORD = r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?"
 _Label = Annotated[str, Meta(pattern=f"^{_WORD}$")]
@@ -128,7 +130,7 @@ def _labels(line: MachineSpec, where: str) -> Mapping[str, str]:
     labels = {
         INSTANCE_TYPE_LABEL: line.instance_type,
         ZONE_LABEL: line.zone,
-        CAPACITY_TYPE_LABEL: line.capacity_type.lower().replace("_", "-"),
+        CAPACITY_TYPE_LABEL: capacity_type_label(line.capacity_type),
     }
     if line.rack:
         labels[RACK_LABEL] = line.rack

@@ -8,8 +8,8 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 
 from bigfleet.controllers.operator.surplus_nodes import NamedMachines
+from bigfleet.model.labels import HOSTNAME_LABEL
 from bigfleet.model.machine import Machine
-from bigfleet.model.need import HOSTNAME_LABEL
 from bigfleet.services.shard.records.machine_class import class_of
 from bigfleet.simulation.cluster.pod_controller import SimulatedPodController
 from bigfleet.simulation.cluster.requests import Requests

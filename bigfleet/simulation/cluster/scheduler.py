@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from bigfleet.engine.fit.matching import accepts, tolerates
-from bigfleet.model.need import HOSTNAME_LABEL, Profile, Spread, Taint
+from bigfleet.model.labels import HOSTNAME_LABEL
+from bigfleet.model.need import Profile, Spread, Taint
 from bigfleet.model.resources import CPU, MEMORY
 from bigfleet.simulation.cluster.workload import Workload
 

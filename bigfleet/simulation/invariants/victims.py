@@ -8,8 +8,9 @@ import numpy as np
 
 from bigfleet.engine.decision import ActionType
 from bigfleet.engine.snapshot import NONE
+from bigfleet.model.labels import HOSTNAME_LABEL
 from bigfleet.model.machine import MachineState
-from bigfleet.model.need import HOSTNAME_LABEL, NeedKey
+from bigfleet.model.need import NeedKey
 from bigfleet.services.shard.decide.compute import CycleResult
 
 _TAKING = (ActionType.PREEMPT, ActionType.RECLAIM)

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from bigfleet.model.ceiling import Ceiling
-from bigfleet.model.need import HOSTNAME_LABEL, Spread
+from bigfleet.model.labels import HOSTNAME_LABEL
+from bigfleet.model.need import Spread
 from bigfleet.simulation.cluster.workload import Labels, Workload
 
 RACK, ZONE = "topology.bigfleet/rack", "topology.kubernetes.io/zone"

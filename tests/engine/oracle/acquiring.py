@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from bigfleet.engine.snapshot import NONE
-from bigfleet.model.need import HOSTNAME_LABEL
+from bigfleet.model.labels import HOSTNAME_LABEL
 from tests.engine.oracle.cycle import Cycle, NeedView
 from tests.engine.oracle.objects import ACQUIRABLE_STATES, Machine, PodSize, Slot
 from tests.engine.oracle.packing import pods_by_domain

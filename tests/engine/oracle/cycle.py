@@ -11,7 +11,8 @@ from bigfleet.engine.snapshot import NONE, Demand, EngineConfig, Flavour, Fleet
 from bigfleet.model import penalty
 from bigfleet.model.ceiling import Ceiling
 from bigfleet.model.group import ADDITIONAL, FoldedGangs
-from bigfleet.model.need import HOSTNAME_LABEL, Need, NeedKey, Spread
+from bigfleet.model.labels import HOSTNAME_LABEL
+from bigfleet.model.need import Need, NeedKey, Spread
 from tests.engine.oracle.matching import hard_terms, room_of, suits
 from tests.engine.oracle.objects import (
     ACQUIRABLE_STATES,

@@ -10,9 +10,9 @@ import numpy as np
 
 from bigfleet.engine.snapshot import Demand, Flavour, Fleet
 from bigfleet.model.group import FoldedGangs
+from bigfleet.model.labels import HOSTNAME_LABEL
 from bigfleet.model.machine import MachineState
 from bigfleet.model.need import (
-    HOSTNAME_LABEL,
     Need,
     NodeOverhead,
     Operator,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from bigfleet.engine.snapshot import NONE
-from bigfleet.model.need import HOSTNAME_LABEL
+from bigfleet.model.labels import HOSTNAME_LABEL
 from tests.engine.oracle.cycle import Cycle, NeedView
 from tests.engine.oracle.matching import may_stay, meets_affinity
 from tests.engine.oracle.objects import Cluster, PodSize, S, Slot

@@ -17,7 +17,8 @@ from bigfleet.engine.explain.shortfall_report import ShortfallGroup, report
 from bigfleet.engine.need_columns import need_columns_of
 from bigfleet.engine.snapshot import Demand, Flavour, Fleet, Longs
 from bigfleet.model import resources
-from bigfleet.model.domain import RACK_LABEL, Domain, region_of
+from bigfleet.model.domain import Domain, region_of
+from bigfleet.model.labels import INSTANCE_TYPE_LABEL, RACK_LABEL, ZONE_LABEL
 from bigfleet.model.machine import MachineState
 from bigfleet.model.need import Profile
 from bigfleet.model.report_limits import MAX_MOVABLE_DOMAINS, MAX_OUT_OF_DOMAIN, MAX_SPLITS
@@ -26,7 +27,6 @@ from bigfleet.services.shard.coordination.helpful_domains import OthersFreeMachi
 from bigfleet.services.shard.coordination.withheld_machines import WithheldMachines
 from bigfleet.services.shard.decide.compute import CycleResult
 from bigfleet.services.shard.fleet.inventory import Inventory
-from bigfleet.services.shard.records.machine_class import INSTANCE_TYPE_LABEL, ZONE_LABEL
 from bigfleet.services.shard.records.views import FreeMachines
 
 # So that a summary stays near 240 bytes for any number of machine classes.

@@ -20,10 +20,10 @@ from typing import NamedTuple
 import numpy as np
 
 from bigfleet.engine.snapshot import NONE, Flags, Flavour, Fleet, Ints, Rows
+from bigfleet.model.labels import INSTANCE_TYPE_LABEL, ZONE_LABEL, capacity_type_label
 from bigfleet.model.machine import CapacityType, MachineState
 from bigfleet.observe import metrics
 from bigfleet.services.shard.fleet.failures import BackOff, BootBackOff, Delays, Failure
-from bigfleet.services.shard.records.machine_class import INSTANCE_TYPE_LABEL, ZONE_LABEL
 from bigfleet.services.shard.records.views import Transition
 
 _S = MachineState
@@ -201,7 +201,7 @@ class _BackedOff:
 def descriptions(offerings: Mapping[Offering, Failure], now_seconds: float) -> Iterator[str]:
     """Describe for people each offering in backoff: number of failures, last error, next try."""
     for offering, failure in sorted(offerings.items()):
-        capacity_type = offering.capacity_type.name.lower().replace("_", "-")
+        capacity_type = capacity_type_label(offering.capacity_type.name)
         times = "once" if failure.number == 1 else f"{failure.number} times in a row"
         seller = f" of {offering.provider}" if offering.provider else ""
         yield (

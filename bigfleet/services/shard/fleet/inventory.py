@@ -13,6 +13,7 @@ from bigfleet.engine.columns import LastColumns
 from bigfleet.engine.snapshot import NONE, Demand, Flags, Flavour, Fleet, Ints, Longs
 from bigfleet.model import penalty
 from bigfleet.model.domain import Domain
+from bigfleet.model.labels import INSTANCE_TYPE_LABEL
 from bigfleet.model.machine import BOUND, Machine, MachineState
 from bigfleet.model.need import NeedKey
 from bigfleet.services.shard.fleet import claims, overlay
@@ -27,11 +28,7 @@ from bigfleet.services.shard.fleet.shard_filter import (
     reserved,
 )
 from bigfleet.services.shard.records.interning import Interned
-from bigfleet.services.shard.records.machine_class import (
-    INSTANCE_TYPE_LABEL,
-    MachineClass,
-    class_of,
-)
+from bigfleet.services.shard.records.machine_class import MachineClass, class_of
 from bigfleet.services.shard.records.orders import Order
 from bigfleet.services.shard.records.views import (
     BusyMachines,

@@ -15,13 +15,13 @@ from bigfleet.engine.explain.explain import Explainer
 from bigfleet.engine.explain.explanation import Explanation, PlacedMachine
 from bigfleet.engine.snapshot import Flavour
 from bigfleet.model import resources
+from bigfleet.model.labels import INSTANCE_TYPE_LABEL, ZONE_LABEL
 from bigfleet.model.machine import MachineState
 from bigfleet.model.need import NeedKey
 from bigfleet.services.shard.decide.compute import CycleResult, fold_needs
 from bigfleet.services.shard.decide.quarantine import QUARANTINE_MESSAGE, QuarantinedNeed
 from bigfleet.services.shard.decide.quotas import Quotas
 from bigfleet.services.shard.fleet.backoff import Offering, descriptions
-from bigfleet.services.shard.records.machine_class import INSTANCE_TYPE_LABEL, ZONE_LABEL
 
 _S = MachineState
 

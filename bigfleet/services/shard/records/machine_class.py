@@ -9,12 +9,15 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from bigfleet.engine.snapshot import Flavour
+from bigfleet.model.labels import (
+    CAPACITY_TYPE_LABEL,
+    HOSTNAME_LABEL,
+    INSTANCE_TYPE_LABEL,
+    ZONE_LABEL,
+    capacity_type_label,
+)
 from bigfleet.model.machine import CapacityType, Machine
-from bigfleet.model.need import HOSTNAME_LABEL, Taint
-
-INSTANCE_TYPE_LABEL = "node.kubernetes.io/instance-type"
-ZONE_LABEL = "topology.kubernetes.io/zone"
-CAPACITY_TYPE_LABEL = "bigfleet.lucy.sh/capacity-type"
+from bigfleet.model.need import Taint
 
 _Amounts = tuple[tuple[str, int], ...]
 
@@ -57,7 +60,7 @@ def class_of(machine: Machine, provider: str = "") -> MachineClass:
     labels = {
         INSTANCE_TYPE_LABEL: machine.instance_type,
         ZONE_LABEL: machine.zone,
-        CAPACITY_TYPE_LABEL: machine.capacity_type.name.lower().replace("_", "-"),
+        CAPACITY_TYPE_LABEL: capacity_type_label(machine.capacity_type.name),
         **machine.labels,
     }
     own = [k for k, v in labels.items() if v == machine.id]

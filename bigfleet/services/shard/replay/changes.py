@@ -11,9 +11,9 @@ import numpy as np
 
 from bigfleet.engine.snapshot import NONE, Flags, Fleet
 from bigfleet.model.errors import InvalidInput
+from bigfleet.model.labels import INSTANCE_TYPE_LABEL, ZONE_LABEL
 from bigfleet.model.machine import MachineState
 from bigfleet.services.shard.decide.cycle_inputs import CycleInputs
-from bigfleet.services.shard.records.machine_class import INSTANCE_TYPE_LABEL, ZONE_LABEL
 from bigfleet.services.shard.records.wants import Wants
 
 

@@ -16,11 +16,11 @@ from bigfleet.model import resources
 from bigfleet.model.ceiling import micros
 from bigfleet.model.errors import InvalidInput
 from bigfleet.model.group import PodGroup
+from bigfleet.model.labels import INSTANCE_TYPE_LABEL, ZONE_LABEL
 from bigfleet.model.machine import MachineState
 from bigfleet.model.need import Need, NeedKey
 from bigfleet.services.shard.decide.compute import CycleResult, compute
 from bigfleet.services.shard.decide.cycle_inputs import CycleInputs
-from bigfleet.services.shard.records.machine_class import INSTANCE_TYPE_LABEL, ZONE_LABEL
 
 FORMAT = 1
 MAX_COPIES = 4096

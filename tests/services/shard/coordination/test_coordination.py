@@ -16,7 +16,8 @@ from bigfleet.adapters.clock.manual import ManualClock
 from bigfleet.adapters.provider.memory import MemoryProvider
 from bigfleet.api.v1alpha1 import coordinator_pb2 as wire
 from bigfleet.api.v1alpha1 import shard_pb2
-from bigfleet.model.domain import RACK_LABEL, Domain
+from bigfleet.model.domain import Domain
+from bigfleet.model.labels import RACK_LABEL
 from bigfleet.model.machine import Machine, MachineState
 from bigfleet.observe.metrics import shard_incidents
 from bigfleet.ports.provider import Fence, Operation

@@ -19,7 +19,8 @@ from bigfleet.adapters.coordinator.grpc import GrpcCoordinator
 from bigfleet.adapters.host.instant import InstantHost
 from bigfleet.adapters.provider.grpc import GrpcProvider
 from bigfleet.api.v1alpha1 import shard_pb2
-from bigfleet.model.domain import RACK_LABEL, Domain
+from bigfleet.model.domain import Domain
+from bigfleet.model.labels import RACK_LABEL
 from bigfleet.model.machine import Machine, MachineState
 from bigfleet.services.provider import role as provider_role
 from bigfleet.services.provider.config import ProviderConfig

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from bigfleet.adapters.provider.memory import MemoryProvider
-from bigfleet.model.domain import BY_ZONE, RACK_LABEL, ZONE_LABEL, Domain
+from bigfleet.model.domain import BY_ZONE, Domain
 from bigfleet.model.group import PodGroup
+from bigfleet.model.labels import RACK_LABEL, ZONE_LABEL
 from bigfleet.model.machine import Machine, MachineState
 from bigfleet.model.need import Need, Operator, Requirement, profile, sizes_of
 from tests.support.fake_coordinator import FakeCoordinator

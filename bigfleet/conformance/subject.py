@@ -32,7 +32,7 @@ _UNAUTHORIZED_CODES = (grpc.StatusCode.PERMISSION_DENIED, grpc.StatusCode.UNAUTH
 
 @dataclass(frozen=True)
 class Bounds:
-    """Time limits for a provider, in seconds. `restart`: until it serves again after a restart."""
+    """Time limits for a provider, in seconds."""
 
     answer: Annotated[
         float, Flag("--answer-seconds", "time limit of a call that starts an operation", "SECONDS")
@@ -43,7 +43,6 @@ class Bounds:
     drain: Annotated[
         float, Flag("--drain-seconds", "until a drain ends after its grace period", "SECONDS")
     ] = 30.0
-    restart: float = 60.0
 
 
 @dataclass

@@ -12,7 +12,7 @@ import os
 import signal
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from ipaddress import ip_address
 from pathlib import Path
 
@@ -28,20 +28,12 @@ _STOP_TIMEOUT_SECONDS = 5.0
 # One report may change about two thousand rows in one transaction.
 _MAX_TXN_OPS = 4096
 _MAX_REQUEST_BYTES = 8 * 2**20
+# A follower starts an election after one to two election timeouts without a heartbeat.
+_HEARTBEAT_MILLISECONDS, _ELECTION_MILLISECONDS = 60, 300
+# How long a coordinator may be silent before leadership is transferred away from it.
+_STALL_SECONDS = 0.5
 # Logged before it exits, when its peers have removed it.
 _REMOVED = "the member has been permanently removed from the cluster"
-
-
-@dataclass(frozen=True)
-class EtcdTiming:
-    """Milliseconds. A follower starts an election after one to two `election` without heartbeat.
-
-    `stall`: how long a coordinator may be silent before leadership is transferred away from it.
-    """
-
-    heartbeat: int = 60
-    election: int = 300
-    stall: int = 500
 
 
 @dataclass(frozen=True)
@@ -58,7 +50,6 @@ class EtcdMemberConfig:
     peers: Mapping[str, str]
     joining: bool = False
     identity: Identity | None = None
-    timing: EtcdTiming = field(default_factory=EtcdTiming)
 
     def __post_init__(self) -> None:
         if self.peers and self.name not in self.peers:
@@ -104,7 +95,6 @@ class EtcdMemberConfig:
 
 def command_line(config: EtcdMemberConfig) -> list[str]:
     """The command line of etcd, without the watchdog's."""
-    heartbeat, election = config.timing.heartbeat, config.timing.election
     client = f"unix://{config.socket}"
     names = config.peers or (config.name,)
     cluster = ",".join(f"{name}={config.peer_url(name)}" for name in names)
@@ -122,8 +112,8 @@ def command_line(config: EtcdMemberConfig) -> list[str]:
         f"--initial-cluster={cluster}",
         "--initial-cluster-token=bigfleet",
         f"--initial-cluster-state={'existing' if config.joining else 'new'}",
-        f"--heartbeat-interval={heartbeat}",
-        f"--election-timeout={election}",
+        f"--heartbeat-interval={_HEARTBEAT_MILLISECONDS}",
+        f"--election-timeout={_ELECTION_MILLISECONDS}",
         # A follower's watch lags far less than a thousand revisions.
         "--auto-compaction-mode=revision",
         "--auto-compaction-retention=1000",
@@ -192,8 +182,7 @@ class EtcdMember:
         config.directory.chmod(0o700)
         for socket in config.directory.glob("*.sock"):
             socket.unlink()  # left behind by a killed member
-        stall_seconds = str(config.timing.stall / 1000)
-        watchdog = (str(_WATCHDOG), str(os.getpid()), stall_seconds, str(config.http_socket))
+        watchdog = (str(_WATCHDOG), str(os.getpid()), str(_STALL_SECONDS), str(config.http_socket))
         try:
             with config.log.open("ab") as log:
                 log_offset = log.tell()

@@ -49,6 +49,9 @@ from bigfleet.tasks import run_until_stopped
 _LOG = logging.getLogger(__name__)
 _MAX_CONCURRENT_REQUESTS = 32
 _RETRY_INTERVAL_SECONDS = 1.0
+# Changes come in bursts, and a roll-up is sent once for all within this time.
+_DEBOUNCE_SECONDS = 0.2
+_SHORT_CONDITIONS_PER_SECOND = 50.0
 _LEASE = LeaseName(SYSTEM_NAMESPACE, "bigfleet-operator", RBAC_MANIFEST)
 
 
@@ -57,10 +60,10 @@ class OperatorConfig:
     """Without a `kubeconfig` the operator serves the cluster that its pod runs in.
 
     `shard_addresses` are host:port each; one reachable shard is enough. `api_server_for_machines`
-    and `ca_pem_for_machines` are given to joining machines; None means what the operator itself
-    uses. A roll-up is sent `debounce_seconds` after a change and at least every `rollup_seconds`.
-    At most `acknowledge_per_second` requests are acknowledged, none for 0, and at most
-    `short_conditions_per_second` conditions are written. Without an `identity` it dials plaintext.
+    is given to joining machines, by default the one that the operator itself uses; they trust the
+    operator's authorities. A roll-up is sent at least every `rollup_seconds`. At most
+    `acknowledge_per_second` requests are acknowledged, none for 0. Without an `identity` it dials
+    plaintext.
     Operators of one cluster elect a leader by a Lease of `lease_seconds`, in which they are named
     `replica`, by default the host's name with a random suffix. A Node that is not Ready for
     `node_ready_timeout_seconds` is broken.
@@ -87,11 +90,9 @@ class OperatorConfig:
             "URL",
         ),
     ] = None
-    ca_pem_for_machines: str | None = None
     rollup_seconds: Annotated[
         float, Flag("--rollup-interval", "longest time between two roll-ups", "SECONDS")
     ] = 10.0
-    debounce_seconds: float = 0.2
     acknowledge_per_second: Annotated[
         float,
         Flag(
@@ -101,7 +102,6 @@ class OperatorConfig:
             "N",
         ),
     ] = 0.0
-    short_conditions_per_second: float = 50.0
     identity: Identity | None = None
     lease_seconds: Annotated[float, LEASE] = 12.0
     node_ready_timeout_seconds: Annotated[
@@ -124,8 +124,9 @@ class Operator:
         pace = config.acknowledge_per_second
         self._acknowledger = Acknowledger(client, request_cache, pace, time.time)
         self._daemon_sets = DaemonSets(client, request_cache.changed.set)
-        pace = config.short_conditions_per_second
-        self._short = ShortConditions(client, request_cache, pace, time.time)
+        self._short = ShortConditions(
+            client, request_cache, _SHORT_CONDITIONS_PER_SECOND, time.time
+        )
         self._credentials = Credentials(client)
         self._nodes = UpcomingNodeController(client, self._credentials, time.time)
         ready_timeout_seconds = config.node_ready_timeout_seconds
@@ -136,7 +137,7 @@ class Operator:
             config.cluster_id,
             request_cache,
             config.rollup_seconds,
-            config.debounce_seconds,
+            _DEBOUNCE_SECONDS,
             self._acknowledger.accepted,
             time.monotonic,
             self._daemon_sets.overheads,
@@ -148,7 +149,7 @@ class Operator:
             client,
             self._credentials,
             config.api_server_for_machines or client.server,
-            client.ca_pem if config.ca_pem_for_machines is None else config.ca_pem_for_machines,
+            client.ca_pem,
             self._prepare_join,
         )
         self._disruptions = Disruptions(client, time.time)

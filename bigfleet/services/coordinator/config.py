@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
-from bigfleet.adapters.coordination.etcd_member import EtcdMemberConfig, EtcdTiming
+from bigfleet.adapters.coordination.etcd_member import EtcdMemberConfig
 from bigfleet.api.auth.identity import Identity
 from bigfleet.flags import (
     ADVERTISE,
@@ -66,7 +66,6 @@ class CoordinatorConfig:
         Flag("--expected-shards", "assign no domain until so many shards have registered", "N"),
     ] = 1
     identity: Identity | None = None
-    timing: EtcdTiming = field(default_factory=EtcdTiming)
 
     def __post_init__(self) -> None:
         """InvalidInput for values with which no replica can work."""
@@ -94,5 +93,4 @@ class CoordinatorConfig:
             peers=self.peers,
             joining=bool(self.join),
             identity=self.identity,
-            timing=self.timing,
         )

@@ -569,7 +569,9 @@ class CoordinatorInstruction(_message.Message):
     @_builtins.property
     def unassign_domain(self) -> Global___UnassignDomain: ...
     @_builtins.property
-    def reassign_speculative(self) -> Global___ReassignSpeculative: ...
+    def reassign_speculative(self) -> Global___ReassignSpeculative:
+        """Never sent, nor is transfer_ownership: a whole domain changes hands."""
+
     @_builtins.property
     def cross_shard_drain(self) -> Global___CrossShardDrain: ...
     @_builtins.property

@@ -228,6 +228,7 @@ class NeedView(_message.Message):
     SERVED_PRIORITY_FIELD_NUMBER: _builtins.int
     cluster_id: _builtins.str
     arrival_unix_nanos: _builtins.int
+    """Never set: a shard keeps no time of arrival of a need."""
     profile_fingerprint: _builtins.str
     satisfied: _builtins.bool
     claimed_machine_count: _builtins.int
@@ -236,6 +237,7 @@ class NeedView(_message.Message):
     same_domain: _builtins.str
     same_satisfiable: _builtins.bool
     acquisition_parked: _builtins.bool
+    """Never set, nor is parked_age_cycles: no need is parked."""
     parked_age_cycles: _builtins.int
     age_cycles_unmet: _builtins.int
     unmet_reason: Global___NeedView.UnmetReason.ValueType

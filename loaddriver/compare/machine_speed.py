@@ -2,9 +2,10 @@
 
 A machine that others use is faster in one minute than in the next: the CPU that the same work takes
 varies by a tenth from run to run, and all that takes CPU varies with it. kwok and
-kube-controller-manager are no part of what is compared, and do the same for each pod. So whatever
-takes CPU is given relative to what they took in the same run, which leaves a quarter of the noise
-of CPU and half of that of waits. A reference that a change does not touch adds no bias.
+kube-controller-manager are no part of what is compared, and do the same for each pod; so do
+BigFleet's controllers where two Kubernetes releases are compared. So whatever takes CPU is given
+relative to what two of these took in the same run, which leaves a quarter of the noise of CPU and
+half of that of waits. A reference that a change does not touch adds no bias.
 """
 
 from __future__ import annotations
@@ -20,14 +21,18 @@ from loaddriver.compare.measures import (
     DUE_TO_BIND,
     ENDPOINTS,
     MACHINE_HOPS,
+    REFERENCES,
     SCHEDULED,
-    SHARED,
     WRITES,
+    Endpoint,
     PairMeasures,
+    cpu_part,
 )
 from loaddriver.compare.sequential import Floats
 from loaddriver.distributions import t_tail
 
+# One could have been made dearer by HEAD.
+_TWO = 2
 # Of fewer nobody knows how much they vary.
 _LEAST_PAIRS = 3
 # How rarely references that a change has not touched may seem to disagree, in both directions.
@@ -41,7 +46,7 @@ _WAITS = (DUE_TO_BIND, SCHEDULED)
 
 def machine_speed(pairs: Sequence[PairMeasures]) -> MachineSpeed:
     """How much slower the machine was for HEAD, and whether that can be told."""
-    names = [name for name in SHARED if pairs and all(name in pair.shared for pair in pairs)]
+    names = [name for name in REFERENCES if pairs and all(name in p.shared for p in pairs)][:_TWO]
     changes = {name: float(np.mean([pair.shared[name] for pair in pairs])) for name in names}
     mean = float(np.mean([*changes.values()])) if names else 0.0
     return MachineSpeed(
@@ -54,10 +59,9 @@ def machine_speed(pairs: Sequence[PairMeasures]) -> MachineSpeed:
 def _objection(pairs: Sequence[PairMeasures], names: Sequence[str]) -> Objection:
     """Why the speed cannot be told; "" if it can.
 
-    One reference alone could have been made dearer by HEAD, and two as well if HEAD makes them do
-    more, which shows in the writes.
+    Two references as well could have been made dearer by HEAD, which shows in the writes.
     """
-    if len(names) < len(SHARED) or len(pairs) < _LEAST_PAIRS:
+    if len(names) < _TWO or len(pairs) < _LEAST_PAIRS:
         return "unknown"
     one, other = names
     apart = np.array([pair.shared[one] - pair.shared[other] for pair in pairs])
@@ -92,17 +96,25 @@ def relative(
     """
     if not speed.used:
         return list(pairs)
-    takes_cpu = {endpoint.key for endpoint in ENDPOINTS if endpoint.takes_cpu}
+    references = {
+        endpoint.key: [name for name in speed.components if not _consists_of(endpoint, name)]
+        for endpoint in ENDPOINTS
+        if endpoint.takes_cpu
+    }
     if not interleaved and abs(math.log1p(speed.slower_percent / 100)) > _MOST_CHANGE_OF_SPEED:
         pairs = [_without(pair, _WAITS) for pair in pairs]
     found = []
     for pair in pairs:
-        slower = float(np.mean([pair.shared[name] for name in speed.components]))
-        ratios = {
-            key: value - slower if key in takes_cpu else value for key, value in pair.ratios.items()
-        }
+        ratios = dict(pair.ratios)
+        for key in references.keys() & ratios.keys():
+            ratios[key] -= float(np.mean([pair.shared[name] for name in references[key]]))
         found.append(msgspec.structs.replace(pair, ratios=ratios))
     return found
+
+
+def _consists_of(endpoint: Endpoint, reference: str) -> bool:
+    """Whether the reference is a part of the endpoint, which would be compared with itself."""
+    return any(cpu_part(component) in endpoint.parts for component in REFERENCES[reference])
 
 
 def _without(pair: PairMeasures, keys: Collection[str]) -> PairMeasures:

@@ -17,8 +17,14 @@ from loaddriver.record.rows import PodRow
 BIGFLEET = ("shard", "operator", "pod-controller", "provider", "coordinator", "federation")
 API = ("kube-apiserver", "etcd")
 MACHINE_HOPS = ("provisioned", "nodeReady")
-SHARED = ("kwok", "kube-controller-manager")
-"""Components that both sides have and nobody compares: what they do for a pod is the same."""
+_CONTROLLERS = "BigFleet's operator and pod controller"
+REFERENCES: Mapping[str, tuple[str, ...]] = {
+    "kwok": ("kwok",),
+    "kube-controller-manager": ("kube-controller-manager",),
+    _CONTROLLERS: ("operator", "pod-controller"),
+}
+"""What does the same for each pod on both sides, unless it is what is compared, best first; and the
+components that it consists of."""
 SHARD_CPU = "shard.cpu"
 # Below this a ratio of two waits is that of two latencies of one API request.
 _LEAST_WAIT_SECONDS = 0.01
@@ -78,8 +84,8 @@ class RunMeasures(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     `values` are by endpoint, in its unit, and lack what was not measured. `parts` are seconds per
     pod by hop and milliseconds of CPU per pod by component; `events` are counts. `waits` are, by
-    endpoint and object, the mean logarithms of its pods' waits, in seconds. `shared` are the
-    components of SHARED, with a digest of each. `system` is the autoscaler under test. `hops`
+    endpoint and object, the mean logarithms of its pods' waits, in seconds. `shared` are
+    REFERENCES with a digest of what each is. `system` is the autoscaler under test. `hops`
     are the mean seconds of the hops of each object's bound pods.
     """
 
@@ -96,7 +102,7 @@ class RunMeasures(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 class PairMeasures(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """A valid pair: log ratios of HEAD to BASE by endpoint, and both runs.
 
-    `shared` are those of the CPU per pod of components that are the same binary on both sides.
+    `shared` are those of the CPU per pod of REFERENCES that are the same on both sides.
     """
 
     ratios: dict[str, float]
@@ -181,7 +187,7 @@ def pair_measures(base: RunMeasures, head: RunMeasures) -> PairMeasures:
             changes = (other[key] - one[key] for key in matched)
             ratios[endpoint] = math.fsum(changes) / len(matched)
     shared = {
-        name: math.log(head.parts[cpu_part(name)] / base.parts[cpu_part(name)])
+        name: math.log(_reference_cpu(head.parts, name) / _reference_cpu(base.parts, name))
         for name, digest in base.shared.items()
         if head.shared.get(name) == digest
     }
@@ -220,8 +226,22 @@ def _cpu(summary: Summary) -> dict[str, float]:
 
 
 def _shared(summary: Summary, parts: Mapping[str, float]) -> dict[str, str]:
-    digests = {} if summary.provenance is None else summary.provenance.binaries
-    return {name: digests[name] for name in SHARED if name in digests and parts.get(cpu_part(name))}
+    source = summary.provenance
+    if source is None:
+        return {}
+    digests = dict(source.binaries)
+    if "bigfleet" in source.code:
+        # Its settings are the profile's, and a side may have others.
+        digests[_CONTROLLERS] = f"{source.code['bigfleet']} {source.inputs.get('profile')}"
+    return {
+        name: digests[name]
+        for name in REFERENCES
+        if name in digests and _reference_cpu(parts, name) > 0
+    }
+
+
+def _reference_cpu(parts: Mapping[str, float], name: str) -> float:
+    return sum(parts.get(cpu_part(component), 0.0) for component in REFERENCES[name])
 
 
 def _cpu_per_decision(summary: Summary) -> float | None:

@@ -18,7 +18,7 @@ from loaddriver.compare.evidence import (
     read_evidence,
     slower,
 )
-from loaddriver.compare.measures import BIGFLEET, cpu_part, run_measures
+from loaddriver.compare.measures import BIGFLEET, REFERENCES, cpu_part, run_measures
 from loaddriver.errors import ExitCode
 from loaddriver.judge.schema import Summary
 from loaddriver.record.provenance import MachineIdentity
@@ -254,3 +254,28 @@ def test_events_are_counted_by_run(tmp_path: Path) -> None:
     found = read_evidence(stored(tmp_path / "run", lost)).measures
     assert found is not None
     assert found.events["neverBound"] == never_bound(lost.summary) > 0
+
+
+def test_bigfleets_controllers_are_a_reference_of_their_code_and_settings(
+    made: Run, tmp_path: Path
+) -> None:
+    """A side with another build, or with other settings, has another one."""
+    source, resources = made.summary.provenance, made.summary.resources
+    assert source is not None
+    assert resources is not None
+    used = {**resources.components, "operator": resources.components["shard"]}
+    measured = msgspec.structs.replace(resources, components=used)
+    source = msgspec.structs.replace(source, code={**source.code, "bigfleet": 64 * "a"})
+    same, built, set_up = (
+        read_evidence(stored(tmp_path / name, made, provenance=each, resources=measured)).measures
+        for name, each in (
+            ("same", source),
+            ("built", msgspec.structs.replace(source, code={**source.code, "bigfleet": "x"})),
+            ("set", msgspec.structs.replace(source, inputs={**source.inputs, "profile": "x"})),
+        )
+    )
+    assert same is not None
+    assert built is not None
+    assert set_up is not None
+    *_, controllers = REFERENCES
+    assert len({each.shared[controllers] for each in (same, built, set_up)}) == 3

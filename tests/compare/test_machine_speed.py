@@ -14,6 +14,7 @@ from loaddriver.compare.machine_speed import machine_speed, relative, relative_p
 from loaddriver.compare.markdown import render_markdown
 from loaddriver.compare.measures import (
     MACHINE_HOPS,
+    REFERENCES,
     WRITES,
     PairMeasures,
     RunMeasures,
@@ -23,7 +24,7 @@ from loaddriver.compare.measures import (
 from loaddriver.compare.wording import speed_sentence
 from tests.compare.compare_rig import PARTS, compared, run
 
-KWOK, MANAGER = "kwok", "kube-controller-manager"
+KWOK, MANAGER, CONTROLLERS = REFERENCES
 SHARED = {KWOK: 3.0, MANAGER: 5.0}
 NOISE = 0.015
 TAKE_CPU = ("scheduled", "bigfleetCpu", "shardCpu", "apiCpu")
@@ -152,3 +153,32 @@ def test_waits_of_runs_on_a_slower_machine_are_not_judged_unless_interleaved() -
     assert {"dueToBind", "scheduled"}.isdisjoint(stored[0].ratios)
     assert "apiCpu" in stored[0].ratios
     assert relative(pairs, speed)[0].ratios.keys() == pairs[0].ratios.keys()
+
+
+def test_between_kubernetes_releases_bigfleets_controllers_show_the_speed() -> None:
+    """kube-controller-manager is another binary then; what BigFleet takes itself is relative to
+    kwok alone.
+    """
+    pairs = [
+        msgspec.structs.replace(
+            pair, shared={KWOK: pair.shared[KWOK], CONTROLLERS: pair.shared[MANAGER]}
+        )
+        for pair in pairs_of(8, {})
+    ]
+    speed = machine_speed(pairs)
+    assert speed.used
+    assert [*speed.components] == [KWOK, CONTROLLERS]
+    for pair, changed in zip(pairs, relative(pairs, speed), strict=True):
+        slower = sum(pair.shared.values()) / 2
+        assert changed.ratios["apiCpu"] == pytest.approx(pair.ratios["apiCpu"] - slower)
+        of_kwok = pair.ratios["bigfleetCpu"] - pair.shared[KWOK]
+        assert changed.ratios["bigfleetCpu"] == pytest.approx(of_kwok)
+
+
+def test_the_two_best_references_are_taken() -> None:
+    """BigFleet is what is compared most often, so its controllers come last."""
+    pairs = [
+        msgspec.structs.replace(pair, shared={CONTROLLERS: 0.5, **pair.shared})
+        for pair in pairs_of(8, {})
+    ]
+    assert [*machine_speed(pairs).components] == [KWOK, MANAGER]

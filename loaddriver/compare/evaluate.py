@@ -43,6 +43,7 @@ from loaddriver.compare.sequential import (
     half_widths,
     judge,
     pairs_to_settle,
+    percent_of,
     sign_flip_tail,
 )
 from loaddriver.compare.wording import why
@@ -169,8 +170,8 @@ def _judged(
     return msgspec.structs.replace(
         blank,
         verdict=WORDS[code],
-        effect_percent=_percent(mean),
-        interval_percent=(_percent(mean - half), _percent(mean + half)),
+        effect_percent=percent_of(mean),
+        interval_percent=(percent_of(mean - half), percent_of(mean + half)),
         pair_deviation=deviation,
         tail=t_tail(mean / error if error else math.copysign(math.inf, mean), pairs - 1),
         sign_flip_tail=sign_flip_tail(ratios) if pairs <= _MOST_FLIPPED else None,
@@ -231,7 +232,3 @@ def _median(values: Iterable[float | None]) -> float | None:
 
 def _geometric_mean(values: Sequence[float]) -> float | None:
     return math.exp(fmean(map(math.log, values))) if values else None
-
-
-def _percent(log_ratio: float) -> float:
-    return 100 * math.expm1(log_ratio)

@@ -28,8 +28,7 @@ from loaddriver.compare.measures import (
     PairMeasures,
     cpu_part,
 )
-from loaddriver.compare.sequential import Floats
-from loaddriver.distributions import t_tail
+from loaddriver.compare.sequential import percent_of, two_sided_tail
 
 # One could have been made dearer by HEAD.
 _TWO = 2
@@ -50,9 +49,9 @@ def machine_speed(pairs: Sequence[PairMeasures]) -> MachineSpeed:
     changes = {name: float(np.mean([pair.shared[name] for pair in pairs])) for name in names}
     mean = float(np.mean([*changes.values()])) if names else 0.0
     return MachineSpeed(
-        components={name: _percent(change) for name, change in changes.items()},
+        components={name: percent_of(change) for name, change in changes.items()},
         unusable=_objection(pairs, names),
-        slower_percent=_percent(mean),
+        slower_percent=percent_of(mean),
     )
 
 
@@ -65,20 +64,13 @@ def _objection(pairs: Sequence[PairMeasures], names: Sequence[str]) -> Objection
         return "unknown"
     one, other = names
     apart = np.array([pair.shared[one] - pair.shared[other] for pair in pairs])
-    if not _may_be_zero(apart):
+    if two_sided_tail(apart) <= _DISAGREEMENT:
         return "disagreement"
     writes = [_log_ratio(pair, WRITES) for pair in pairs]
     known = [change for change in writes if change is not None]
     if known and abs(float(np.mean(known))) > _MOST_CHANGE_OF_WRITES:
         return "writes"
     return ""
-
-
-def _may_be_zero(changes: Floats) -> bool:
-    error = float(changes.std(ddof=1)) / math.sqrt(len(changes))
-    if not error:
-        return not changes.any()
-    return 2 * t_tail(abs(float(changes.mean())) / error, len(changes) - 1) > _DISAGREEMENT
 
 
 def _log_ratio(pair: PairMeasures, described: str) -> float | None:
@@ -131,7 +123,3 @@ def relative_parts(
         name: (base, head if name in MACHINE_HOPS else head * factor)
         for name, (base, head) in parts.items()
     }
-
-
-def _percent(log_ratio: float) -> float:
-    return 100 * math.expm1(log_ratio)

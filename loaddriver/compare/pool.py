@@ -7,7 +7,6 @@ does not know is covered by an interval: the same with pools drawn from it with 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,9 +24,10 @@ from loaddriver.compare.sequential import (
     Codes,
     Floats,
     Spending,
+    percent_of,
     sessions,
+    two_sided_tail,
 )
-from loaddriver.distributions import t_tail
 from loaddriver.errors import ProfileError
 
 SCHEMA = "bigfleet.compare-pool/v2"
@@ -117,11 +117,10 @@ class Shift:
 
 def surest_shift(pool: Pool) -> Shift:
     """Of equal systems it is chance, or a bias for one side that relabelling cannot show."""
-    found = []
-    for endpoint, ratios in zip(_KEYS, _arrays(pool)[0].T, strict=True):
-        mean, error = ratios.mean(), ratios.std(ddof=1) / math.sqrt(len(ratios))
-        tail = 2 * t_tail(abs(mean) / error, len(ratios) - 1) if error else float(mean == 0)
-        found.append(Shift(endpoint, 100 * math.expm1(mean), tail))
+    found = (
+        Shift(endpoint, percent_of(ratios.mean()), two_sided_tail(ratios))
+        for endpoint, ratios in zip(_KEYS, _arrays(pool)[0].T, strict=True)
+    )
     return min(found, key=lambda shift: shift.tail)
 
 

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from loaddriver.compare.comparison import Verdict
-from loaddriver.distributions import fisher_tail, t_quantile
+from loaddriver.distributions import fisher_tail, t_quantile, t_tail
 
 Floats: TypeAlias = NDArray[np.float64]
 Codes: TypeAlias = NDArray[np.int8]
@@ -209,6 +209,17 @@ def pairs_to_find(deviation: float, plan: Spending) -> int | None:
         if beyond >= _FOUND * math.sqrt(1 + limit**2 / (2 * degrees)):
             return pairs
     return None
+
+
+def two_sided_tail(ratios: Floats) -> float:
+    """How often chance alone moves the mean of such log ratios as far from 0, by Student's t."""
+    mean, error = float(ratios.mean()), float(ratios.std(ddof=1)) / math.sqrt(len(ratios))
+    return 2 * t_tail(abs(mean) / error, len(ratios) - 1) if error else float(mean == 0)
+
+
+def percent_of(log_ratio: float) -> float:
+    """A log ratio as a change in percent."""
+    return 100 * math.expm1(log_ratio)
 
 
 def sign_flip_tail(ratios: Floats) -> float:

@@ -117,7 +117,7 @@ class Session:
             raise ProfileError(
                 [f"{self.folder}: its sides differ, and not by --inject: {spec.head.label}"]
             )
-        found = [(self._evidence(base), self._evidence(head)) for base, head in pairs(self.state)]
+        found = self._pairs()
         runs = [run for pair in found for run in pair]
         check(runs, spec.declared(), self.force)
         endpoint = ENDPOINTS[injection_of(spec.inject).fault] if spec.inject else ""
@@ -125,9 +125,12 @@ class Session:
         comparable = relative(measured, machine_speed(measured))
         return pool_of(spec.profile, machine_of(runs), comparable, spec.inject, endpoint)
 
+    def _pairs(self) -> list[tuple[Evidence, Evidence]]:
+        return [(self._evidence(base), self._evidence(head)) for base, head in pairs(self.state)]
+
     def _up_to_the_last_look(self) -> tuple[list[tuple[Evidence, Evidence]], list[str]]:
         """Those pairs, and a warning if there are others: errors are stated for looks alone."""
-        found = [(self._evidence(base), self._evidence(head)) for base, head in pairs(self.state)]
+        found = self._pairs()
         looks = [look for look in self.state.spec.plan().looks if look <= len(found)]
         if not looks or looks[-1] == len(found):
             return found, []

@@ -16,7 +16,15 @@ from statistics import fmean, stdev
 import numpy as np
 
 from loaddriver.compare.measures import ENDPOINTS, EVENTS
-from loaddriver.compare.sequential import LOOKS, WORDS, Code, Spending, half_widths, judge
+from loaddriver.compare.sequential import (
+    LOOKS,
+    WORDS,
+    Code,
+    Spending,
+    half_widths,
+    judge,
+    percent_of,
+)
 from loaddriver.distributions import fisher_tail
 from loaddriver.errors import ExitCode
 from loaddriver.history.record import Line
@@ -147,4 +155,4 @@ def _events(run: Line, baseline: Sequence[Line], plan: Spending) -> Iterator[Fin
 
 
 def _percent(logarithm: float) -> str:
-    return f"{100 * math.expm1(logarithm):+.1f} %"
+    return f"{percent_of(logarithm):+.1f} %"

@@ -10,13 +10,12 @@ from itertools import accumulate
 import msgspec
 
 from loaddriver.judge.facts import HarnessHealth
-from loaddriver.record.cpu import CpuWindow, is_driver
+from loaddriver.record.cpu import PROVIDER, CpuWindow, is_driver
 from loaddriver.record.recorder import Observations
 from loaddriver.record.server_counts import WriteCount
 
 HARNESS = "harness"
 _NUMBER = re.compile(r"-\d+$")
-_PROVIDER = "provider"
 
 
 class ComponentUse(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -112,7 +111,7 @@ def component_of(process: str) -> str:
         return HARNESS
     name = process.rpartition("/")[2]
     # A run may have several, each with a name of its own.
-    return _PROVIDER if name.startswith(f"{_PROVIDER}-") else _NUMBER.sub("", name)
+    return PROVIDER if name.startswith(f"{PROVIDER}-") else _NUMBER.sub("", name)
 
 
 def _uses(

@@ -19,6 +19,8 @@ _MIN_WINDOW_SECONDS = 5.0
 _NAMED_SHARE = 0.01
 
 RUNNER = "runner"
+PROVIDER = "provider"
+"""Of several providers each is `provider-NAME`."""
 
 
 def is_driver(process: str) -> bool:

@@ -12,9 +12,9 @@ from loaddriver.errors import ProfileError
 from loaddriver.profile.fleet import LatencyDistribution
 from loaddriver.profile.hints import did_you_mean
 from loaddriver.profile.settings import ProfileSettings
+from loaddriver.record.cpu import PROVIDER
 from loaddriver.substrates.base import Cluster, Endpoint, RoleSpec, Substrate
 
-PROVIDER = "provider"
 # The first shard's journal among the run's logs; those of further shards have their number in it.
 JOURNAL = "machines.jsonl"
 JOURNALS = "machines*.jsonl"

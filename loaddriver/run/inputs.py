@@ -17,7 +17,8 @@ from loaddriver.plan.make import make_plan
 from loaddriver.plan.market import MarketPlan, make_market_plan
 from loaddriver.plan.records import Plan
 from loaddriver.profile.loading import Profile, load_profile
-from loaddriver.run.bigfleet_roles import PROVIDER, check_faults
+from loaddriver.record.cpu import PROVIDER
+from loaddriver.run.bigfleet_roles import check_faults
 from loaddriver.run.context import RunOptions
 from loaddriver.run.existing_clusters import check_place, plan_for
 from loaddriver.run.host import read_host

@@ -18,7 +18,8 @@ from bigfleet.api.auth.identity import Identity, Principal
 from bigfleet.api.need_codec import need_to_wire
 from controlplane.request import Binaries
 from loaddriver.errors import InfrastructureError
-from loaddriver.run.bigfleet_roles import LISTEN, PROVIDER, coordinator_roles, shard_role
+from loaddriver.record.cpu import PROVIDER
+from loaddriver.run.bigfleet_roles import LISTEN, coordinator_roles, shard_role
 from loaddriver.run.cpu_reader import CpuReader
 from loaddriver.substrates.base import Endpoint, RoleSpec
 from loaddriver.substrates.local import LocalSubstrate

@@ -18,7 +18,8 @@ from bigfleet.kube.client import KubeClient
 from bigfleet.model.machine import Machine, MachineState
 from loaddriver.profile.loading import load_profile
 from loaddriver.profile.settings import ProfileSettings
-from loaddriver.run.bigfleet_roles import LISTEN, PROVIDER, inventory_of, start_fleet
+from loaddriver.record.cpu import PROVIDER
+from loaddriver.run.bigfleet_roles import LISTEN, inventory_of, start_fleet
 from loaddriver.sizing.inventory import save_inventory
 from loaddriver.substrates.base import Endpoint
 from tests.scenarios import fleet, timing

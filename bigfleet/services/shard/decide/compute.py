@@ -126,9 +126,8 @@ def _aged_shortfalls(
     fleet: Fleet, demand: Demand, keys: Sequence[NeedKey], decision: Decision
 ) -> Iterator[AgedShortfall]:
     """Each shortfall that has just exceeded the age limit, with its reason."""
-    aged = [s for s in decision.shortfalls if s.age_cycles == ESCALATE_AFTER_CYCLES + 1][
-        :MAX_SHORTFALLS
-    ]
+    just_aged = ESCALATE_AFTER_CYCLES + 1
+    aged = [each for each in decision.shortfalls if each.age_cycles == just_aged][:MAX_SHORTFALLS]
     if not aged:
         return
     explainer = Explainer(fleet, demand, decision)

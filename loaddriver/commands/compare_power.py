@@ -13,6 +13,7 @@ from loaddriver.compare.pool import (
     Rate,
     Shift,
     rate_of,
+    read_large_pool,
     read_pool,
     surest_shift,
     together,
@@ -32,20 +33,31 @@ def add(commands: Any) -> None:
     power.add_argument("--relabellings", type=int, default=_RELABELLINGS, metavar="N")
     power.set_defaults(do=_power)
     pool = commands.add_parser("compare-pool", help="write the pairs of sessions as a pool")
-    pool.add_argument("sessions", nargs="+", type=Path, metavar="SESSION")
+    pool.add_argument(
+        "sources",
+        nargs="+",
+        type=Path,
+        metavar="SOURCE",
+        help="the folder of a session, or the file of a pool that further pairs are added to",
+    )
     pool.add_argument("--out", type=Path, required=True, metavar="POOL")
     pool.set_defaults(do=_pool)
 
 
 def _pool(flags: argparse.Namespace) -> ExitCode:
-    found = together([played_session(each).pool() for each in flags.sessions])
+    found = together(
+        [
+            played_session(each).pool() if each.is_dir() else read_pool(each)
+            for each in flags.sources
+        ]
+    )
     write_pool(flags.out, found)
     say(f"{flags.out}: {len(found.pairs)} pairs, {found.injected or 'of equal systems'}")
     return ExitCode.PASS
 
 
 def _power(flags: argparse.Namespace) -> ExitCode:
-    rates = [rate_of(read_pool(path), flags.relabellings) for path in flags.pools]
+    rates = [rate_of(read_large_pool(path), flags.relabellings) for path in flags.pools]
     for path, found in zip(flags.pools, rates, strict=True):
         print(_rate_line(path, found))
         if not found.pool.injected:

@@ -170,13 +170,18 @@ def write_pool(path: Path, pool: Pool) -> None:
 
 
 def read_pool(path: Path) -> Pool:
-    """Read a pool. Raises ProfileError if it is none, or has too few pairs."""
+    """Read a pool. Raises ProfileError if it is none."""
     try:
-        pool = msgspec.json.decode(path.read_bytes(), type=Pool)
+        return msgspec.json.decode(path.read_bytes(), type=Pool)
     except OSError as error:
         raise ProfileError([f"{path}: {error.strerror}"]) from None
     except msgspec.MsgspecError as error:
         raise ProfileError([f"{path}: not a pool of schema {SCHEMA}: {error}"]) from None
+
+
+def read_large_pool(path: Path) -> Pool:
+    """Read a pool that `rate_of` can judge. Raises ProfileError also if it has too few pairs."""
+    pool = read_pool(path)
     least = LEAST_PAIRS["injected" if pool.injected else ""]
     if len(pool.pairs) < least:
         raise ProfileError([f"{path}: {len(pool.pairs)} pairs; at least {least} are needed"])

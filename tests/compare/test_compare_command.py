@@ -210,6 +210,16 @@ def test_a_pool_has_the_pairs_of_sessions(sides: Any, tmp_path: Path) -> None:
     assert (len(found["pairs"]), found["injected"]) == (2 * RUNS, "")
 
 
+def test_a_pool_grows_by_further_sessions(sides: Any, tmp_path: Path) -> None:
+    sides()
+    folder, pool = session_of(tmp_path, "v1"), tmp_path / "pool.json"
+    for count in (RUNS, 2 * RUNS):
+        earlier = [str(pool)] if pool.exists() else []
+        command = ["compare-pool", *earlier, str(folder), "--out", str(pool)]
+        assert main(command) == ExitCode.PASS
+        assert len(json.loads(pool.read_text())["pairs"]) == count
+
+
 def test_a_session_is_the_baseline_by_its_head(sides: Any, tmp_path: Path) -> None:
     """What was HEAD then is what is to be compared with now."""
     sides(1.3)

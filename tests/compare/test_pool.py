@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from loaddriver.__main__ import main
-from loaddriver.compare.pool import Judge, Pool, pool_of, rate_of, read_pool
+from loaddriver.compare.pool import Judge, Pool, pool_of, rate_of, read_large_pool
 from loaddriver.compare.sequential import Code, Codes, Floats, Spending
 from loaddriver.errors import ExitCode, ProfileError
 from tests.compare.compare_rig import pairs_of
@@ -104,7 +104,7 @@ def test_the_command_says_rates_and_ends_by_them(
 )
 def test_a_pool_that_is_too_small_is_refused(tmp_path: Path, pool: Pool) -> None:
     with pytest.raises(ProfileError):
-        read_pool(written(tmp_path / "pool.json", pool))
+        read_large_pool(written(tmp_path / "pool.json", pool))
 
 
 def test_a_bias_that_relabelling_hides_is_shown(

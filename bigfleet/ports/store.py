@@ -44,6 +44,8 @@ class Eviction:
     #: which of the machine's bindings to the cluster is meant: a machine that was configured again
     #: is left alone, even if the end of the eviction was never recorded
     incarnation: int = 0
+    #: the operator refuses it if it would cost more; None for a preemption, or once pods leave
+    max_cost: float | None = None
 
 
 class EvictionStore(Protocol):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -226,13 +226,21 @@ class Cycle:
             return Quotas(fleet, names, slices).exhausted()
 
         fleet, wants = self.inventory.snapshot(
-            [*unattended, *self.orders],
+            [*self._shown(unattended, now_seconds), *self.orders],
             unaffordable if slices else None,
             self.disruptions.known(now_seconds, self.inventory.joined_since),
         )
         self.removals.count(fleet, wants)
         fleet = self.needs.limits.apply_to(fleet, self.inventory)
         return self.failures.apply_to(fleet, self.inventory.places, now_seconds), wants
+
+    def _shown(self, unattended: Iterable[Order], now_seconds: float) -> Iterator[Order]:
+        """The orders as decisions see them: those of clusters out of reach are for no need. Nobody
+        knows whether they are carried out, and a need that waited would get no other machine.
+        """
+        for order in unattended:
+            away = self.suspensions.is_out_of_reach(order.cluster, now_seconds)
+            yield replace(order, need_key=None) if away else order
 
     def _demand(self, clusters: Sequence[str], now_seconds: float) -> Demand:
         reachable = set(self.sessions.clusters()) - self.suspensions.silent()

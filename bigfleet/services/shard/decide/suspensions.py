@@ -56,6 +56,13 @@ class Suspensions:
         """
         return now_seconds - self._last_seconds.get(cluster, now_seconds)
 
+    def is_out_of_reach(self, cluster: str, now_seconds: float) -> bool:
+        """Whether its operator has been disconnected, or answered nothing, for long."""
+        session = self._sessions.of(cluster)
+        if session is not None:
+            return session.is_silent_for_long
+        return self.away_seconds(cluster, now_seconds) >= self._absence_seconds
+
     def on_trial(self) -> Collection[str]:
         """Clusters that get one machine at a time, since none of theirs became Ready last, or their
         operator has not answered.

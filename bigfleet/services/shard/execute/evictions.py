@@ -47,6 +47,7 @@ class Evictions:
             order.need_key,
             order.preemptor_priority,
             incarnation,
+            order.max_cost,
         )
         self._store.record_started(eviction)
         self._under_way[eviction.machine_id] = eviction
@@ -127,6 +128,7 @@ class Evictions:
                     decided_seconds=now_seconds,
                     need_key=eviction.need,
                     preemptor_priority=eviction.preemptor_priority,
+                    max_cost=eviction.max_cost,
                 )
 
 

@@ -15,6 +15,8 @@ from bigfleet.services.shard.sessions.outbox import Outbox
 
 ANSWER_TIMEOUT_SECONDS = 30.0
 _LONGEST_SILENCE_SECONDS = 600.0
+_MOST_DOUBLINGS = 20
+_MANY_SILENCES = 3  # three and a half minutes, and longer pauses from then on
 
 _Answer = TypeVar("_Answer")
 
@@ -57,6 +59,11 @@ class Session:
     def is_silent(self) -> bool:
         """Whether no requests should be sent for now, because the last ones timed out."""
         return asyncio.get_running_loop().time() < self._silent_until_seconds
+
+    @property
+    def is_silent_for_long(self) -> bool:
+        """Whether the operator has answered nothing through several timeouts."""
+        return self._silences >= _MANY_SILENCES
 
     @property
     def is_on_probation(self) -> bool:
@@ -141,9 +148,8 @@ class Session:
     def _note_silence(self) -> None:
         """Record a timeout; of several at the same time one counts."""
         if not self.is_silent:
-            backoff_seconds = min(
-                ANSWER_TIMEOUT_SECONDS * 2.0**self._silences, _LONGEST_SILENCE_SECONDS
-            )
+            doubled = ANSWER_TIMEOUT_SECONDS * 2 ** min(self._silences, _MOST_DOUBLINGS)
+            backoff_seconds = min(doubled, _LONGEST_SILENCE_SECONDS)
             self._silences += 1
             self._silent_until_seconds = asyncio.get_running_loop().time() + backoff_seconds
 

@@ -183,6 +183,49 @@ async def test_a_drain_once_announced_is_carried_through(tmp_path: Path) -> None
         assert len(asked) == 1
 
 
+async def test_a_reclaim_whose_answer_is_lost_is_repeated_at_no_higher_cost(
+    tmp_path: Path,
+) -> None:
+    """Without its limit the operator would drain the Node whatever has come to run there."""
+
+    def reclaims(message: shard_pb2.ShardMessage) -> bool:
+        return message.reclaim_instruction.instruction_id != ""
+
+    provider = MemoryProvider([machine("m-1", _S.CONFIGURED, "east")])
+    async with shard(provider, tmp_path) as rig:
+        operator = await rig.operator(helpful=False)
+        await operator.roll_up()
+        first = (await operator.receives(reclaims)).reclaim_instruction
+        await operator.leave()
+        next_operator = await rig.operator(helpful=False)
+        again = (await next_operator.receives(reclaims)).reclaim_instruction
+    async with shard(provider, tmp_path) as rig:  # a restart remembers it as well
+        last = await rig.operator(helpful=False)
+        restarted = (await last.receives(reclaims)).reclaim_instruction
+    assert [each.HasField("max_cost") for each in (first, again, restarted)] == [True] * 3
+    assert first.max_cost == again.max_cost == restarted.max_cost == 0
+
+
+async def test_a_need_whose_preemption_nobody_carries_out_gets_another_machine(
+    tmp_path: Path,
+) -> None:
+    """The victim's operator was told, or not, and is away since then."""
+    provider = MemoryProvider([machine("m-1")], auto_finish=True)
+    async with shard(provider, tmp_path, cluster_absence_seconds=1.0) as rig:
+        victim = await rig.operator("east")
+        await victim.roll_up(need())
+        await victim.receives_state("m-1", _S.CONFIGURED)
+        victim.helpful = False
+        urgent = await rig.operator("west")
+        await urgent.roll_up(need(priority=1000))
+        await victim.receives(lambda m: m.reclaim_instruction.instruction_id != "")
+        provider.report(machine("m-2"))
+        await cycles(rig, 5)
+        assert rig.shard.inventory.state("m-2") is _S.IDLE, "m-1 is on its way"
+        await victim.leave()
+        await urgent.receives_state("m-2", _S.CONFIGURED)
+
+
 async def test_what_is_too_much_at_once_is_derived_again(tmp_path: Path) -> None:
     """One order of a cluster at a time; all five machines serve in the end."""
     provider = MemoryProvider([machine(f"m-{n}") for n in range(5)], auto_finish=True)
@@ -391,9 +434,9 @@ async def test_a_client_that_sends_no_hello_is_disconnected(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It hears what was waited for; the operators of others notice nothing."""
-    monkeypatch.setattr("bigfleet.services.shard.sessions.servicer.HELLO_TIMEOUT_SECONDS", 0.2)
     async with shard(MemoryProvider([machine("m-1")]), tmp_path) as rig:
         operator = await rig.operator()
+        monkeypatch.setattr("bigfleet.services.shard.sessions.servicer.HELLO_TIMEOUT_SECONDS", 0.2)
         status, why = await rig.stranger("west").ends()
         assert status is grpc.StatusCode.DEADLINE_EXCEEDED
         assert "no Hello received within 0 s" in why

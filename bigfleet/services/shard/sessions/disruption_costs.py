@@ -40,6 +40,14 @@ class _Report:
     cost: float
 
 
+@dataclass(frozen=True, slots=True)
+class _BatchPods:
+    """Since when a machine is known to run batch pods, and when that was last reported."""
+
+    since_seconds: float
+    seen_seconds: float
+
+
 class DisruptionCosts:
     """The operators' recent answers; times are in Unix seconds."""
 
@@ -55,9 +63,11 @@ class DisruptionCosts:
         self._longest_seconds = self._period_seconds * _MAX_PERIODS
         self._valid_seconds = _VALID_PERIODS * max(self._period_seconds, cycle_seconds)
         self._batch_wait_seconds = batch_wait_seconds
+        # Nobody asks less often than that about a machine that stays a candidate.
+        self._follow_seconds = self._longest_seconds + self._valid_seconds
         self._asked: dict[str, _Asked] = {}
         self._reports: dict[str, _Report] = {}
-        self._batch_since: dict[str, float] = {}
+        self._batch: dict[str, _BatchPods] = {}
         self._numbers = 0
 
     def inquiries(
@@ -111,22 +121,26 @@ class DisruptionCosts:
         that they are in its cluster.
         """
         self.forget(cluster)
-        batch: dict[str, float] = {}
         for machine in report.machines[:MAX_MACHINES]:
             if not is_its(machine.machine_id):
                 continue
-            since = now_seconds
-            if machine.batch_pods:
-                since = batch[machine.machine_id] = self._batch_since.get(
-                    machine.machine_id, now_seconds
-                )
-            waited = now_seconds - since >= self._batch_wait_seconds
+            waited = self._batch_pods_waited(machine, now_seconds)
             self._reports[machine.machine_id] = _Report(
                 cluster, now_seconds, _cost(machine, waited=waited)
             )
-        self._batch_since.update(batch)
         if cluster in self._asked:
             self._asked[cluster].answered = True
+
+    def _batch_pods_waited(self, machine: wire.MachineDisruption, now_seconds: float) -> bool:
+        """Whether the machine's batch pods, if it has any, have had their time to end."""
+        before = self._batch.pop(machine.machine_id, None)
+        if not machine.batch_pods:
+            return True
+        # Those of a machine that was not asked about meanwhile may be others.
+        followed = before is not None and now_seconds - before.seen_seconds <= self._follow_seconds
+        since = before.since_seconds if before is not None and followed else now_seconds
+        self._batch[machine.machine_id] = _BatchPods(since, now_seconds)
+        return now_seconds - since >= self._batch_wait_seconds
 
     def forget(self, cluster: str) -> None:
         """Drop the answer of the cluster's operator."""
@@ -144,8 +158,9 @@ class DisruptionCosts:
         """
         oldest = now_seconds - self._valid_seconds
         self._reports = {m: r for m, r in self._reports.items() if r.at_seconds >= oldest}
-        if len(self._batch_since) > 100 * MAX_MACHINES:
-            self._batch_since = {m: s for m, s in self._batch_since.items() if m in self._reports}
+        if len(self._batch) > 100 * MAX_MACHINES:
+            followed = now_seconds - self._follow_seconds
+            self._batch = {m: b for m, b in self._batch.items() if b.seen_seconds >= followed}
         joined = joined_since(now_seconds - self._hold_seconds)
         return {m: report.cost for m, report in self._reports.items() if m not in joined}
 

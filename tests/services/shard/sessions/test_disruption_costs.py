@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping
 
-from bigfleet.api.v1alpha1.shard_pb2 import DisruptionReport
+from bigfleet.api.v1alpha1.shard_pb2 import DisruptionReport, MachineDisruption
 from bigfleet.services.shard.sessions.disruption_costs import DisruptionCosts
 
 CANDIDATES = {"c": ["m-1", "m-2"]}
@@ -59,3 +60,36 @@ def test_while_its_cluster_grows_an_operator_is_asked_as_rarely_as_can_be() -> N
     fell = {"c": 1000.0}
     assert asking.for_seconds(400, surplus=["m-1"], growing=True, fell=fell) == [0, 160, 320]
     assert asking.for_seconds(12, surplus=["m-1"], fell=fell) == [400, 410]
+
+
+class BatchMachine:
+    """Reports about one machine that runs a batch pod or none, at a moment each."""
+
+    def __init__(self) -> None:
+        self._costs = DisruptionCosts(60.0, 600.0, 1.0)
+
+    def is_released(self, at_seconds: float, *, batch: bool = True) -> bool:
+        """Whether the machine has a cost at which it may go, by a report of that moment."""
+        pods = int(batch)
+        reported = MachineDisruption(machine_id="m-1", pods=pods, batch_pods=pods, cost=pods)
+        self._costs.take("c", DisruptionReport(machines=[reported]), at_seconds, lambda _: True)
+        return math.isfinite(self._costs.known(at_seconds, lambda _: ())["m-1"])
+
+
+def test_batch_pods_have_their_wait_to_end() -> None:
+    machine = BatchMachine()
+    assert [machine.is_released(at) for at in range(0, 601, 150)] == [False] * 4 + [True]
+
+
+def test_batch_pods_of_a_machine_that_ran_none_in_between_have_a_wait_of_their_own() -> None:
+    machine = BatchMachine()
+    assert not machine.is_released(0)
+    assert machine.is_released(150, batch=False)
+    assert [machine.is_released(at) for at in range(300, 901, 150)] == [False] * 4 + [True]
+
+
+def test_batch_pods_of_a_machine_not_asked_about_for_long_have_a_wait_of_their_own() -> None:
+    """Those that it ran a day ago have long ended."""
+    machine = BatchMachine()
+    assert not machine.is_released(0)
+    assert not machine.is_released(86_400)

@@ -198,7 +198,7 @@ class Reporter:
             for name in self.cycle.orders.may_arrive(lost_since)
             if (view := self.inventory.view(name)) and view.state is MachineState.SPECULATIVE
         )
-        for use in quotas.uses(result.decision.actions):
+        for use in quotas.uses(self.cycle.order_issuer.issued(result)):
             yield wire.QuotaUse(
                 provider=use.key.provider,
                 region=use.key.region,

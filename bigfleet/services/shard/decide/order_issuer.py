@@ -41,22 +41,27 @@ class OrderIssuer:
     ) -> None:
         self._inventory, self._sessions, self._actuation = inventory, sessions, actuation
         self._journal, self._slices, self._paused = journal, slices, paused
+        self._issued_under: Mapping[QuotaKey, int] = {}
 
     def orders(self, result: CycleResult, on_trial: Collection[str]) -> Iterator[Order]:
         """Orders for the decision's actions within quota, the most urgent first; clusters
         `on_trial` get one machine at a time.
         """
         withheld = _withheld(result, on_trial)
-        for action in self._affordable(result):
+        self._issued_under = dict(self._slices())
+        for action in self.issued(result):
             if action.row not in withheld:
                 yield _order(action, result)
 
-    def _affordable(self, result: CycleResult) -> Iterable[Action]:
-        slices, actions = self._slices(), result.decision.actions
-        if not slices:
+    def issued(self, result: CycleResult) -> Iterable[Action]:
+        """The decision's actions within the quotas that were in force when orders were last issued:
+        they may have become smaller since.
+        """
+        actions = result.decision.actions
+        if not self._issued_under:
             return actions
         names = self._inventory.provider_names
-        return Quotas(result.inputs.fleet, names, slices).within(actions)
+        return Quotas(result.inputs.fleet, names, self._issued_under).within(actions)
 
     def issue(self, order: Order) -> None:
         """Queue an order if it can be executed now; otherwise the next cycle derives it again."""

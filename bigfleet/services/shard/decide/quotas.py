@@ -9,7 +9,7 @@ machines, and the needs are reported as short.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -71,11 +71,9 @@ class Quotas:
         key = quota_key(flavour, self._names)
         return key if flavour.capacity_type.elastic and key in self._slices else None
 
-    def uses(self, actions: Sequence[Action]) -> Iterator[QuotaUse]:
-        """What counts against each slice once `actions` are carried out as far as they are within
-        quota.
-        """
-        rows = [action.row for action in self.within(actions) if action.type is PROVISION]
+    def uses(self, issued: Iterable[Action]) -> Iterator[QuotaUse]:
+        """What counts against each slice once the actions that were `issued` are carried out."""
+        rows = [action.row for action in issued if action.type is PROVISION]
         bought = Counter(self._slice[rows].tolist())
         for index, (key, most) in enumerate(self._slices.items()):
             yield QuotaUse(key, most, self._held[index] + bought[index])

@@ -343,6 +343,26 @@ async def test_a_quota_limits_purchases_and_the_rest_is_reported_as_short(tmp_pa
     assert sum(what == "CREATE" for what, _, _ in provider.orders) == 4
 
 
+async def test_a_shard_counts_what_it_has_ordered_against_a_quota_that_becomes_smaller(
+    tmp_path: Path,
+) -> None:
+    """Before its next decision as well: what it does not say it holds, another shard may buy."""
+    machines = [in_rack("a", number, S.SPECULATIVE) for number in range(6)]
+    provider, coordinator = MemoryProvider(machines), FakeCoordinator(gives_domains=False)
+    coordinator.limit("s-0", "a", 4)
+    coordinator.give(rack("a"), "s-0")
+    config: dict[str, Any] = {"shard_id": "s-0", "cycle_seconds": 60.0}
+    async with shard(provider, tmp_path, None, coordinator, **config) as one:
+        east = await one.operator("east")
+        await eventually(lambda: len(domains(one)) == 1)
+        await east.roll_up(need(5))
+        await eventually(lambda: sum(what == "CREATE" for what, _, _ in provider.orders) == 4)
+        coordinator.limit("s-0", "a", 1)
+        reported = coordinator.reports
+        await eventually(lambda: [each.machines for each in reported["s-0"].quotas] == [1])
+        assert [each.held for each in reported["s-0"].quotas] == [4]
+
+
 async def test_a_removed_shard_stops_ordering_and_sends_its_operators_away(tmp_path: Path) -> None:
     """It becomes unready and says why; what runs goes on, and operators find who comes next."""
     provider, coordinator = fleet("a"), FakeCoordinator()

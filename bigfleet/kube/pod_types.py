@@ -16,9 +16,10 @@ class _Struct(msgspec.Struct, rename="camel"):
 
 
 class ResourceRequirements(_Struct):
-    """The resources that a container or Pod requests."""
+    """The resources that a container or Pod requests, and its limits."""
 
     requests: Quantities | None = None
+    limits: Quantities | None = None
 
 
 class ContainerPort(_Struct):

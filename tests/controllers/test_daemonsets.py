@@ -40,6 +40,14 @@ def test_a_daemon_takes_its_pods_requests_and_a_pod_slot() -> None:
     assert (found.requirements, found.alternatives) == ((), ())
 
 
+def test_a_daemon_with_limits_alone_requests_its_limits() -> None:
+    """The API server says so of Pods, and leaves their templates as they were written."""
+    limits = {"limits": {"cpu": "500m", "memory": "1Gi"}, "requests": {"memory": "64Mi"}}
+    containers = [{"name": "c", "resources": limits}]
+    amounts = dict(_overhead(containers=containers).amounts)
+    assert (amounts["cpu"], amounts["memory"]) == (500, 64 * 1024)
+
+
 def test_a_daemon_runs_where_its_template_says() -> None:
     terms: list[dict[str, Any]] = [
         {"matchExpressions": [{"key": "gpu", "operator": "Exists"}]},

@@ -22,9 +22,9 @@ from bigfleet.api.v1alpha1.shard_pb2 import (
     ReclaimInstruction,
     ShardMessage,
 )
-from bigfleet.controllers.operator import disruptions
+from bigfleet.controllers.operator import disruption_reviews
 from bigfleet.controllers.operator import role as operator
-from bigfleet.controllers.operator.disruptions import FIT_UNKNOWN
+from bigfleet.controllers.operator.disruption_reviews import FIT_UNKNOWN
 from bigfleet.controllers.pod_controller import role as pod_controller
 from bigfleet.kube.client import KubeClient
 from bigfleet.observe import metrics
@@ -50,7 +50,7 @@ _REVIEWS = f"{GROUP_VERSION}/disruptionreviews"
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """The operator waits for an answer to its review however busy this machine is."""
-    monkeypatch.setattr(disruptions, "_REVIEW_SECONDS", 60.0)
+    monkeypatch.setattr(disruption_reviews, "_REVIEW_SECONDS", 60.0)
 
 
 @asynccontextmanager
@@ -232,7 +232,7 @@ async def test_machines_that_must_not_be_drained_report_why(kubeconfig: dict[str
 async def test_without_a_pod_controller_only_empty_machines_are_known_to_be_free_to_go(
     kubeconfig: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(disruptions, "_REVIEW_SECONDS", 0.5)
+    monkeypatch.setattr(disruption_reviews, "_REVIEW_SECONDS", 0.5)
     async with (
         await admin(kubeconfig) as client,
         ready_nodes(client, "m-used", "m-empty"),
@@ -362,7 +362,8 @@ async def test_a_review_counts_with_the_drains_that_were_just_allowed(
         order("m-first")
         first = await _open_review(client)
         order("m-second")
-        assert first["spec"] == {"maxNodes": 1, "nodes": ["m-first"], "reclaiming": []}
+        asked = {"maxNodes": 1, "nodes": ["m-first"], "preferred": [], "reclaiming": []}
+        assert first["spec"] == asked
         await _answer(client, first, fits=True)
         second = await _open_review(client)
         assert await outcome()
@@ -483,8 +484,8 @@ async def test_the_cordon_of_a_previous_operator_is_removed(
 async def test_stale_reviews_are_removed(
     kubeconfig: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(disruptions, "_STALE_SECONDS", 0.0)
-    monkeypatch.setattr(disruptions, "_SWEEP_SECONDS", 0.1)
+    monkeypatch.setattr(disruption_reviews, "_STALE_SECONDS", 0.0)
+    monkeypatch.setattr(disruption_reviews, "_SWEEP_SECONDS", 0.1)
     head = {"apiVersion": "bigfleet.lucy.sh/v1alpha1", "kind": "DisruptionReview"}
     async with await admin(kubeconfig) as client:
         old = {**head, "metadata": {"name": "old"}, "spec": {"maxNodes": 1}}

@@ -44,7 +44,11 @@ async def test_a_machine_joins_stays_and_leaves(kubeconfig: dict[str, Path]) -> 
         await client.create("/api/v1/nodes", node("m-life", labels=blob["labels"]))
         shard.order(update("m-life", MachineState.CONFIGURED, provider_id="fake://m-life"))
         await until_phase(client, "m-life", "Ready")
-        upcoming = await get(client, f"{GROUP_VERSION}/upcomingnodes/m-life")
+        path = f"{GROUP_VERSION}/upcomingnodes/m-life"
+        await client.delete(path)  # by somebody else
+        shard.order(update("m-life", MachineState.CONFIGURED, provider_id="fake://m-life"))
+        await until_phase(client, "m-life", "Ready")
+        upcoming = await get(client, path)
         assert upcoming["status"]["nodeRef"] == {"name": "m-life"}
         assert upcoming["status"]["providerID"] == "fake://m-life"
         assert upcoming["spec"]["resources"] == {"cpu": "4"}

@@ -20,7 +20,13 @@ from bigfleet.controllers.podspec.node_requirements import (
 )
 from bigfleet.controllers.podspec.unsupported import Unsupported
 from bigfleet.kube.client import KubeClient
-from bigfleet.kube.pod_types import PodSpec, PodToleration, SelectorRequirement
+from bigfleet.kube.pod_types import (
+    Container,
+    PodSpec,
+    PodToleration,
+    ResourceRequirements,
+    SelectorRequirement,
+)
 from bigfleet.kube.types import ObjectMeta
 from bigfleet.kube.watch import Listed, Watch
 from bigfleet.model import resources
@@ -64,7 +70,7 @@ def overhead(daemon_set: DaemonSet) -> NodeOverhead | None:
 
     InvalidInput for invalid amounts.
     """
-    spec = daemon_set.spec.template.spec
+    spec = _with_default_requests(daemon_set.spec.template.spec)
     try:
         where = node_requirements(spec)
     except Unsupported:
@@ -79,6 +85,28 @@ def overhead(daemon_set: DaemonSet) -> NodeOverhead | None:
         tolerations_of(_tolerated(spec)),
         amounts,
     )
+
+
+def _with_default_requests(spec: PodSpec) -> PodSpec:
+    """Let what has limits and no requests request its limits, as the API server does for Pods but
+    not for templates.
+    """
+    return msgspec.structs.replace(
+        spec,
+        containers=[_defaulted(each) for each in spec.containers],
+        init_containers=[_defaulted(each) for each in spec.init_containers or ()],
+        resources=_requesting_limits(spec.resources),
+    )
+
+
+def _defaulted(container: Container) -> Container:
+    return msgspec.structs.replace(container, resources=_requesting_limits(container.resources))
+
+
+def _requesting_limits(asked: ResourceRequirements | None) -> ResourceRequirements | None:
+    if asked is None or not asked.limits:
+        return asked
+    return msgspec.structs.replace(asked, requests={**asked.limits, **(asked.requests or {})})
 
 
 def _requirements(term: Sequence[RequirementBody]) -> Term:

@@ -8,65 +8,33 @@ known to be removable.
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
-from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import NamedTuple
 
 import msgspec
 
-from bigfleet.api.install import GROUP_VERSION
 from bigfleet.api.v1alpha1.shard_pb2 import DisruptionInquiry, DisruptionReport, MachineDisruption
 from bigfleet.controllers.disruption_cost import node_blocking_annotation
+from bigfleet.controllers.operator.disruption_reviews import (
+    UNKNOWN,
+    DisruptionReviews,
+    NodeDisruption,
+)
 from bigfleet.controllers.operator.node_types import Node, node_path
 from bigfleet.controllers.operator.pods import Budget, PodOnNode, blocking_pods_on
-from bigfleet.kube.client import CONNECTION_ERRORS, FORBIDDEN, NOT_FOUND, ApiError, KubeClient
-from bigfleet.kube.types import ObjectList, ObjectMeta
-from bigfleet.kube.watch import Listed, Watch
+from bigfleet.kube.client import NOT_FOUND, ApiError, KubeClient
+from bigfleet.kube.types import ObjectList
 from bigfleet.observe import metrics
 
-_LOG = logging.getLogger(__name__)
-_REVIEWS = f"{GROUP_VERSION}/disruptionreviews"
-_REVIEW_SECONDS = 5.0
 # Some Nodes whose pods fit elsewhere turn out to be blocked by a budget.
 SPARE_CANDIDATES = 8
 _MAX_NODES = 100
 _LISTS_AT_ONCE = 8
-_STALE_SECONDS, _SWEEP_SECONDS = 300.0, 60.0
 # Longer than the pod controller's watch of Nodes is behind, and at most as many as a review names.
 _UNSEEN_SECONDS, _MAX_UNSEEN = 60.0, 1000
 _ROUNDING = 1e-6
-FIT_UNKNOWN = "whether its pods fit elsewhere is unknown"
-_FIT_STALE = "more pods run there than when the pod controller checked whether they fit elsewhere"
-
-
-class _NodeDisruption(msgspec.Struct):
-    name: str
-    pods: int
-    fits: bool
-    message: str = ""
-
-    def rejection_reason(self, pods: int) -> str:
-        """Why a Node that now runs so many pods must not be drained; "" when it may be."""
-        if not self.fits:
-            return self.message
-        return _FIT_STALE if pods > self.pods else ""
-
-
-# For Nodes that were not reviewed.
-_UNKNOWN = _NodeDisruption("", 0, fits=False, message=FIT_UNKNOWN)
-
-
-class _Status(msgspec.Struct, rename="camel"):
-    observed_at: str = ""
-    nodes: list[_NodeDisruption] = []
-
-
-class _Review(msgspec.Struct):
-    metadata: ObjectMeta
-    status: _Status = msgspec.field(default_factory=_Status)
 
 
 @dataclass
@@ -74,38 +42,49 @@ class _Batch:
     """Nodes in one review, and its verdicts once it is answered."""
 
     names: dict[str, None] = field(default_factory=dict)
-    verdicts: dict[str, _NodeDisruption] | None = None
+    verdicts: dict[str, NodeDisruption] | None = None
+
+
+class _Assessed(NamedTuple):
+    """The disruption of draining a Node, and the pods that would be evicted."""
+
+    disruption: MachineDisruption
+    pods: Sequence[PodOnNode]
+
+
+class _Promise(NamedTuple):
+    """The pods of a Node that may be drained: until then their evictions may not count yet."""
+
+    pods: Sequence[PodOnNode]
+    until: float
 
 
 class Disruptions:
     """Assesses the disruption that draining Nodes would cause. `now` is Unix time."""
 
     def __init__(self, client: KubeClient, now: Callable[[], float]) -> None:
-        self._client, self._now = client, now
+        self._client, self._reviews = client, DisruptionReviews(client, now)
+        self.run = self._reviews.run
         self._lists = asyncio.Semaphore(_LISTS_AT_ONCE)
         self._reviewing, self._next = asyncio.Lock(), _Batch()
         #: Nodes that may be drained, by when the pod controller is sure to see that they are
         self._accepted: dict[str, float] = {}
-
-    async def run(self) -> None:
-        """Delete stale reviews until cancelled."""
-        while True:
-            with suppress(ApiError, *CONNECTION_ERRORS):
-                await self._sweep()
-            await asyncio.sleep(_SWEEP_SECONDS)
+        self._promised: dict[str, _Promise] = {}
 
     async def report(self, inquiry: DisruptionInquiry) -> DisruptionReport:
         """The machines that are best released; ApiError or a connection error on failure."""
         most = min(max(1, inquiry.max_machines), _MAX_NODES)
         asked = list(dict.fromkeys(inquiry.machine_ids))
-        spec = {"maxNodes": most + SPARE_CANDIDATES, "preferred": asked[:_MAX_NODES]}
-        verdicts = await self._review(spec)
+        verdicts = await self._review((), most + SPARE_CANDIDATES, asked[:_MAX_NODES])
         source = "pod-controller" if verdicts is not None else "nobody"
         metrics.operator_disruption_reports.labels(source).inc()
         # Before any is drained it is assessed once more.
-        found = await self._assess_all(
-            dict.fromkeys(asked, _UNKNOWN) if verdicts is None else verdicts, current=False
+        assessed = await self._assess_all(
+            dict.fromkeys(asked, UNKNOWN) if verdicts is None else verdicts,
+            await self._budgets(),
+            current=False,
         )
+        found = [each.disruption for each in assessed]
         if verdicts is None:
             found.sort(key=lambda each: (each.batch_pods > 0, each.cost))
         machines = select_machines(found, set(asked), most)
@@ -117,20 +96,44 @@ class Disruptions:
         """
         why = "the assessment failed"
         try:
-            why = rejection_reason(await self._assess_nodes(nodes), max_cost)
+            verdicts = await self._verdicts(nodes)
+            budgets = await self._budgets()
+            found = await self._assess_all(verdicts, budgets, current=True)
+            disruptions = [each.disruption for each in found]
+            why = rejection_reason(disruptions, max_cost) or self._forbidden(found, budgets)
+            if not why:
+                self._promise(found)
         finally:
             for name in nodes if why else ():
                 self._accepted.pop(name, None)
         return why
 
-    async def _assess_nodes(self, nodes: Sequence[str]) -> Sequence[MachineDisruption]:
-        """The disruption that draining these Nodes would cause; none for those that do not exist.
+    def _forbidden(self, found: Sequence[_Assessed], budgets: Sequence[Budget]) -> str:
+        """Why a budget forbids to evict these pods beside those of other Nodes that may be drained;
+        "" if none does. Each Node alone may be within a budget that they exceed together.
+        """
+        own, now = {each.disruption.machine_id for each in found}, time.monotonic()
+        pods = [pod for each in found for pod in each.pods]
+        for name, promise in self._promised.items():
+            if name not in own and promise.until > now:
+                pods += promise.pods
+        return next((why for budget in budgets if (why := budget.forbids(pods))), "")
+
+    def _promise(self, found: Sequence[_Assessed]) -> None:
+        now = time.monotonic()
+        self._promised = {n: p for n, p in self._promised.items() if p.until > now}
+        for each in found:
+            promise = _Promise(each.pods, now + _UNSEEN_SECONDS)
+            self._promised[each.disruption.machine_id] = promise
+
+    async def _verdicts(self, nodes: Sequence[str]) -> Mapping[str, NodeDisruption]:
+        """Whether these Nodes can be drained.
 
         Calls during a review share the next one, so that Nodes that are drained together are
         checked together, and twenty reclaims do not wait for twenty reviews.
         """
         if not nodes:
-            return []  # a review without names covers all Nodes
+            return {}  # a review without names covers all Nodes
         if len(self._next.names) + len(nodes) > _MAX_NODES:
             self._next = _Batch()
         shared = self._next
@@ -140,13 +143,12 @@ class Disruptions:
                 if self._next is shared:
                     self._next = _Batch()
                 names = list(shared.names)
-                shared.verdicts = await self._review({"maxNodes": len(names), "nodes": names}) or {}
+                shared.verdicts = await self._review(names, len(names)) or {}
                 self._accept(verdict for verdict in shared.verdicts.values() if verdict.fits)
         known = shared.verdicts
-        verdicts = {name: known.get(name, _UNKNOWN) for name in nodes}
-        return await self._assess_all(verdicts, current=True)
+        return {name: known.get(name, UNKNOWN) for name in nodes}
 
-    def _accept(self, fitting: Iterable[_NodeDisruption]) -> None:
+    def _accept(self, fitting: Iterable[NodeDisruption]) -> None:
         # Before the next review: its answer may come before these Nodes are seen to be drained, and
         # the pods of both would be promised the same places.
         until = time.monotonic() + _UNSEEN_SECONDS
@@ -160,62 +162,27 @@ class Disruptions:
         self._accepted = {name: until for name, until in self._accepted.items() if until > now}
         return list(self._accepted)[-_MAX_UNSEEN:]
 
-    async def _review(self, spec: Mapping[str, Any]) -> dict[str, _NodeDisruption] | None:
-        """The pod controller's verdict on each Node, in order; None without an answer."""
-        named = set(spec.get("nodes", ()))
-        reclaiming = [name for name in self._being_drained() if name not in named]
-        body = {
-            "apiVersion": "bigfleet.lucy.sh/v1alpha1",
-            "kind": "DisruptionReview",
-            "metadata": {"generateName": "review-"},
-            "spec": {**spec, "reclaiming": reclaiming},
-        }
-        try:
-            made = msgspec.json.decode(await self._client.create(_REVIEWS, body), type=_Review)
-        except ApiError as error:
-            if error.status not in (NOT_FOUND, FORBIDDEN):
-                raise
-            _LOG.warning("cannot create a DisruptionReview: %s", error)
-            return None
-        name = made.metadata.name
-        try:
-            async with asyncio.timeout(_REVIEW_SECONDS):
-                status = await self._answer(name)
-        except TimeoutError:
-            _LOG.warning("no pod controller answered %s within %g s", name, _REVIEW_SECONDS)
-            return None
-        finally:
-            await self._remove(name)
-        return {each.name: each for each in status.nodes}
-
-    async def _answer(self, name: str) -> _Status:
-        selector = {"fieldSelector": f"metadata.name={name}"}
-        async with aclosing(Watch(self._client, _REVIEWS, _Review, selector).follow()) as changes:
-            async for change in changes:
-                for each in change.items if isinstance(change, Listed) else [change.item]:
-                    if each.status.observed_at:
-                        return each.status
-        raise AssertionError("a watch has no end")
-
-    async def _remove(self, name: str) -> None:
-        try:
-            await self._client.delete(f"{_REVIEWS}/{name}")
-        except (ApiError, *CONNECTION_ERRORS) as error:
-            _LOG.info("cannot delete DisruptionReview %s yet: %s", name, error)
-
-    async def _sweep(self) -> None:
-        found = msgspec.json.decode(await self._client.get(_REVIEWS), type=ObjectList[_Review])
-        for review in found.items:
-            if self._now() - review.metadata.created > _STALE_SECONDS:
-                await self._remove(review.metadata.name)
+    async def _review(
+        self, names: Sequence[str], max_nodes: int, preferred: Sequence[str] = ()
+    ) -> dict[str, NodeDisruption] | None:
+        reclaiming = [name for name in self._being_drained() if name not in names]
+        return await self._reviews.ask(
+            {
+                "maxNodes": max_nodes,
+                "nodes": names,
+                "preferred": preferred,
+                "reclaiming": reclaiming,
+            }
+        )
 
     async def _assess_all(
-        self, verdicts: Mapping[str, _NodeDisruption], *, current: bool
-    ) -> list[MachineDisruption]:
+        self,
+        verdicts: Mapping[str, NodeDisruption],
+        budgets: Sequence[Budget],
+        *,
+        current: bool,
+    ) -> list[_Assessed]:
         """In the given order; Nodes that are not BigFleet's are omitted."""
-        if not verdicts:
-            return []
-        budgets = await self._budgets()
         judged = (
             self._assess(name, verdict, budgets, current=current)
             for name, verdict in verdicts.items()
@@ -227,8 +194,8 @@ class Disruptions:
         return msgspec.json.decode(raw, type=ObjectList[Budget]).items
 
     async def _assess(
-        self, name: str, verdict: _NodeDisruption, budgets: Iterable[Budget], *, current: bool
-    ) -> MachineDisruption | None:
+        self, name: str, verdict: NodeDisruption, budgets: Iterable[Budget], *, current: bool
+    ) -> _Assessed | None:
         async with self._lists:
             try:
                 node = msgspec.json.decode(await self._client.get(node_path(name)), type=Node)
@@ -240,7 +207,7 @@ class Disruptions:
                 return None
             blocking = await blocking_pods_on(self._client, name, current=current)
         pods = [pod for pod in blocking if not pod.terminating]
-        return MachineDisruption(
+        disruption = MachineDisruption(
             machine_id=name,
             pods=len(pods),
             batch_pods=sum(pod.batch for pod in pods),
@@ -248,6 +215,7 @@ class Disruptions:
             blocked=_blocked(node, pods, budgets)
             or (verdict.rejection_reason(len(pods)) if pods else ""),
         )
+        return _Assessed(disruption, pods)
 
 
 def _blocked(node: Node, pods: Sequence[PodOnNode], budgets: Iterable[Budget]) -> str:

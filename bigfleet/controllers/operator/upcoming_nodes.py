@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
@@ -180,6 +180,12 @@ class UpcomingNodeController:
             await delete_node(self._client, node)
 
     def _on_rejected(self, machine_id: str, error: ApiError) -> None:
+        known = self._known.get(machine_id)
+        if error.status == NOT_FOUND and known is not None and known.spec is not None:
+            # Somebody has deleted it: without a known spec it is created again.
+            self._known[machine_id] = replace(known, spec=None)
+            self._queue.add(machine_id)
+            return
         _LOG.error("cannot write the UpcomingNode of machine %s: %s", machine_id, error)
 
 

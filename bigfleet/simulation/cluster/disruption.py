@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Sequence
 
 from bigfleet.api.v1alpha1 import shard_pb2
+from bigfleet.controllers.operator.disruption_reviews import FIT_UNKNOWN
 from bigfleet.controllers.operator.disruptions import (
-    FIT_UNKNOWN,
     SPARE_CANDIDATES,
     rejection_reason,
     select_machines,

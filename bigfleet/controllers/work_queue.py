@@ -8,11 +8,14 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar
 
-from bigfleet.kube.client import ApiError, is_transient
+from bigfleet.kube.client import CONFLICT, FORBIDDEN, UNAUTHORIZED, ApiError, is_transient
 from bigfleet.observe import metrics
 
 _LOG = logging.getLogger(__name__)
 _INITIAL_RETRY_SECONDS, _MAX_RETRY_SECONDS = 0.1, 30.0
+# Of what is denied: rights that are not known yet come soon, those that are missing after hours.
+_INITIAL_DENIED_SECONDS, _MAX_DENIED_SECONDS = 5.0, 600.0
+_MOST_DOUBLINGS = 20
 
 K = TypeVar("K")
 
@@ -20,8 +23,10 @@ K = TypeVar("K")
 class WorkQueue(Generic[K]):
     """Keys to reconcile; a key added while it is processed is processed again.
 
-    `work(key)` reconciles one key. After a transient or unexpected error the key is requeued with
-    exponential backoff; an ApiError that is not transient goes to `on_rejected` instead.
+    `work(key)` reconciles one key. After a transient or unexpected error, or a conflict, the key is
+    requeued with exponential backoff. Any other ApiError goes to `on_rejected`; of these, what was
+    denied (401, 403) is requeued as well, since an API server that has just started, a policy or a
+    full ResourceQuota denies what it permits later.
     """
 
     def __init__(
@@ -29,10 +34,8 @@ class WorkQueue(Generic[K]):
         work: Callable[[K], Awaitable[None]],
         concurrency: int,
         on_rejected: Callable[[K, ApiError], None],
-        initial_retry_seconds: float = _INITIAL_RETRY_SECONDS,
     ) -> None:
         self._work, self._concurrency, self._on_rejected = work, concurrency, on_rejected
-        self._initial_retry_seconds = initial_retry_seconds
         self._waiting: deque[K] = deque()
         self._queued: set[K] = set()
         self._processing: set[K] = set()
@@ -89,11 +92,16 @@ class WorkQueue(Generic[K]):
         except Exception as error:  # noqa: BLE001 - unexpected errors are reported
             if is_transient(error):
                 self._requeue_after(key, error)
-            elif isinstance(error, ApiError):
-                self._failures.pop(key, None)
-                self._on_rejected(key, error)
-            else:
+            elif not isinstance(error, ApiError):
                 self._unexpected(key, error)
+            elif error.status == CONFLICT:
+                self._requeue_after(key, error)
+            else:
+                self._on_rejected(key, error)
+                if error.status in (UNAUTHORIZED, FORBIDDEN):
+                    self._requeue(key, _INITIAL_DENIED_SECONDS, _MAX_DENIED_SECONDS)
+                else:
+                    self._failures.pop(key, None)
         else:
             self._failures.pop(key, None)
 
@@ -104,10 +112,16 @@ class WorkQueue(Generic[K]):
         self._requeue_after(key, error)
 
     def _requeue_after(self, key: K, error: Exception) -> None:
-        failures = self._failures[key] = self._failures.get(key, 0) + 1
-        delay = min(self._initial_retry_seconds * 2 ** (failures - 1), _MAX_RETRY_SECONDS)
+        delay = self._requeue(key, _INITIAL_RETRY_SECONDS, _MAX_RETRY_SECONDS)
         _LOG.warning("requeued, retrying in %.1f s: %s", delay, str(error) or repr(error))
+
+    def _requeue(self, key: K, initial_seconds: float, most_seconds: float) -> float:
+        """Add the key again after a delay that doubles with each failure; returns the delay."""
+        failures = self._failures[key] = self._failures.get(key, 0) + 1
+        doublings = min(failures - 1, _MOST_DOUBLINGS)  # thousands of them are no float any more
+        delay = min(initial_seconds * 2.0**doublings, most_seconds)
         asyncio.get_running_loop().call_later(delay, self.add, key)
+        return delay
 
 
 class RateLimiter:

@@ -30,9 +30,18 @@ JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 APPLY_PATCH = "application/apply-patch+yaml"
-FORBIDDEN, NOT_FOUND, CONFLICT, GONE, TOO_MANY_REQUESTS = 403, 404, 409, 410, 429
+UNAUTHORIZED, FORBIDDEN, NOT_FOUND, CONFLICT, GONE = 401, 403, 404, 409, 410
+TOO_MANY_REQUESTS = 429
+ALREADY_EXISTS = "AlreadyExists"
+"""A reason of 409; another one is a conflict with somebody else's write."""
 _DEADLINE_SECONDS = 30.0
 _CONNECT_SECONDS = 10.0
+# A silent peer is gone after 30 s. Linux' names; elsewhere the system's intervals hold.
+_KEEPALIVE = [
+    (getattr(socket, name), value)
+    for name, value in (("TCP_KEEPIDLE", 15), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3))
+    if hasattr(socket, name)
+]
 _CLOSE_TIMEOUT_SECONDS, _CLOSE_POLL_INTERVAL_SECONDS = 2.0, 0.005
 
 
@@ -158,6 +167,10 @@ class KubeClient:
 
     def _open_socket(self, address: AddrInfoType) -> socket.socket:
         opened = socket.socket(*address[:3])
+        # Else a watch would wait for minutes on a server that has gone without a word.
+        opened.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for option, value in _KEEPALIVE:
+            opened.setsockopt(socket.IPPROTO_TCP, option, value)
         self._sockets.add(opened)
         return opened
 

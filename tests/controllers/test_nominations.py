@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any, cast
 
 from bigfleet.controllers.pod_controller.events import PodName
 from bigfleet.controllers.pod_controller.existing_requests import RequestKey
 from bigfleet.controllers.pod_controller.nodes import Node
-from bigfleet.controllers.pod_controller.nominations import Candidate, Nominations
+from bigfleet.controllers.pod_controller.nominations import (
+    NOMINATION_SECONDS,
+    Candidate,
+    Nominations,
+)
 from bigfleet.controllers.pod_controller.occupancy import Occupancy
 from bigfleet.controllers.pod_controller.shapes import Shape
 from bigfleet.model.labels import HOSTNAME_LABEL
@@ -22,6 +27,7 @@ from tests.controllers.pod_rig import (
     peers,
     shape,
 )
+from tests.support.waiting import eventually
 
 
 def chosen(there: Occupancy, joins: Node, *waiting: Shape, asked: bool = True) -> list[str]:
@@ -120,3 +126,32 @@ def test_a_node_that_a_cloud_controller_has_not_initialized_yet_is_kept_for_pods
     taint = Taint("node.cloudprovider.kubernetes.io/uninitialized", "true", "NoSchedule")
     joins = node("new", cpu="4", zone="a", taints=(taint,))
     assert chosen(zone_with_cache(joins), joins, confined("1")) == ["0"]
+
+
+async def test_a_pod_that_is_bound_while_another_nomination_is_withdrawn_is_left_alone() -> None:
+    """Each withdrawal takes a request's time."""
+    joins, asked = node("new", cpu="4", zone="a"), []
+
+    class Api:
+        async def patch(self, path: str, *_: Any) -> bytes:
+            asked.append(path)
+            if len(asked) > 2:  # the first withdrawal, after two nominations
+                for each in candidates:
+                    nominations.forget(each.key)
+            return b""
+
+    candidates = [
+        Candidate(RequestKey("team", name), PodName("team", name, ""), confined("2"), asked=True)
+        for name in ("one", "two")
+    ]
+    now = [0.0]
+    nominations = Nominations(
+        cast("Any", Api()), zone_with_cache(joins), lambda: now[0], lambda: candidates
+    )
+    nominations.on_node(None, joins)
+    running = asyncio.create_task(nominations.run())
+    await eventually(lambda: len(asked) == 2, "both nominations")
+    now[0] = NOMINATION_SECONDS
+    await nominations.withdraw_expired()
+    running.cancel()
+    assert len(asked) == 3

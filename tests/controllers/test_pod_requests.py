@@ -23,6 +23,7 @@ from bigfleet.controllers.podspec.amounts import effective_requests
 from bigfleet.controllers.podspec.unsupported import Unsupported
 from bigfleet.kube.pod_types import PodStatus
 from bigfleet.model import resources
+from tests.controllers.pod_rig import pod
 
 
 def _pod(spec: dict[str, Any] | None = None, phase: str = "Pending", **metadata: Any) -> Pod:
@@ -226,6 +227,13 @@ def test_a_pod_behind_scheduling_gates_wants_nothing_until_they_are_gone() -> No
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
 def test_a_pod_that_has_ended_wants_nothing(phase: str) -> None:
     assert not needs_request(_pod(phase=phase))
+
+
+@pytest.mark.parametrize(("node", "wants"), [("", False), ("n-1", True)])
+def test_a_deleted_pod_that_will_never_run_wants_nothing(node: str, wants: bool) -> None:
+    """A finalizer may hold it for as long as its controller is away."""
+    gone = {"name": "p", "deletionTimestamp": "2026-01-01T00:00:00Z"}
+    assert needs_request(pod(metadata=gone, nodeName=node)) == wants
 
 
 @pytest.mark.parametrize(("kind", "wants"), [("DaemonSet", False), ("Node", False), ("Job", True)])

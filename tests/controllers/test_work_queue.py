@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager, suppress
 
 import pytest
 
+from bigfleet.controllers import work_queue
 from bigfleet.controllers.work_queue import WorkQueue
 from bigfleet.kube.client import ApiError
 from bigfleet.observe import metrics
@@ -43,10 +44,17 @@ class _Worker:
             self.active.remove(key)
 
 
+@pytest.fixture(autouse=True)
+def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Retries come after a hundredth of a second at first."""
+    monkeypatch.setattr(work_queue, "_INITIAL_RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(work_queue, "_INITIAL_DENIED_SECONDS", 0.01)
+
+
 @asynccontextmanager
 async def _running(worker: _Worker, concurrency: int) -> AsyncIterator[WorkQueue[str]]:
     queue: WorkQueue[str] = WorkQueue(
-        worker.work, concurrency, lambda key, _: worker.on_rejected.append(key), 0.01
+        worker.work, concurrency, lambda key, _: worker.on_rejected.append(key)
     )
     task = asyncio.create_task(queue.run())
     try:
@@ -109,6 +117,40 @@ async def test_a_rejection_is_reported_once_and_not_retried() -> None:
         await asyncio.sleep(0.05)
     assert worker.on_rejected == ["a"]
     assert worker.done == []
+
+
+@pytest.mark.parametrize(("status", "reason"), [(401, "Unauthorized"), (403, "Forbidden")])
+async def test_what_is_denied_is_reported_and_tried_again(status: int, reason: str) -> None:
+    """An API server that has just started knows no roles, and a full quota is raised one day."""
+    worker = _Worker()
+    worker.failures = [ApiError("POST", status, reason, "")] * 2
+    async with _running(worker, 2) as queue, asyncio.timeout(60):
+        queue.add("a")
+        await worker.finished.wait()
+    assert worker.on_rejected == ["a", "a"]
+    assert worker.done == ["a"]
+
+
+async def test_a_conflict_with_another_write_is_tried_again() -> None:
+    worker = _Worker()
+    worker.failures = [ApiError("POST", 409, "Conflict", "the quota was modified")]
+    async with _running(worker, 2) as queue, asyncio.timeout(60):
+        queue.add("a")
+        await worker.finished.wait()
+    assert (worker.on_rejected, worker.done) == ([], ["a"])
+
+
+async def test_an_object_that_has_failed_for_days_fails_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Delays double, and 2 to the power of a thousand is no number of seconds."""
+    monkeypatch.setattr(work_queue, "_MAX_RETRY_SECONDS", 0.0)
+    worker = _Worker()
+    worker.failures = [ConnectionResetError() for _ in range(1100)]
+    async with _running(worker, 1) as queue, asyncio.timeout(60):
+        queue.add("a")
+        await worker.finished.wait()
+    assert worker.done == ["a"]
 
 
 async def test_an_object_with_an_unexpected_error_does_not_block_others(

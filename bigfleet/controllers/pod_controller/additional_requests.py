@@ -115,7 +115,7 @@ class AdditionalRequests:
             return  # the most common case
         asked = 0
         for number, each in enumerate(key.additional(), 1):
-            if each in self._writer or each in self._existing:
+            if self._writer.spec(each) is not None or each in self._existing:
                 self._writer.set_desired(each, pod, None)
                 asked = number
         if asked and node:

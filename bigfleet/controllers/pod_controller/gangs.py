@@ -51,13 +51,18 @@ class GangSizes:
         owner = next((o for o in pod.owner_references or () if o.controller), None)
         if owner is None or owner.kind not in _COLLECTIONS:
             return 0
-        if owner.uid not in self._known:
-            self._known[owner.uid] = await self._lookup(pod.namespace, owner)
+        known = self._known.get(owner.uid)
+        if known is None:
+            known = await self._lookup(pod.namespace, owner)
+            if known is None:
+                return 0
+            self._known[owner.uid] = known
             if len(self._known) > _CACHE_SIZE:
                 self._known.popitem(last=False)
-        return self._known[owner.uid]
+        return known
 
-    async def _lookup(self, namespace: str, owner: Owner) -> int:
+    async def _lookup(self, namespace: str, owner: Owner) -> int | None:
+        """None if it cannot be read now."""
         path = f"{_COLLECTIONS[owner.kind].format(namespace=namespace)}/{owner.name}"
         try:
             raw = await self._client.get(path)
@@ -65,7 +70,7 @@ class GangSizes:
             if error.status not in (NOT_FOUND, FORBIDDEN):
                 raise
             _LOG.warning("gang size of %s/%s is unknown: %s", namespace, owner.name, error)
-            return 0
+            return None
         return members_of(msgspec.json.decode(raw, type=_Workload).spec)
 
 

@@ -101,7 +101,9 @@ class Nominations:
         until = self._now() - NOMINATION_SECONDS
         expired = [key for key, each in self._nominated.items() if each.since_seconds <= until]
         for key in expired:
-            await self._withdraw(self._nominated.pop(key))
+            # While the one before was withdrawn, the pod may have been bound or deleted.
+            if (nomination := self._nominated.pop(key, None)) is not None:
+                await self._withdraw(nomination)
 
     def fitting(self, node: Node) -> list[Candidate]:
         """The candidates that fit on the Node together, of those that take most of it, and of those

@@ -20,8 +20,8 @@ from bigfleet.controllers.pod_controller.gangs import GangSizes
 from bigfleet.controllers.pod_controller.pods import ExistingRequest, Metadata
 from bigfleet.controllers.work_queue import WorkQueue
 from bigfleet.kube.client import (
+    ALREADY_EXISTS,
     APPLY_PATCH,
-    CONFLICT,
     JSON_PATCH,
     NOT_FOUND,
     ApiError,
@@ -148,7 +148,7 @@ class RequestWriter:
             body = requests.manifest_for(pod, key.name, spec.body, members)
             await self._client.create(key.collection, body)
         except ApiError as error:
-            if error.status != CONFLICT:
+            if error.reason != ALREADY_EXISTS:
                 raise
             _count("create", "exists")  # the watch will deliver it
             return

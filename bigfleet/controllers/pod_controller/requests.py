@@ -42,11 +42,13 @@ BETWEEN_PODS = ("coLocation", "topologySpread", "antiAffinity")
 
 
 def needs_request(pod: Pod) -> bool:
-    """Whether the Pod needs a CapacityRequest: not once it has terminated, nor while it has
-    scheduling gates, and never a per-node Pod, which would keep an otherwise empty Node.
+    """Whether the Pod needs a CapacityRequest: not once it has terminated, nor if it was deleted
+    before it was bound (a finalizer may hold it for long), nor while it has scheduling gates, and
+    never a per-node Pod, which would keep an otherwise empty Node.
     """
     per_node = is_per_node(pod.metadata.owner_references, pod.metadata.annotations)
-    return not (pod.terminal or pod.spec.scheduling_gates or per_node)
+    never_runs = pod.metadata.deletion_timestamp is not None and not pod.spec.node_name
+    return not (pod.terminal or never_runs or pod.spec.scheduling_gates or per_node)
 
 
 def is_replaced_at_once(pod: Pod) -> bool:

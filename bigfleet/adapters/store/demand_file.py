@@ -27,7 +27,7 @@ class DemandFile:
             return {}
         try:
             return msgspec.json.decode(content, type=dict[str, int])
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
             fields = {"file": str(self._file.path), "error": str(error)}
             _LOG.warning("the demand of clusters is lost: the file is damaged", extra=fields)
             return {}

@@ -81,7 +81,7 @@ def _in_progress(content: bytes) -> Iterator[Eviction]:
     for raw in content.splitlines():
         try:
             line = decoder.decode(raw)
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, UnicodeDecodeError):
             continue
         if line.started is not None:
             in_progress[line.started.machine_id] = line.started

@@ -51,7 +51,7 @@ class OwnershipFile:
             return OwnershipRecord()
         try:
             return _record(msgspec.json.decode(content, type=_Content))
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise BigFleetError(
                 f"{self._file.path}: is not a record of what the shard owns ({error}); restore the "
                 "file, or remove the shard from the fleet and restart it with an empty directory"

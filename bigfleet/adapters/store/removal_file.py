@@ -25,7 +25,7 @@ class RemovalFile:
             return ()
         try:
             return msgspec.json.decode(content, type=list[str])
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise BigFleetError(
                 f"{self._file.path}: is not a list of clusters to be removed ({error}); "
                 "delete the file and remove the clusters again"

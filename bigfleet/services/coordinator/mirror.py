@@ -63,7 +63,7 @@ class Mirror:
                     rows[key] = None
                 elif (row := decode(key, value)) is not None:
                     rows[key] = row
-            except msgspec.MsgspecError as error:
+            except (msgspec.MsgspecError, UnicodeDecodeError) as error:
                 raise BigFleetError(
                     f"row {key!r} of the coordinator's store cannot be read: {error}; restore a "
                     "snapshot (`bigfleet fleet restore`)"

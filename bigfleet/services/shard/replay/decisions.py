@@ -97,7 +97,7 @@ def read(content: bytes, name: str) -> Decisions:
     """The decisions in a file; InvalidInput, which calls it `name`, if it has none."""
     try:
         found = msgspec.json.decode(content, type=Decisions)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise InvalidInput(name, str(error), "does not have decisions of a replay") from None
     if found.format != FORMAT:
         raise InvalidInput(name, found.format, f"is not this release's format, {FORMAT}")

@@ -84,13 +84,19 @@ class World:
 
     def _cluster(self, name: str) -> SimulatedCluster:
         spec = self.spec
-        return SimulatedCluster(
+        cluster = SimulatedCluster(
             name,
             self.clock.unix_seconds,
             looks_ahead=spec.scheduler_looks_ahead,
             daemons=spec.daemons,
             request_additional=spec.request_additional,
         )
+
+        def record(pods: int, pending: int) -> None:
+            self.story.record("pods-bound", cluster=name, pods=pods, pending=pending)
+
+        cluster.on_bound = record
+        return cluster
 
     def _host(self, name: str, directory: Path) -> ShardHost:
         spec = self.spec

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 import sys
@@ -10,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from bigfleet.simulation.explorer import explore
+from bigfleet.simulation.world import World
+from tests.simulation.simulation_rig import machines, pods, run_scenario, world_spec
 
 # The first few that are short, and those that once showed bugs: 7 of additional requests whose end
 # passed for a fall of demand, 41 of excess machines that were taken with pods on them, 47 of a
@@ -63,3 +66,16 @@ def test_a_violated_invariant_fails_the_command() -> None:
     )
     assert run.returncode == 1
     assert "and no need counts it" in run.stdout
+
+
+def test_a_story_tells_when_pods_were_bound() -> None:
+    """Two revisions that decide the same and bind later are not the same."""
+
+    async def scenario(world: World) -> None:
+        world.clusters["east"].apply(pods("web", 8))
+        await asyncio.sleep(60)
+        told = [entry.fields for entry in world.story.events if entry.event == "pods-bound"]
+        assert sum(int(str(fields["pods"])) for fields in told) == 8
+        assert (told[-1]["cluster"], told[-1]["pending"]) == ("east", 0)
+
+    run_scenario(world_spec(machines(4)), scenario)

@@ -29,7 +29,8 @@ class SimulatedCluster:
     show why they are needed. `evicted` counts pods evicted through the API, `preempted` those
     preempted by kube-scheduler, and `died` machines that died here.
     `grew_seconds` and `shrank_seconds` are when anybody last wanted more, and less.
-    `on_node_deleted` is called with each Node that was deleted. `withdrawn` counts Nodes that
+    `on_node_deleted` is called with each Node that was deleted, `on_bound` with how many pods were
+    bound at once and how many are pending then. `withdrawn` counts Nodes that
     administrators have deleted or cordoned. A cluster that is `gone` has no API server any more.
     """
 
@@ -49,6 +50,7 @@ class SimulatedCluster:
         self.controller = SimulatedPodController(self.requests, self.nodes, now)
         self.evicted = self.preempted = self.died = self.withdrawn = 0
         self.on_node_deleted: Callable[[SimulatedNode], None] = lambda _: None
+        self.on_bound: Callable[[int, int], None] = lambda *_: None
         self.surplus = NamedMachines(now)
         self.gone = False
         self.grew_seconds = self.shrank_seconds = 0.0
@@ -140,10 +142,15 @@ class SimulatedCluster:
         for node in self.nodes.values():
             node.surplus = node.name in surplus
         ahead = self._looks_ahead
+        found = 0
         for pod in schedule(self.unbound(), self.nodes, bound, self._preempt, looks_ahead=ahead):
             self.controller.observe(pod)
-        for pod in self.unbound():
+            found += 1
+        pending = self.unbound()
+        for pod in pending:
             self.controller.see_unschedulable(pod)
+        if found:
+            self.on_bound(found, len(pending))
 
     def _preempt(self, pod: SimulatedPod) -> None:
         """Preempt a pod, as kube-scheduler does."""

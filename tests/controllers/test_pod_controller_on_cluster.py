@@ -29,6 +29,11 @@ async def _controller(kubeconfig: dict[str, Path], *ignored: str) -> AsyncIterat
         yield
 
 
+def _pod(name: str, **spec: Any) -> dict[str, Any]:
+    """A pod that no scheduler finds unschedulable: it makes one request and no additional ones."""
+    return pod(name, schedulerName="nobody", **spec)
+
+
 async def _requests(client: KubeClient, where: str) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = (await get(client, requests_path(where)))["items"]
     return found
@@ -46,10 +51,10 @@ async def _until_count(client: KubeClient, where: str, count: int, what: str) ->
 async def test_a_request_comes_with_its_pod_and_goes_with_it(kubeconfig: dict[str, Path]) -> None:
     async with await admin(kubeconfig) as client, namespace(client, "comes-and-goes") as where:
         pods = f"/api/v1/namespaces/{where}/pods"
-        await client.create(pods, pod("before"))
+        await client.create(pods, _pod("before"))
         async with _controller(kubeconfig):
             await _until_count(client, where, 1, "the request of a Pod that was there before")
-            await client.create(pods, pod("after", nodeSelector={"zone": "a"}))
+            await client.create(pods, _pod("after", nodeSelector={"zone": "a"}))
             await _until_count(client, where, 2, "the request of a Pod that came later")
             after = next(
                 r for r in await _requests(client, where) if r["metadata"]["name"].startswith("aft")
@@ -67,10 +72,10 @@ async def test_pods_of_an_ignored_namespace_ask_for_nothing(kubeconfig: dict[str
         namespace(client, "ignored") as ignored,
         namespace(client, "served") as served,
     ):
-        await client.create(f"/api/v1/namespaces/{ignored}/pods", pod("system"))
+        await client.create(f"/api/v1/namespaces/{ignored}/pods", _pod("system"))
         async with _controller(kubeconfig, ignored, "kube-system"):
-            await client.create(f"/api/v1/namespaces/{ignored}/pods", pod("later"))
-            await client.create(f"/api/v1/namespaces/{served}/pods", pod("tenant"))
+            await client.create(f"/api/v1/namespaces/{ignored}/pods", _pod("later"))
+            await client.create(f"/api/v1/namespaces/{served}/pods", _pod("tenant"))
             await _until_count(client, served, 1, "the request of a Pod that is served")
             assert await _requests(client, ignored) == []
 
@@ -81,7 +86,7 @@ async def test_a_finished_pod_asks_for_nothing_even_if_it_finished_unseen(
     async with await admin(kubeconfig) as client, namespace(client, "finished") as where:
         pods = f"/api/v1/namespaces/{where}/pods"
         for name in ("seen", "unseen"):
-            await client.create(pods, pod(name))
+            await client.create(pods, _pod(name))
         async with _controller(kubeconfig):
             await _until_count(client, where, 2, "both requests")
             await client.patch(f"{pods}/seen/status", {"status": {"phase": "Succeeded"}})
@@ -127,7 +132,7 @@ async def test_a_pod_evicted_from_a_reclaimed_machine_asks_for_nothing_once_it_i
             [evicted] = await asking()
             await _bind(client, where, evicted, name)
             await client.delete(f"{pods}/{evicted}")
-            await client.create(pods, pod("later"))
+            await client.create(pods, _pod("later"))
             await eventually(settled, "the requests after the eviction")
         await client.delete(f"{pods}/{evicted}", {"gracePeriodSeconds": 0})
         await client.delete(f"/api/v1/nodes/{name}")
@@ -135,7 +140,7 @@ async def test_a_pod_evicted_from_a_reclaimed_machine_asks_for_nothing_once_it_i
 
 def _owner(kind: str) -> dict[str, Any]:
     """A controller of one Pod, which terminates for ten minutes and which nobody schedules."""
-    spec = pod("", schedulerName="nobody", terminationGracePeriodSeconds=600)["spec"]
+    spec = _pod("", terminationGracePeriodSeconds=600)["spec"]
     labels = {"app": "owned"}
     return {
         "apiVersion": "apps/v1",
@@ -157,7 +162,7 @@ async def _bind(client: KubeClient, where: str, name: str, to: str) -> None:
 
 async def test_what_somebody_deletes_or_changes_is_put_right(kubeconfig: dict[str, Path]) -> None:
     async with await admin(kubeconfig) as client, namespace(client, "put-right") as where:
-        await client.create(f"/api/v1/namespaces/{where}/pods", pod("p"))
+        await client.create(f"/api/v1/namespaces/{where}/pods", _pod("p"))
         async with _controller(kubeconfig):
             await _until_count(client, where, 1, "the request")
             [before] = await _requests(client, where)
@@ -179,7 +184,7 @@ async def test_a_pod_that_is_resized_in_place_asks_for_the_larger_of_both_sizes(
     """Of the one it asks for, and the one that its machine has set aside: as the scheduler does."""
     async with await admin(kubeconfig) as client, namespace(client, "resized") as where:
         path = f"/api/v1/namespaces/{where}/pods"
-        await client.create(path, pod("p", schedulerName="nobody"))
+        await client.create(path, _pod("p"))
 
         async def asks_for(name: str, cpu: str) -> bool:
             asked = {
@@ -205,7 +210,7 @@ async def test_a_pod_that_is_resized_in_place_asks_for_the_larger_of_both_sizes(
             await eventually(partial(asks_for, "p", "300m"), "the larger size, which is asked for")
             await client.patch(f"{path}/p/status", status("300m"), STRATEGIC_PATCH)
             await client.patch(f"{path}/p/resize", resized("200m"), STRATEGIC_PATCH)
-            await client.create(path, pod("later", schedulerName="nobody"))
+            await client.create(path, _pod("later"))
             await _until_count(client, where, 2, "a later pod's request")
             assert await asks_for("p", "300m"), "as long as its machine has not given it back"
             await client.patch(f"{path}/p/status", status("200m"), STRATEGIC_PATCH)
@@ -221,8 +226,8 @@ async def test_a_pod_that_cannot_be_understood_gets_no_request_and_harms_no_othe
     async with await admin(kubeconfig) as client, namespace(client, "not-understood") as where:
         pods = f"/api/v1/namespaces/{where}/pods"
         async with _controller(kubeconfig):
-            await client.create(pods, pod("odd", affinity=affinity))
-            await client.create(pods, pod("plain"))
+            await client.create(pods, _pod("odd", affinity=affinity))
+            await client.create(pods, _pod("plain"))
             await _until_count(client, where, 1, "the plain Pod's request")
             [found] = await _requests(client, where)
             assert found["metadata"]["name"].startswith("plain-")
@@ -239,7 +244,7 @@ _SAME_ZONE = {
 
 async def _workload(client: KubeClient, path: str, spec: dict[str, Any]) -> None:
     """An object whose controller makes pods of a gang, named after the collection in `path`."""
-    template = pod("t", affinity=_SAME_ZONE, restartPolicy=spec.pop("restartPolicy", "Always"))
+    template = _pod("t", affinity=_SAME_ZONE, restartPolicy=spec.pop("restartPolicy", "Always"))
     name = path.rsplit("/", 1)[1].removesuffix("s")
     await client.create(path, {"metadata": {"name": name}, "spec": {**spec, "template": template}})
 
@@ -266,9 +271,9 @@ async def test_a_request_says_how_many_its_gang_will_have_where_its_owner_does(
         )
         ordered = {"replicas": 3, "serviceName": "s", "selector": {"matchLabels": {"app": "x"}}}
         await _workload(client, f"{apps}/statefulsets", ordered)
-        own = pod("own", affinity=_SAME_ZONE)
+        own = _pod("own", affinity=_SAME_ZONE)
         own["metadata"]["annotations"] = {"bigfleet.lucy.sh/gang-members": "7"}
-        for member in own, pod("single"), pod("bare", affinity=_SAME_ZONE):
+        for member in own, _pod("single"), _pod("bare", affinity=_SAME_ZONE):
             await client.create(f"/api/v1/namespaces/{where}/pods", member)
         async with _controller(kubeconfig):
             # Of the ordered StatefulSet there is one pod until that one is ready.

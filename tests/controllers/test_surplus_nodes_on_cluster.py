@@ -31,8 +31,8 @@ OTHER = {"key": "example.com/other", "value": "x", "effect": "NoSchedule"}
 
 @pytest.fixture
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A machine that is not named again has no taint two seconds later."""
-    monkeypatch.setattr(surplus_nodes, "_KEPT_SECONDS", 2.0)
+    """A machine that is not named again has no taint eight seconds later."""
+    monkeypatch.setattr(surplus_nodes, "_KEPT_SECONDS", 8.0)
     monkeypatch.setattr(surplus_nodes, "_CHECK_SECONDS", 0.2)
 
 

@@ -74,8 +74,9 @@ def test_start_and_stop_commands_that_end_are_run_around_the_load(tmp_path: Path
     assert sorted(path.name for path in marks.iterdir()) == ["ready", "ready-once", "start"]
     run.child.terminate()
     assert run.exit_code() == 130, run.output
-    wait_until((marks / "stop").exists, "the stop command")
-    assert (marks / "start").read_text() == (marks / "stop").read_text() == "c1 c1"
+    stop = marks / "stop"
+    wait_until(lambda: stop.exists() and stop.read_text() == "c1 c1", "the stop command")
+    assert (marks / "start").read_text() == "c1 c1"
     assert not run.left_overs()
 
 

@@ -116,7 +116,7 @@ async def test_the_fleet_shrinks_to_what_the_remaining_workload_needs(tmp_path: 
         await admin.create(DEPLOYMENTS, deployment("stays", 80, INSTANCE_TYPE))
         await admin.create(DEPLOYMENTS, deployment("goes", 80, INSTANCE_TYPE))
         await eventually(all_placed, "160 pods have a place", seconds=PATIENCE_SECONDS)
-        assert len(await nodes(admin)) == 2
+        assert len(await nodes(admin)) >= 2
         await admin.delete(f"{DEPLOYMENTS}/goes", {"propagationPolicy": "Background"})
         await eventually(one_node_less, "one node is left with 80 pods", seconds=PATIENCE_SECONDS)
         (last,) = await nodes(admin)

@@ -163,7 +163,7 @@ async def test_one_that_is_busy_for_a_moment_is_asked_again(
 async def test_a_certificate_is_verified_and_the_token_sent_where_it_is_wanted(
     reader: CounterReader, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wants_token: bool
 ) -> None:
-    monkeypatch.setattr(counters, "_PATIENCE_SECONDS", 0.5)
+    monkeypatch.setattr(counters, "_PATIENCE_SECONDS", 2.0)
     own, other = (credentials.issue(tmp_path / name, name, "https://x") for name in ("a", "b"))
     tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     tls.load_cert_chain(own.serving_certificate, own.serving_key)

@@ -24,7 +24,7 @@ SMALL = {
     "distinctClusters": "3",
     "podsPerCluster": "200",
     "connectSeconds": "2",
-    "soakSeconds": "60",
+    "soakSeconds": "90",
     "bigfleet.rollupSeconds": "1",
     "bigfleet.joiningShards": "{number: 1, atSeconds: 2}",
     # A shard that comes back holds what it releases for 30 s: by then the fleet is even.
@@ -86,8 +86,8 @@ def test_the_shard_that_died_is_back_and_the_one_that_joined_has_its_part(
 ) -> None:
     changes = summary["changes"]
     assert (changes["rolesKilled"], changes["rolesRestarted"], changes["shardsJoined"]) == (1, 1, 1)
-    assert 0 < changes["restartSeconds"] < 20
-    assert 0 < changes["evenSeconds"] < 60
+    assert 0 < changes["restartSeconds"] < 45
+    assert 0 < changes["evenSeconds"] < 90
     assert summary["fleet"]["shards"] == 3
 
 

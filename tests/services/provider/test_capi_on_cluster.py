@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -26,7 +27,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 CONFIGURE, DRAIN, DELETE = MachineEvent.CONFIGURE, MachineEvent.DRAIN, MachineEvent.DELETE
 IDLE, CONFIGURED, FAILED = MachineState.IDLE, MachineState.CONFIGURED, MachineState.FAILED
 # Several suites share the machine.
-RELAXED = Bounds(answer=3.0, state=60.0, drain=60.0)
+RELAXED = Bounds(answer=10.0, state=60.0, drain=60.0)
 
 
 @pytest_asyncio.fixture
@@ -147,21 +148,22 @@ async def test_a_machine_whose_pods_stay_is_taken_when_its_grace_is_over(made: R
     """Cluster API drains its Node, and waits no longer than the order says."""
     async with made.controller() as provider:
         await made.in_service(provider, OWN)
-        await made.give(provider, DRAIN, OWN, grace_seconds=2)
+        await made.give(provider, DRAIN, OWN, grace_seconds=5)
+        leaving: list[dict[str, Any]] = []
 
         async def leaves() -> bool:
-            [found] = await made.machines()
-            return "deletionTimestamp" in found["metadata"]
+            found = await made.machines()
+            leaving[:] = [each for each in found if "deletionTimestamp" in each["metadata"]]
+            return bool(leaving)
 
         await eventually(leaves, "its Machine to be deleted")
-        [found] = await made.machines()
-        assert found["spec"]["deletion"]["nodeDrainTimeoutSeconds"] in (1, 2)
+        assert 1 <= leaving[0]["spec"]["deletion"]["nodeDrainTimeoutSeconds"] <= 5
         await made.until(provider, IDLE, OWN)
 
 
 async def test_a_machine_that_somebody_else_deletes_has_failed_and_is_repaired(made: Rig) -> None:
     """As an interrupted spot instance does; a host of one's own is idle again."""
-    async with made.controller(repair_seconds=1.0) as provider:
+    async with made.controller(repair_seconds=4.0) as provider:
         await made.in_service(provider, OWN)
         await made.cluster.remove(OWN)
         await made.admin.delete(f"{made.stand_in.machines}/{OWN}")
@@ -176,7 +178,7 @@ async def test_a_machine_that_somebody_else_deletes_has_failed_and_is_repaired(m
 async def test_a_machine_that_gets_no_host_in_time_has_failed_with_what_it_waits_for(
     made: Rig,
 ) -> None:
-    made.content["offerings"][1]["boot_timeout_seconds"] = 3.0
+    made.content["offerings"][1]["boot_timeout_seconds"] = 10.0
     made.stand_in.stuck.add(OWN)
     async with made.controller(repair_seconds=600.0) as provider:
         await made.give(provider, CONFIGURE, OWN)
@@ -186,7 +188,7 @@ async def test_a_machine_that_gets_no_host_in_time_has_failed_with_what_it_waits
             return not await made.machines()
 
         await eventually(gone, "its Machine to be deleted")
-    assert "not Ready within 3 s" in machine.last_error
+    assert "not Ready within 10 s" in machine.last_error
     assert "InfrastructureReady: no host is available" in machine.last_error
 
 

@@ -133,7 +133,7 @@ async def test_a_provider_that_restarts_has_the_prices_of_the_moment(tmp_path: P
 
 async def test_an_operation_under_way_does_not_bring_back_the_old_price(tmp_path: Path) -> None:
     path = tmp_path / "market"
-    slow = Latencies(create=Latency(1.0, 1.0))
+    slow = Latencies(create=Latency(3.0, 3.0))
     given = settings(tmp_path, market_file=path, latencies=slow)
     async with provider(given) as channel:
         subject = subject_of(channel)

@@ -76,8 +76,8 @@ compare-pilot: setup binaries ## How small a change this machine can see, by pai
 	  $(if $(PAIRS),--pairs $(PAIRS)) $(if $(SEED),--seed $(SEED))
 
 .PHONY: compare-power
-compare-power: setup ## How often comparisons err, by pools of recorded pairs (POOLS='file ...')
-	@$(BIN)/loaddriver compare-power $(or $(POOLS),$(error say POOLS='file ...'))
+compare-power: setup ## How often comparisons err, by recorded pairs (POOLS='file ...')
+	@$(BIN)/loaddriver compare-power $(or $(POOLS),docs/results/compare-pools/*.json)
 
 .PHONY: up
 up: setup ## Start PROFILE's clusters and BigFleet without load

@@ -7,14 +7,13 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import yaml
 
 from bigfleet.kube.access import connect
 from bigfleet.kube.client import CONNECTION_ERRORS, ApiError
 from bigfleet.model.errors import InvalidInput
 from loaddriver.commands.flags import profile_flags, run_options
-from loaddriver.errors import ExitCode, InfrastructureError, ProfileError
+from loaddriver.errors import UNDECODABLE, ExitCode, InfrastructureError, ProfileError
 from loaddriver.karpenter.preparation import definitions_of, prepare, write_instance_types
 from loaddriver.profile.loading import load_profile
 from loaddriver.run.chart_values import chart_values, heading
@@ -74,7 +73,7 @@ def _karpenter_setup(flags: argparse.Namespace) -> ExitCode:
     inputs = prepare_inputs(run_options(flags))
     try:
         definitions = definitions_of(flags.definitions.read_bytes())
-    except (OSError, msgspec.MsgspecError) as error:
+    except (OSError, *UNDECODABLE) as error:
         raise ProfileError([f"--definitions {flags.definitions}: {error}"]) from error
     write_instance_types(inputs.machines, flags.instance_types)
 

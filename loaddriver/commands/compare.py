@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import signal
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import partial
@@ -19,27 +19,39 @@ from loaddriver.compare.comparison import Comparison, json_schema
 from loaddriver.compare.evidence import Evidence
 from loaddriver.compare.exact import VOID_LIMIT
 from loaddriver.compare.fact_runner import gather
-from loaddriver.compare.injection import Fault, injected, injection_of, seconds_of
+from loaddriver.compare.injection import (
+    KUBE_SCHEDULER,
+    Fault,
+    injected,
+    injection_of,
+    seconds_of,
+)
 from loaddriver.compare.outputs import JSON, PAGE, write_comparison
-from loaddriver.compare.request import DEFAULT_PAIRS, Ports, Request, session_spec
+from loaddriver.compare.request import (
+    DEFAULT_PAIRS,
+    Ports,
+    Request,
+    least_effect_of,
+    session_spec,
+)
 from loaddriver.compare.runner import ProcessRunner
 from loaddriver.compare.session import Session
 from loaddriver.compare.state import (
     SESSION,
     SessionSpec,
     SessionState,
-    SideName,
+    SideSpec,
     read_state,
     write_state,
 )
 from loaddriver.compare.stored import compare_stored
-from loaddriver.compare.systems import checkout, components_folder, kept_copy
+from loaddriver.compare.systems import checkout, kept_copy
 from loaddriver.compare.wording import noise_sentence
 from loaddriver.errors import ExitCode, InfrastructureError, ProfileError
 from loaddriver.profile.loading import PROFILES, load_profile
 from loaddriver.report.results import read_pods
 from loaddriver.run.provenance import ROOT
-from loaddriver.run.system import scheduler_config_at, system_at
+from loaddriver.run.system import component_at, scheduler_config_at, system_at
 
 _PROFILE = "compare-50"
 _SYSTEMS = ROOT / "build" / "systems"
@@ -149,7 +161,7 @@ def _new_session(flags: argparse.Namespace) -> ExitCode:
         scheduler_config=lambda path: str(
             kept_copy(folder / "scheduler-configs", scheduler_config_at(Path(path)))
         ),
-        binaries=lambda side, given: _binaries(folder, side, given),
+        component=component_at,
     )
     for overrides in (flags.set_base, flags.set_head):
         load_profile(flags.profile, flags.profiles, overrides, flags.seed)
@@ -183,10 +195,6 @@ def _system(revision: str) -> str:
     return "" if found is None else str(system_at(found, os.environ).root)
 
 
-def _binaries(folder: Path, side: SideName, given: Mapping[str, Path]) -> str:
-    return str(components_folder(folder / f"binaries-{side}", given).resolve())
-
-
 def _play(flags: argparse.Namespace, folder: Path, state: SessionState) -> ExitCode:
     spec = state.spec
     runner = ProcessRunner(spec, flags.profiles.resolve())
@@ -208,8 +216,16 @@ def _inject(profiles: Path, folder: Path, spec: SessionSpec, run: Evidence) -> S
     settings = load_profile(spec.profile, profiles, spec.head.overrides, spec.seed).settings
     seconds = seconds_of(injection, run, read_pods(run.folder), settings)
     say(f"{spec.inject}: {1000 * seconds:.3g} ms more for HEAD")
-    scheduler = resolve(request_from(os.environ), say).kube_scheduler
+    scheduler = _kube_scheduler(spec.base)
     return injected(spec, injection, seconds, settings, scheduler, folder)
+
+
+def _kube_scheduler(side: SideSpec) -> Path:
+    """The one that runs of this side would have."""
+    if (given := side.components.get(KUBE_SCHEDULER)) is not None:
+        return Path(given)
+    asked = request_from(os.environ, kubernetes_version=side.kubernetes_version or None)
+    return resolve(asked, say).kube_scheduler
 
 
 def _stored(flags: argparse.Namespace) -> ExitCode:
@@ -217,7 +233,7 @@ def _stored(flags: argparse.Namespace) -> ExitCode:
         case [folder] if (folder / SESSION).exists():
             return _conclude(folder, played_session(folder, flags.force).compare())
         case [base, head]:
-            found = compare_stored(base, head, 1 + flags.least_effect / 100, flags.force)
+            found = compare_stored(base, head, least_effect_of(flags.least_effect), flags.force)
             return _conclude(_new_folder(flags.out), found)
         case _:
             raise ProfileError(["give two folders of results, or one session"])

@@ -128,7 +128,7 @@ def one_system(side: Sequence[Evidence]) -> list[str]:
         if (source := run.summary.provenance) is not None
     ]
     return [
-        f"{folder}: another {name} than {built[0][0]} on the same side: it was changed meanwhile"
+        f"{folder}: another {name} than {built[0][0]}, and both are runs of one side"
         for folder, each in built[1:]
         for name in sorted(each.keys() | built[0][1].keys())
         if each.get(name) != built[0][1].get(name)

@@ -34,7 +34,7 @@ def gather(base: str, head: str, say: Callable[[str], None]) -> list[Fact]:
             rounds[side].append(_engine(side))
     found += engine_facts(rounds[base], rounds[head])
     for fact in found:
-        say(f"{fact.name}: {fact.sentence}")
+        say("\n  ".join([f"{fact.name}: {fact.sentence}", *fact.lines]))
     return found
 
 

@@ -1,12 +1,14 @@
-"""A fact first: what two revisions do differently without any luck. Pure.
+"""A fact first: what two revisions do differently without much luck. Pure.
 
-The same seeds on the virtual clock give the same story unless a decision changed, and the engine's
-CPU on the same synthetic fleets is measured in a minute, without control planes.
+The same seeds on the virtual clock give the same story unless a decision changed; the engine's CPU
+on the same synthetic fleets is measured in a minute, without control planes; and how much is
+written for a pod hardly varies, so that one run of each side shows it.
 """
 
 from __future__ import annotations
 
 import difflib
+import math
 from collections.abc import Mapping, Sequence
 from itertools import islice
 from statistics import median
@@ -14,6 +16,8 @@ from statistics import median
 import msgspec
 
 from loaddriver.compare.comparison import Fact
+from loaddriver.compare.measures import BYTES, MOST_CHANGE_OF_TRAFFIC, WRITES, PairMeasures
+from loaddriver.compare.sequential import percent_of
 
 _SHOWN_LINES = 12
 
@@ -65,6 +69,26 @@ def engine_facts(
     rows = [{row.name: row for row in each} for each in (*base, *head)]
     shared = [name for name in names if all(name in each for each in rows)]
     return [_engine_fact(name, rows[: len(base)], rows[len(base) :]) for name in shared]
+
+
+def traffic_facts(pair: PairMeasures) -> list[Fact]:
+    """Writes and bytes of API servers for a pod, from one run of each side; none if unknown."""
+    return [
+        _traffic_fact(name, was, now)
+        for name in (WRITES, BYTES)
+        if (was := pair.base.described.get(name)) and (now := pair.head.described.get(name))
+    ]
+
+
+def _traffic_fact(name: str, was: float, now: float) -> Fact:
+    change = math.log(now / was)
+    shown = f"{was:.4g} and {now:.4g} ({percent_of(change):+.1f} %)"
+    return Fact(
+        name=name,
+        changed=abs(change) > MOST_CHANGE_OF_TRAFFIC,
+        sentence=f"{shown} in the first run of each side",
+        lines=[],
+    )
 
 
 def _engine_fact(

@@ -16,16 +16,18 @@ from pathlib import Path
 import msgspec
 
 from loaddriver.compare.evidence import Evidence
-from loaddriver.compare.state import SessionSpec
+from loaddriver.compare.state import SessionSpec, SideSpec
 from loaddriver.errors import InfrastructureError, ProfileError
 from loaddriver.inject import busy_decisions
 from loaddriver.inject.late_requests import late_component
 from loaddriver.profile.fleet import LatencyDistribution
 from loaddriver.profile.settings import ProfileSettings
 from loaddriver.record.rows import PodRow
+from loaddriver.run.system import BIGFLEET
 
 _GIVEN = re.compile(r"([a-z.]+)=\+(\d+(?:\.\d+)?)%")
 _BINDING = "/binding$"
+KUBE_SCHEDULER = "kube-scheduler"
 
 
 class Fault(StrEnum):
@@ -112,25 +114,26 @@ def injected(
             head = msgspec.structs.replace(head, overrides=overrides)
         case Fault.SCHEDULED:
             base, head = (
-                msgspec.structs.replace(
+                _with(
                     side,
-                    binaries=str(
-                        late_component(
-                            folder / name, kube_scheduler, "POST", _BINDING, its
-                        ).parent.resolve()
-                    ),
+                    KUBE_SCHEDULER,
+                    late_component(folder / name, kube_scheduler, "POST", _BINDING, its),
                 )
                 for name, side, its in (("base", base, 0.0), ("head", head, seconds))
             )
         case Fault.SHARD_CPU:
             base, head = (
-                msgspec.structs.replace(
-                    side, program=str(_busy_bigfleet(folder / name, side.sut, its))
-                )
+                _with(side, BIGFLEET, _busy_bigfleet(folder / name, side.sut, its))
                 for name, side, its in (("base", base, 0.0), ("head", head, seconds))
             )
     head = msgspec.structs.replace(head, label=f"{head.label}, {spec.inject}")
     return msgspec.structs.replace(spec, base=base, head=head)
+
+
+def _with(side: SideSpec, component: str, program: Path) -> SideSpec:
+    """The side with a program in place of a component."""
+    components = {**side.components, component: str(program.resolve())}
+    return msgspec.structs.replace(side, components=components)
 
 
 def _later(latency: float | LatencyDistribution, seconds: float) -> str:
@@ -145,7 +148,7 @@ def _busy_bigfleet(folder: Path, sut: str, seconds: float) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     python = [str(Path(sut) / ".venv" / "bin" / "python"), "-P"] if sut else [sys.executable]
     own = shlex.join([*python, str(busy_decisions.__file__), f"{seconds:g}"])
-    program = (folder / "bigfleet").resolve()
+    program = folder / "bigfleet"
     program.write_text(f'#!/bin/sh\nexec {own} "$@"\n')
     program.chmod(0o755)
     return program

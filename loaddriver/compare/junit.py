@@ -5,7 +5,8 @@ from __future__ import annotations
 from xml.etree import ElementTree as Xml
 
 from loaddriver.compare.comparison import Comparison
-from loaddriver.compare.wording import event_sentence, sentence
+from loaddriver.compare.exact import suspicious, too_many
+from loaddriver.compare.wording import event_sentence, sentence, void_sentence
 
 
 def render_compare_junit(found: Comparison) -> bytes:
@@ -42,9 +43,12 @@ def _voids(suite: Xml.Element, found: Comparison) -> None:
     name = "runs can be judged"
     case = Xml.SubElement(suite, "testcase", classname=f"compare.{found.profile}", name=name)
     reasons = "\n".join(found.voids.reasons)
+    text = void_sentence(found.voids)
     if found.verdict == "too many voids":
-        Xml.SubElement(case, "error", message=found.why[0]).text = reasons
-    elif found.voids.base + found.voids.head >= found.voids.limit:
-        Xml.SubElement(case, "failure", message=found.why[0]).text = reasons
+        Xml.SubElement(case, "error", message=text).text = reasons
+    elif too_many(found.voids):
+        Xml.SubElement(case, "failure", message=text).text = reasons
+    elif suspicious(found.voids):
+        Xml.SubElement(case, "skipped", message=f"suspicious, and not proven: {text}")
     elif reasons:
         Xml.SubElement(case, "system-out").text = reasons

@@ -21,6 +21,7 @@ from loaddriver.compare.measures import (
     DUE_TO_BIND,
     ENDPOINTS,
     MACHINE_HOPS,
+    MOST_CHANGE_OF_TRAFFIC,
     REFERENCES,
     SCHEDULED,
     WRITES,
@@ -36,8 +37,6 @@ _TWO = 2
 _LEAST_PAIRS = 3
 # How rarely references that a change has not touched may seem to disagree, in both directions.
 _DISAGREEMENT = 0.01
-# Runs with equal loads differ by 1 %.
-_MOST_CHANGE_OF_WRITES = math.log(1.02)
 # Waits do not grow as CPU does; over interleaved pairs this is noise, elsewhere a bias.
 _MOST_CHANGE_OF_SPEED = math.log(1.05)
 _WAITS = (DUE_TO_BIND, SCHEDULED)
@@ -68,7 +67,7 @@ def _objection(pairs: Sequence[PairMeasures], names: Sequence[str]) -> Objection
         return "disagreement"
     writes = [_log_ratio(pair, WRITES) for pair in pairs]
     known = [change for change in writes if change is not None]
-    if known and abs(float(np.mean(known))) > _MOST_CHANGE_OF_WRITES:
+    if known and abs(float(np.mean(known))) > MOST_CHANGE_OF_TRAFFIC:
         return "writes"
     return ""
 

@@ -63,13 +63,14 @@ def _events(found: Comparison) -> Iterator[str]:
 
 
 def _facts(facts: list[Fact]) -> Iterator[str]:
+    lines_left = _DIFF_LINES  # of the first that changed: the comment has 60 lines
     for fact in facts[:_FACT_LINES]:
         yield f"- {fact.name}: {fact.sentence}"
-    changed = next((fact for fact in facts if fact.changed and fact.lines), None)
-    if changed is not None:
-        yield "```diff"
-        yield from changed.lines[:_DIFF_LINES]
-        yield "```"
+        if fact.changed and fact.lines and lines_left:
+            yield "```diff"
+            yield from fact.lines[:lines_left]
+            yield "```"
+            lines_left = 0
 
 
 def _how(found: Comparison) -> Iterator[str]:

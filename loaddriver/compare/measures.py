@@ -32,6 +32,9 @@ _MILLI = 1000.0
 
 WRITES = "writes to API servers per pod"
 """A number that describes: what both sides' controllers and HEAD itself asked API servers for."""
+BYTES = "bytes of objects that API servers received and sent per pod"
+MOST_CHANGE_OF_TRAFFIC = math.log(1.02)
+"""A log ratio: equal systems' writes for a pod differ by 1 %."""
 DECISIONS = "decisions of the shards"
 
 DUE_TO_BIND = "dueToBind"
@@ -264,6 +267,7 @@ def _described(summary: Summary) -> dict[str, float]:
         "due to bind, p90 (s)": lambda: wait.p90,
         "last binding after its due time, at most (s)": lambda: wait.max,
         WRITES: lambda: resources.writes_per_pod if resources else None,
+        BYTES: lambda: resources.api_bytes_per_pod if resources else None,
         DECISIONS: lambda: _decisions(summary),
         "machines configured": lambda: float(summary.machines.configured),
         "dollars per hour, mean": lambda: cost.mean_dollars_per_hour if cost else None,

@@ -28,7 +28,7 @@ from loaddriver.compare.sequential import (
     sessions,
     two_sided_tail,
 )
-from loaddriver.errors import ProfileError
+from loaddriver.errors import UNDECODABLE, ProfileError
 
 SCHEMA = "bigfleet.compare-pool/v2"
 LEAST_POWER = 0.95
@@ -172,11 +172,14 @@ def write_pool(path: Path, pool: Pool) -> None:
 def read_pool(path: Path) -> Pool:
     """Read a pool. Raises ProfileError if it is none."""
     try:
-        return msgspec.json.decode(path.read_bytes(), type=Pool)
+        pool = msgspec.json.decode(path.read_bytes(), type=Pool)
     except OSError as error:
         raise ProfileError([f"{path}: {error.strerror}"]) from None
-    except msgspec.MsgspecError as error:
+    except UNDECODABLE as error:
         raise ProfileError([f"{path}: not a pool of schema {SCHEMA}: {error}"]) from None
+    if pool.schema != SCHEMA:
+        raise ProfileError([f"{path}: a pool of schema {pool.schema}, not {SCHEMA}"])
+    return pool
 
 
 def read_large_pool(path: Path) -> Pool:

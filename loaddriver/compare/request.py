@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from loaddriver.compare.injection import injection_of
-from loaddriver.compare.sequential import LOOKS
+from loaddriver.compare.sequential import LOOKS, MOST_PAIRS
 from loaddriver.compare.state import SIDES, SessionSpec, SideName, SideSpec
 from loaddriver.compare.systems import WORKING_TREE
 from loaddriver.errors import ProfileError
+from loaddriver.run.system import BIGFLEET
 
 LEAST_PAIRS = 2
 DEFAULT_PAIRS = f"{LOOKS[0]}..{LOOKS[-1]}"
@@ -45,22 +46,21 @@ class Ports:
     """What a request needs of this machine; each raises ProfileError for what is not usable.
 
     `system` sets up a revision and returns its checkout, "" for the harness's own;
-    `scheduler_config` returns a checked file, `binaries` a folder with a side's components.
+    `scheduler_config` returns a checked file, `component` the name and path of `NAME=PATH`.
     """
 
     system: Callable[[str], str]
     scheduler_config: Callable[[str], str]
-    binaries: Callable[[SideName, Mapping[str, Path]], str]
+    component: Callable[[str], tuple[str, Path]]
 
 
 def session_spec(request: Request, ports: Ports, order_seed: int) -> SessionSpec:
     """The session that was asked for. Raises ProfileError, before anything is set up if it can."""
     least, most = pairs_of(request.pairs)
-    if request.least_effect_percent <= 0:
-        raise ProfileError([f"--least-effect {request.least_effect_percent:g}: must be above 0"])
+    least_effect = least_effect_of(request.least_effect_percent)
     kubernetes = _two("--kubernetes", request.kubernetes)
     configs = _two("--scheduler-config", request.scheduler_config)
-    components = _components(request.components)
+    components = _components(request.components, ports.component)
     revisions = (request.base or WORKING_TREE, request.head or WORKING_TREE)
     overrides = [list(request.overrides.get(side, ())) for side in SIDES]
     settings = [
@@ -70,6 +70,8 @@ def session_spec(request: Request, ports: Ports, order_seed: int) -> SessionSpec
         injection_of(request.inject)
         if settings[0] != settings[1]:
             raise ProfileError(["--inject: what it does to HEAD has to be their only difference"])
+        if BIGFLEET in components[0]:
+            raise ProfileError(["--inject: leave out --component bigfleet, or use --base, --head"])
     elif settings[0] == settings[1] and not (request.base and request.head):
         raise ProfileError(
             [
@@ -79,23 +81,21 @@ def session_spec(request: Request, ports: Ports, order_seed: int) -> SessionSpec
         )
     base, head = (
         SideSpec(
-            label=_label(revision, version, config, binaries, changed),
+            label=_label(revision, version, config, programs, changed),
             sut=ports.system(revision),
             kubernetes_version=version,
             scheduler_config=ports.scheduler_config(config) if config else "",
-            binaries=ports.binaries(side, binaries) if binaries else "",
+            components=programs,
             overrides=changed,
         )
-        for side, (revision, version, config, binaries, changed) in zip(
-            SIDES, settings, strict=True
-        )
+        for revision, version, config, programs, changed in settings
     )
     return SessionSpec(
         profile=request.profile,
         seed=request.seed,
         least_pairs=least,
         most_pairs=most,
-        least_effect=1 + request.least_effect_percent / 100,
+        least_effect=least_effect,
         order_seed=order_seed,
         base=base,
         head=head,
@@ -107,11 +107,18 @@ def pairs_of(text: str) -> tuple[int, int]:
     """The fewest and the most pairs of `6..16` or `8`. Raises ProfileError."""
     found = _PAIRS.fullmatch(text)
     least, most = (int(found[1]), int(found[2] or found[1])) if found else (0, 0)
-    if not LEAST_PAIRS <= least <= most <= LOOKS[-1]:
+    if not LEAST_PAIRS <= least <= most <= MOST_PAIRS:
         raise ProfileError(
-            [f"--pairs {text}: expected N..M or N, from {LEAST_PAIRS} to {LOOKS[-1]}"]
+            [f"--pairs {text}: expected N..M or N, from {LEAST_PAIRS} to {MOST_PAIRS}"]
         )
     return least, most
+
+
+def least_effect_of(percent: float) -> float:
+    """The least effect as a ratio above 1. Raises ProfileError."""
+    if percent <= 0:
+        raise ProfileError([f"--least-effect {percent:g}: must be above 0"])
+    return 1 + percent / 100
 
 
 def _two(flag: str, text: str | None) -> tuple[str, str]:
@@ -124,24 +131,26 @@ def _two(flag: str, text: str | None) -> tuple[str, str]:
     return found[0], found[1]
 
 
-def _components(given: Sequence[str]) -> tuple[dict[str, Path], dict[str, Path]]:
-    base: dict[str, Path] = {}
-    head: dict[str, Path] = {}
+def _components(
+    given: Sequence[str], component: Callable[[str], tuple[str, Path]]
+) -> tuple[dict[str, str], dict[str, str]]:
+    """The programs of each side by component. Raises ProfileError."""
+    base: dict[str, str] = {}
+    head: dict[str, str] = {}
     for each in given:
         name, _, paths = each.partition("=")
         first, _, second = paths.partition(",")
-        if not name or not first:
-            raise ProfileError([f"--component {each}: expected NAME=PATH or NAME=PATH,PATH"])
+        name, path = component(f"{name}={second or first}")
+        head[name] = str(path)
         if second:
-            base[name] = Path(first)
-        head[name] = Path(second or first)
+            base[name] = str(component(f"{name}={first}")[1])
     return base, head
 
 
 def _label(
-    revision: str, version: str, config: str, binaries: Mapping[str, Path], changed: Sequence[str]
+    revision: str, version: str, config: str, programs: Mapping[str, str], changed: Sequence[str]
 ) -> str:
     """The differences in short, for headings."""
     own = "this checkout" if revision == WORKING_TREE else revision
     named = [f"Kubernetes {version}" if version else "", Path(config).name if config else ""]
-    return ", ".join([own, *filter(None, named), *map(str, binaries.values()), *changed])
+    return ", ".join([own, *filter(None, named), *programs.values(), *changed])

@@ -73,12 +73,11 @@ class ProcessRunner:
         flags = {
             "--sut": spec.sut,
             "--kubernetes-version": spec.kubernetes_version,
-            "--binaries": spec.binaries,
             "--scheduler-config": spec.scheduler_config,
             "--seed": "" if self.spec.seed is None else str(self.spec.seed),
         }
         given = [part for name, value in flags.items() if value for part in (name, value)]
-        own_program = [f"--component=bigfleet={spec.program}"] if spec.program else []
+        programs = [f"--component={name}={path}" for name, path in spec.components.items()]
         overrides = [part for each in spec.overrides for part in ("--set", each)]
         own = ["--profiles", str(self.profiles), "--results", str(folder)]
         return [
@@ -89,7 +88,7 @@ class ProcessRunner:
             self.spec.profile,
             *own,
             *given,
-            *own_program,
+            *programs,
             *overrides,
         ]
 

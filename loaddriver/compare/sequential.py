@@ -1,9 +1,10 @@
 """When a comparison may stop, and what it may say. Pure; many sessions are decided at once.
 
-A session looks at its data after 6, 8, 10, 12 and 16 pairs. Each endpoint is judged by Student's t
-on the log ratios of its pairs (HEAD to BASE). The error of a false regression is spent in equal
-parts over endpoints and looks, so that by Boole's inequality its sum is bounded whatever their
-dependence: no look is free, and none needs a joint distribution that nobody knows.
+A session looks at its data after 6, 8, 10, 12 and 16 pairs, a longer one also later. Each endpoint
+is judged by Student's t on the log ratios of its pairs (HEAD to BASE). The error of a false
+regression is spent in equal parts over endpoints and looks, so that by Boole's inequality its sum
+is bounded whatever their dependence: no look is free, and none needs a joint distribution that
+nobody knows.
 
 Equivalence is shown by two one-sided tests against the least effect. Its error is spent over looks
 alone, since a verdict of `same` needs all endpoints.
@@ -30,6 +31,9 @@ Flags: TypeAlias = NDArray[np.bool_]
 
 LOOKS = (6, 8, 10, 12, 16)
 """The numbers of pairs after which a session is judged."""
+_LATER_LOOKS = (20, 24, 32)
+MOST_PAIRS = _LATER_LOOKS[-1]
+"""The most pairs of a session that asks for more than usual."""
 ENDPOINTS = 6
 EVENTS = 3
 """What is counted by run and tested exactly: never bound, withdrawn, gangs not whole."""
@@ -42,7 +46,7 @@ SUSPICIOUS = 0.1
 _LEAST_ERROR = 1e-9  # of pairs that do not vary at all
 # What a standard normal variable does not exceed in 95 of 100 cases.
 _FOUND = 1.645
-_MOST_PAIRS = 10_000
+_ENDLESS = 10_000
 
 
 class Code(IntEnum):
@@ -91,7 +95,8 @@ class Spending:
 
 def spending(most_pairs: int, least_effect: float = 1.10, least_pairs: int = LOOKS[0]) -> Spending:
     """The plan of a session of at least and at most so many pairs, judged last at the most."""
-    looks = tuple(look for look in LOOKS if least_pairs <= look < most_pairs)
+    possible = (*LOOKS, *_LATER_LOOKS)
+    looks = tuple(look for look in possible if least_pairs <= look < most_pairs)
     return Spending(least_effect, (*looks, most_pairs))
 
 
@@ -188,9 +193,9 @@ def pairs_to_settle(mean: float, deviation: float, plan: Spending) -> int | None
         found = judge(np.array([mean]), np.array([deviation]), pairs, plan)
         return bool(found[0] != Code.NOT_ENOUGH_DATA)
 
-    if not settles(_MOST_PAIRS):
+    if not settles(_ENDLESS):
         return None
-    low, high = 1, _MOST_PAIRS  # intervals only narrow, so what is settled stays so
+    low, high = 1, _ENDLESS  # intervals only narrow, so what is settled stays so
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if settles(middle) else (middle, high)
@@ -207,7 +212,7 @@ def pairs_to_find(deviation: float, plan: Spending) -> int | None:
         # Johnson and Welch's approximation of the noncentral t, whose deviation is estimated, too.
         beyond = shift - limit * (1 - 1 / (4 * degrees))
         if beyond >= _FOUND * math.sqrt(1 + limit**2 / (2 * degrees)):
-            return pairs
+            return max(pairs, plan.looks[0])
     return None
 
 

@@ -18,6 +18,7 @@ from loaddriver.compare.comparison import Comparison, Fact, Side
 from loaddriver.compare.evaluate import About, compare
 from loaddriver.compare.evidence import Evidence, check, insist, one_system, read_evidence
 from loaddriver.compare.exact import Void, suspicious, too_many
+from loaddriver.compare.facts import traffic_facts
 from loaddriver.compare.injection import ENDPOINTS, injection_of
 from loaddriver.compare.machine_speed import machine_speed, relative
 from loaddriver.compare.measures import PairMeasures, pair_measures
@@ -77,13 +78,16 @@ class Session:
         """Go on until the verdict, from wherever the session was broken off."""
         if self.state.facts is None:
             self._save(msgspec.structs.replace(self.state, facts=list(facts())))
-        if self.state.runs and next_step(self.state) is not None:
+        if self.state.runs and (step := next_step(self.state)) is not None:
+            if self._may_stop(step):
+                return self.compare()
             self._save(resumed(self.state))
             self._warm_up_again()
         while (step := next_step(self.state)) is not None:
             if self._may_stop(step):
                 break
             self._play(step)
+            self._after_first_pair()
         return self.compare()
 
     def compare(self) -> Comparison:
@@ -102,10 +106,22 @@ class Session:
             base=side_of(spec.base, [base for base, _ in found]),
             head=side_of(spec.head, [head for _, head in found]),
             warnings=warnings,
-            facts=self.state.facts or (),
+            facts=[*(self.state.facts or ()), *_traffic_facts(found)],
         )
         of_voids = [Void(run.side, run.void) for run in voids(self.state)]
         return compare(about, _measured(found), of_voids, spec.plan())
+
+    def _after_first_pair(self) -> None:
+        """Refuse sides that cannot be compared, not an hour later at the first look; say what one
+        run of each shows.
+        """
+        complete = pairs(self.state)
+        if len(complete) != 1 or self.state.runs[-1] not in complete[0]:
+            return
+        found = [(self._evidence(complete[0][0]), self._evidence(complete[0][1]))]
+        check(found[0], self.state.spec.declared(), self.force)
+        for fact in _traffic_facts(found):
+            self.say(f"{fact.name}: {fact.sentence}")
 
     def pool(self) -> Pool:
         """Its pairs as a pool.
@@ -120,6 +136,8 @@ class Session:
         found = self._pairs()
         runs = [run for pair in found for run in pair]
         check(runs, spec.declared(), self.force)
+        for side in zip(*found, strict=True):
+            insist(one_system(side), self.force)
         endpoint = ENDPOINTS[injection_of(spec.inject).fault] if spec.inject else ""
         measured = _measured(found)
         comparable = relative(measured, machine_speed(measured))
@@ -197,6 +215,11 @@ def _measured(found: Sequence[tuple[Evidence, Evidence]]) -> list[PairMeasures]:
         for base, head in found
         if base.measures is not None and head.measures is not None
     ]
+
+
+def _traffic_facts(found: Sequence[tuple[Evidence, Evidence]]) -> list[Fact]:
+    measured = _measured(found[:1])
+    return traffic_facts(measured[0]) if measured else []
 
 
 def is_settled(found: Comparison) -> bool:

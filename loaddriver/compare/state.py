@@ -14,11 +14,11 @@ import msgspec
 from loaddriver.compare.comparison import Fact, Record
 from loaddriver.compare.exact import VOID_LIMIT
 from loaddriver.compare.sequential import Spending, spending
-from loaddriver.errors import ProfileError
+from loaddriver.errors import UNDECODABLE, ProfileError
 from loaddriver.report.replacing import replace_file
 
 SESSION = "session.json"
-SCHEMA = "bigfleet.compare-session/v1"
+SCHEMA = "bigfleet.compare-session/v2"
 SideName = Literal["base", "head"]
 SIDES: tuple[SideName, SideName] = ("base", "head")
 _WARM_UP = 0
@@ -27,15 +27,14 @@ _WARM_UP = 0
 class SideSpec(Record, frozen=True, kw_only=True):
     """What one side runs, where it differs from the harness's own checkout and pinned binaries.
 
-    `sut` is a checkout with its environment, `binaries` a folder of components, `overrides` are
-    settings of the profile; `program` is one in place of the checkout's `bigfleet`.
+    `sut` is a checkout with its environment, `components` are programs by the name of the component
+    in whose place they are, `overrides` are settings of the profile.
     """
 
     label: str
     sut: str = ""
-    program: str = ""
     kubernetes_version: str = ""
-    binaries: str = ""
+    components: dict[str, str] = msgspec.field(default_factory=dict)
     scheduler_config: str = ""
     overrides: list[str] = msgspec.field(default_factory=list)
 
@@ -44,9 +43,8 @@ class SideSpec(Record, frozen=True, kw_only=True):
         named = (
             ("BigFleet of", self.sut),
             ("Kubernetes", self.kubernetes_version),
-            ("binaries of", self.binaries),
+            *((f"{name} at", path) for name, path in self.components.items()),
             ("kube-scheduler configured by", self.scheduler_config),
-            ("bigfleet started by", self.program),
         )
         return [f"{what} {value}" for what, value in named if value] + self.overrides
 
@@ -173,7 +171,7 @@ def read_state(folder: Path) -> SessionState:
         state = msgspec.json.decode(path.read_bytes(), type=SessionState)
     except OSError as error:
         raise ProfileError([f"{path}: {error.strerror}; give the folder of a session"]) from None
-    except msgspec.MsgspecError as error:
+    except UNDECODABLE as error:
         raise ProfileError([f"{path}: not a session of schema {SCHEMA}: {error}"]) from None
     if state.schema != SCHEMA:
         raise ProfileError([f"{path}: a session of schema {state.schema}, not {SCHEMA}"])

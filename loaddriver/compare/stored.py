@@ -7,7 +7,7 @@ from pathlib import Path
 
 from loaddriver.compare.comparison import Comparison
 from loaddriver.compare.evaluate import About, compare
-from loaddriver.compare.evidence import Evidence, check, insist, read_evidence, slower
+from loaddriver.compare.evidence import Evidence, check, insist, one_system, read_evidence, slower
 from loaddriver.compare.exact import Runs, Void
 from loaddriver.compare.measures import pair_measures
 from loaddriver.compare.sequential import spending
@@ -30,7 +30,10 @@ def runs_in(folder: Path) -> list[Path]:
     """
     if (folder / SESSION).exists():
         runs = read_state(folder).runs
-        return [folder / run.folder for run in runs if run.side == "head" and not run.is_warm_up]
+        found = [folder / run.folder for run in runs if run.side == "head" and not run.is_warm_up]
+        if not found:
+            raise ProfileError([f"{folder}: a session without any run of HEAD yet"])
+        return found
     if (folder / SUMMARY).exists():
         return [folder]
     found = [run.folder for run in finished_runs(folder)] if folder.is_dir() else []
@@ -42,12 +45,15 @@ def runs_in(folder: Path) -> list[Path]:
 def compare_stored(base: Path, head: Path, least_effect: float, force: bool) -> Comparison:
     """Compare two folders, the k-th valid run of one with the k-th of the other, at one look.
 
-    Raises IncomparableError, or ProfileError if a folder has no runs.
+    Raises IncomparableError, or ProfileError if a folder has no runs that can be read.
     """
+    if base.resolve() == head.resolve():
+        raise ProfileError([f"{head}: compared with itself; give two folders"])
     sides = [[read_evidence(run) for run in runs_in(folder)] for folder in (base, head)]
     warnings = [
         NOT_INTERLEAVED,
         *check([*sides[0], *sides[1]], force=force),
+        *insist([sentence for side in sides for sentence in one_system(side)], force),
         *insist(slower(*sides), force),
     ]
     valid = [[run for run in side if run.measures is not None] for side in sides]

@@ -1,10 +1,10 @@
-"""Checkouts of revisions, each with an environment of its own, and folders of single components."""
+"""Checkouts of revisions, each with an environment of its own, and copies of configurations."""
 
 from __future__ import annotations
 
 import shutil
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 
 from loaddriver.errors import InfrastructureError, ProfileError
@@ -56,24 +56,6 @@ def checkout(
         )
     if done.returncode:
         raise InfrastructureError(f"{folder}: `make setup` failed; its output is in {log}")
-    return folder
-
-
-def components_folder(folder: Path, components: Mapping[str, Path]) -> Path:
-    """A folder with these binaries under their components' names, for --binaries.
-
-    Raises ProfileError if one is not there.
-    """
-    missing = [
-        f"{name}={path}: no such file" for name, path in components.items() if not path.is_file()
-    ]
-    if missing:
-        raise ProfileError(missing)
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, path in components.items():
-        link = folder / name
-        link.unlink(missing_ok=True)
-        link.symlink_to(path.resolve())
     return folder
 
 

@@ -11,7 +11,12 @@ from loaddriver.compare.comparison import (
     Overall,
     Voids,
 )
-from loaddriver.compare.sequential import Spending, pairs_to_find
+from loaddriver.compare.exact import suspicious, too_many
+from loaddriver.compare.sequential import MOST_PAIRS, Spending, pairs_to_find
+
+_FEWEST = 2
+_NO_PAIR = "no pair has a valid run on both sides"
+_ONE_PAIR = "one pair does not show how much pairs vary"
 
 
 def why(
@@ -24,11 +29,11 @@ def why(
     """The reasons for a verdict, the most important first; never empty."""
     found = [sentence(each) for each in endpoints if each.verdict == "regression"]
     found += [event_sentence(each, pairs) for each in events if each.verdict == "regression"]
-    if voids.base + voids.head >= voids.limit:
-        found.append(_void_sentence(voids))
+    if too_many(voids):
+        found.append(void_sentence(voids))
     found += [sentence(each) for each in endpoints if each.verdict == "improvement"]
     if verdict == "not enough data":
-        found += _unsettled(endpoints, events, pairs)
+        found += _unsettled(endpoints, events, voids, pairs)
     return [*(found or [_nothing_worse(endpoints, pairs)]), *_more_often(events, voids, pairs)]
 
 
@@ -37,7 +42,7 @@ def sentence(result: EndpointResult) -> str:
     if result.verdict == "not measured":
         return f"{result.name}: not measured by this profile"
     if result.effect_percent is None or result.interval_percent is None:
-        return f"{result.name}: too few pairs to say anything"
+        return f"{result.name}: measured in too few pairs"
     change = percent(result.effect_percent)
     low, high = map(percent, result.interval_percent)
     where = f"; at least half of it in {result.attributed}" if result.attributed else ""
@@ -47,7 +52,7 @@ def sentence(result: EndpointResult) -> str:
 def noise_sentence(result: EndpointResult, plan: Spending) -> str:
     """What pairs of equal systems say of an endpoint: how small a change can be seen."""
     if result.pair_deviation is None:
-        return f"{result.name}: too few pairs to say anything"
+        return f"{result.name}: measured in too few pairs"
     varies = f"{result.name}: pairs vary by {100 * result.pair_deviation:.1f} %"
     effect = f"a change of {100 * (plan.least_effect - 1):.0f} %"
     pairs = pairs_to_find(result.pair_deviation, plan)
@@ -102,26 +107,35 @@ def tail_text(value: float | None) -> str:
     return "< 0.0001" if value < 0.0001 else f"{value:.4f}"
 
 
-def _void_sentence(voids: Voids) -> str:
+def void_sentence(voids: Voids) -> str:
+    """How many runs of each side were void, how likely that is by chance, and why they were."""
     total = voids.base + voids.head
     reasons = "; ".join(dict.fromkeys(voids.reasons))
     return (
-        f"{total} runs were void, {voids.head} of HEAD and {voids.base} of BASE; a fair coin gives "
-        f"HEAD as many with probability {tail_text(voids.tail)}: {reasons}"
+        f"{total} runs were void, {voids.head} of HEAD and {voids.base} of BASE; by chance HEAD "
+        f"has as many with probability {tail_text(voids.tail)}: {reasons}"
     )
 
 
 def _unsettled(
-    endpoints: Sequence[EndpointResult], events: Sequence[EventResult], pairs: int
+    endpoints: Sequence[EndpointResult],
+    events: Sequence[EventResult],
+    voids: Voids,
+    pairs: int,
 ) -> Iterator[str]:
-    for each in endpoints:
-        if each.verdict == "not enough data":
-            yield f"{sentence(each)}; {_settled_by(each)}"
+    if pairs < _FEWEST:
+        yield _NO_PAIR if not pairs else _ONE_PAIR
+    else:
+        for each in endpoints:
+            if each.verdict == "not enough data":
+                yield f"{sentence(each)}; {_settled_by(each)}"
+        if all(each.verdict == "not measured" for each in endpoints):
+            yield "no endpoint was measured on both sides"
     for event in events:
         if event.verdict == "not enough data":
             yield f"{event_sentence(event, pairs)}: suspicious, and not proven"
-    if all(each.verdict == "not measured" for each in endpoints):
-        yield "no pair has a valid run on both sides"
+    if suspicious(voids) and not too_many(voids):
+        yield f"suspicious, and not proven: {void_sentence(voids)}"
 
 
 def _more_often(events: Sequence[EventResult], voids: Voids, pairs: int) -> Iterator[str]:
@@ -129,16 +143,19 @@ def _more_often(events: Sequence[EventResult], voids: Voids, pairs: int) -> Iter
     for event in events:
         if event.verdict == "same" and event.head_count > event.base_count:
             yield f"{event_sentence(event, pairs)}, which may be chance"
-    if voids.base < voids.head and voids.base + voids.head < voids.limit:
-        yield _void_sentence(voids)
+    if voids.base < voids.head and not (too_many(voids) or suspicious(voids)):
+        yield void_sentence(voids)
 
 
 def _settled_by(result: EndpointResult) -> str:
     if result.effect_percent is None:
-        return "not all pairs have it"
+        return "only one side has it, or not all pairs"
     if result.pairs_to_settle is None:
         return "no number of pairs that is worth running would settle it"
-    return f"about {result.pairs_to_settle} pairs would settle it"
+    beyond = (
+        f", more than the {MOST_PAIRS} of a session" if result.pairs_to_settle > MOST_PAIRS else ""
+    )
+    return f"about {result.pairs_to_settle} pairs would settle it{beyond}"
 
 
 def _nothing_worse(endpoints: Sequence[EndpointResult], pairs: int) -> str:

@@ -15,7 +15,7 @@ from typing import Literal
 
 import numpy as np
 
-from loaddriver.compare.sequential import LOOKS, Spending, spending
+from loaddriver.compare.sequential import LOOKS, Spending
 from loaddriver.distributions import t_quantile
 from loaddriver.doctor.facts import SCHEMA, Disk, Facts, Machine
 from loaddriver.judge.check_limits import CLOCK_STEP, OTHERS_SHARE, THROTTLED_SHARE, CheckLimit
@@ -215,7 +215,7 @@ def least_effect(spread: float, pairs: int) -> float:
 @lru_cache(maxsize=64)
 def _detectable(pairs: int) -> float:
     """The mean, in standard errors, whose t exceeds the critical value with 95 % probability."""
-    critical = t_quantile(spending(pairs).difference_error, pairs - 1)
+    critical = t_quantile(Spending().difference_error, pairs - 1)
     low, high = 0.0, 10 * critical
     for _ in range(_BISECTIONS):
         middle = (low + high) / 2

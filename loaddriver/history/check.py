@@ -25,7 +25,6 @@ from loaddriver.compare.sequential import (
     judge,
     percent_of,
 )
-from loaddriver.distributions import fisher_tail
 from loaddriver.errors import ExitCode
 from loaddriver.history.record import Line
 
@@ -59,7 +58,7 @@ def check(run: Line, history: Sequence[Line], least_effect: float) -> Check:
     if len(baseline) < FEWEST:
         return Check(ExitCode.NOT_ENOUGH_DATA, baseline, (_too_few(run, history, baseline),))
     plan = Spending(least_effect, (len(baseline),))
-    found = [*_endpoints(run, baseline, plan), *_events(run, baseline, plan)]
+    found = [*_endpoints(run, baseline, plan), *_events(run, baseline)]
     found.sort(key=lambda each: -(each.code is Code.REGRESSION))
     codes = {each.code for each in found}
     exit_code = ExitCode.PASS
@@ -117,7 +116,8 @@ def _endpoints(run: Line, baseline: Sequence[Line], plan: Spending) -> Iterator[
         ]
         if endpoint.key not in run.endpoints or len(stored) < FEWEST:
             if endpoint.key in run.endpoints or stored:
-                known = f"measured in {len(stored)} stored runs"
+                own = "" if endpoint.key in run.endpoints else " and not in this one"
+                known = f"measured in {len(stored)} stored runs{own}"
                 yield Finding(Code.NOT_ENOUGH_DATA, f"{endpoint.name}: {known}")
             continue
         now = run.endpoints[endpoint.key]
@@ -137,20 +137,17 @@ def _judged(name: str, shown: str, now: float, stored: Sequence[float], plan: Sp
     )
 
 
-def _events(run: Line, baseline: Sequence[Line], plan: Spending) -> Iterator[Finding]:
-    """What happened in this run: unproven at best, if it is unheard of."""
+def _events(run: Line, baseline: Sequence[Line]) -> Iterator[Finding]:
+    """What happened in this run. One run proves no regression, but may have more than any other."""
     for key, name in EVENTS.items():
-        before = sum(line.events.get(key, 0) > 0 for line in baseline)
-        if not run.events.get(key, 0):
+        if not (count := run.events.get(key, 0)):
             continue
-        tail = fisher_tail(1, before, 1, len(baseline))
-        code = Code.SAME if before else Code.NOT_ENOUGH_DATA
-        if tail <= plan.event_error:
-            code = Code.REGRESSION
+        before = [line.events.get(key, 0) for line in baseline]
+        as_many = sum(each >= count for each in before)
         yield Finding(
-            code,
-            f"{name}: {run.events[key]} in this run, and some in {before} of {len(baseline)} "
-            "stored runs",
+            Code.SAME if as_many else Code.NOT_ENOUGH_DATA,
+            f"{name}: {count} in this run, as many in {as_many} and some in "
+            f"{sum(each > 0 for each in before)} of {len(baseline)} stored runs",
         )
 
 

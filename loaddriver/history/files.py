@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from loaddriver.errors import ProfileError
+from loaddriver.errors import UNDECODABLE, ProfileError
 from loaddriver.history.record import SCHEMA, Line, encode
 
 _ATTRIBUTES = ".gitattributes"
@@ -111,7 +111,7 @@ def _decoded(content: bytes, path: Path) -> Line:
         if schema != SCHEMA:
             raise ProfileError([f"is of schema {schema}, and this build reads {SCHEMA}"])
         line = msgspec.json.decode(content, type=Line)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except UNDECODABLE as error:
         raise ProfileError([f"is no run's line: {error}"]) from None
     if (line.profile, line.machine.id) != (profile, machine):
         raise ProfileError(

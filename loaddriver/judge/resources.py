@@ -57,8 +57,9 @@ class Resources(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     load are the `harness`. What belongs to no component (helpers that have exited) is in
     `cpu_seconds` only. `unknown` names processes elsewhere that did not tell what they used: then
     `cpu_seconds` is null, and their components are left out. Writes are counted by the API servers,
-    for all clients, by verb and resource (`create-pods-binding`, so that gates can name them); null
-    if a server did not give its counts.
+    for all clients, by verb and resource (`create-pods-binding`, so that gates can name them), and
+    so are the bytes of the objects that were written, read and watched; null if a server did not
+    give its counts.
     """
 
     pods: int
@@ -71,6 +72,7 @@ class Resources(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     writes: dict[str, WriteUse] | None
     windows: CpuTimeline
     unknown: list[str] = []
+    api_bytes_per_pod: float | None = None
 
 
 def resources_section(
@@ -102,6 +104,7 @@ def resources_section(
         if writes is None
         else {_key(what): _write(what, writes[what], pods) for what in sorted(writes)},
         windows=_windows(health.cpu.windows),
+        api_bytes_per_pod=_bytes_per_pod(observed, pods),
     )
 
 
@@ -146,6 +149,12 @@ def _writes(observed: Sequence[Observations]) -> dict[str, WriteCount] | None:
         for what, count in each.writes.items():
             total[what] += count
     return dict(total) or None
+
+
+def _bytes_per_pod(observed: Sequence[Observations], pods: int) -> float | None:
+    moved = [each.bytes_moved for each in observed]
+    known = [each for each in moved if each is not None]
+    return _each(sum(known), pods) if known and len(known) == len(moved) else None
 
 
 def _write(what: str, count: WriteCount, pods: int) -> WriteUse:

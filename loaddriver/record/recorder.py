@@ -27,9 +27,10 @@ class Observations:
     missed; `watches` is their number, `watch_listed` counts lists, `watch_resumed` reconnections
     without loss.
 
-    `writes` has the requests to change objects that the server answered, by verb and resource, None
-    if unknown. `pending` has kube-scheduler's last message on each pod without a node, by UID.
-    `stamp_errors_seconds` are measured delays of receipts by watch, where those are the timestamps.
+    `writes` has the requests to change objects that the server answered, by verb and resource, and
+    `bytes_moved` the bytes of what was written, read and watched; None if unknown. `pending` has
+    kube-scheduler's last message on each pod without a node, by UID. `stamp_errors_seconds` are
+    measured delays of receipts by watch, where those are the timestamps.
     """
 
     cluster: str
@@ -45,6 +46,7 @@ class Observations:
     watch_events: int = 0
     audit_events_lost: int | None = None
     writes: Mapping[str, WriteCount] | None = None
+    bytes_moved: int | None = None
     stamp_errors_seconds: Sequence[float] | None = None
 
 
@@ -139,6 +141,7 @@ class ClusterRecorder:
             watch_events=sum(each.events for each in stats),
             audit_events_lost=self._events_lost(),
             writes=self._writes(),
+            bytes_moved=self._bytes_moved(),
             stamp_errors_seconds=self._probe.errors_seconds if self._probe else None,
         )
 
@@ -152,3 +155,8 @@ class ClusterRecorder:
         if self._counts is None or self._counts_before is None:
             return None
         return self._counts.writes_since(self._counts_before)
+
+    def _bytes_moved(self) -> int | None:
+        if self._counts is None or self._counts_before is None:
+            return None
+        return self._counts.bytes_moved - self._counts_before.bytes_moved

@@ -1,4 +1,4 @@
-"""An API server's own counts: audit events, and the writes that it was asked for.
+"""An API server's own counts: audit events, the writes that it was asked for, and bytes.
 
 The audit log has only the writes that carry timestamps; `apiserver_request_total` has every request
 once it has been answered, so its counts are exact and cost one request before and after the load.
@@ -19,6 +19,11 @@ _LOG = logging.getLogger(__name__)
 
 _AUDIT_EVENTS = re.compile(rb"^apiserver_audit_event_total (\S+)$", re.MULTILINE)
 _REQUESTS = re.compile(rb"^apiserver_request_total\{(.*)\} (\S+)$", re.MULTILINE)
+# Bodies of writes, answers to reads, and events of watches; headers and compression are left out.
+_BYTES = re.compile(
+    rb"^apiserver_(?:request_body_size_bytes|response_sizes|watch_events_sizes)_sum\{.*\} (\S+)$",
+    re.MULTILINE,
+)
 _LABEL = re.compile(r'(\w+)="([^"]*)"')
 _VERBS = {
     "POST": "create",
@@ -49,13 +54,15 @@ class WriteCount:
 
 @dataclass(frozen=True)
 class ServerCounts:
-    """Since the server started: audit events, one line each, and writes by verb and resource.
+    """Since the server started: audit events, one line each, writes by verb and resource, and the
+    bytes of the objects that were written, read and watched.
 
-    `audit_events` is None if the server keeps no audit log. Writes of all clients count.
+    `audit_events` is None if the server keeps no audit log. All clients count.
     """
 
     audit_events: int | None
     writes: Mapping[str, WriteCount]
+    bytes_moved: int = 0
 
     def writes_since(self, before: ServerCounts) -> dict[str, WriteCount]:
         """The writes after `before`, without kinds that had none."""
@@ -79,7 +86,9 @@ async def server_counts(
     except (ApiError, *CONNECTION_ERRORS):
         return None
     events = _AUDIT_EVENTS.search(text)
-    return ServerCounts(round(float(events[1])) if events else None, _writes(text))
+    moved = sum(float(value) for value in _BYTES.findall(text))
+    written = round(float(events[1])) if events else None
+    return ServerCounts(written, _writes(text), round(moved))
 
 
 def _writes(metrics: bytes) -> dict[str, WriteCount]:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 
+from loaddriver.errors import UNDECODABLE
 from loaddriver.report.replacing import replace_file
 
 MANIFEST = "manifest.json"
@@ -91,7 +92,7 @@ def digest_of_file(path: Path) -> str:
 def _read(folder: Path) -> dict[str, str] | None:
     try:
         found = msgspec.json.decode((folder / MANIFEST).read_bytes(), type=_Manifest)
-    except (OSError, msgspec.MsgspecError):
+    except (OSError, *UNDECODABLE):
         return None
     return found.files if found.schema == _SCHEMA else None
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import csv
 import re
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 
-from loaddriver.errors import ProfileError
+from loaddriver.errors import UNDECODABLE, ProfileError
 from loaddriver.judge.schema import SCHEMA, Summary
 from loaddriver.record.rows import PodRow
 from loaddriver.report.junit import render_junit
@@ -39,6 +41,7 @@ _KNOWN = {
     "logs": "the logs of all components",
     MANIFEST: "the SHA-256 of each file, as the run left it",
 }
+_UNREADABLE = (OSError, EOFError, zlib.error, csv.Error, *UNDECODABLE)
 _BOUND = re.compile(r"\{\s*\n\s*\"atLeast\"[^{}]*\}")
 _NUMBERS = re.compile(r"\[\s*\n(?:[\s\d.,eE+-]|null|\{ ?\"atLeast\"[^}]*\})*?\]")
 _PAIRS = re.compile(r"\[\s*\n(?:\s*\[[-\d., eE+]*\],?\s*)+\]")
@@ -105,7 +108,7 @@ def read_summary(folder: Path) -> Summary:
         raise ProfileError(
             [f"{path}: {error.strerror}; give the results folder of a finished run"]
         ) from None
-    except msgspec.MsgspecError as error:
+    except UNDECODABLE as error:
         raise ProfileError([f"{path}: not a summary of schema {SCHEMA}: {error}"]) from None
 
 
@@ -131,8 +134,13 @@ def read_bare(folder: Path) -> Summary | None:
 
 
 def read_pods(folder: Path) -> list[PodRow]:
-    """The rows of a results folder."""
-    return read_rows(folder / PODS)
+    """The rows of a results folder. Raises ProfileError if they cannot be read."""
+    path = folder / PODS
+    try:
+        return read_rows(path)
+    except _UNREADABLE as error:
+        why = getattr(error, "strerror", None) or error
+        raise ProfileError([f"{path}: {why}; it is not as its run left it"]) from None
 
 
 def encode_summary(summary: Summary) -> bytes:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from loaddriver.errors import InfrastructureError, ProfileError
+from loaddriver.errors import UNDECODABLE, InfrastructureError, ProfileError
 from loaddriver.report.manifest import PIN
 from loaddriver.report.results import SUMMARY
 
@@ -120,7 +120,7 @@ class _Head(msgspec.Struct):
 def _finished(folder: Path) -> FinishedRun:
     try:
         head = msgspec.json.decode((folder / SUMMARY).read_bytes(), type=_Head)
-    except (OSError, msgspec.MsgspecError):
+    except (OSError, *UNDECODABLE):
         head = _Head()
     source = head.provenance or _Revision()
     return FinishedRun(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from loaddriver.errors import ProfileError
+from loaddriver.errors import UNDECODABLE, ProfileError
 from loaddriver.judge.schema import Summary
 from loaddriver.plan.files import load_plan
 from loaddriver.plan.records import Plan
@@ -69,7 +69,7 @@ def read_paired_run(folder: Path) -> PairedRun:
         plan = load_plan(folder / PLAN)
     except OSError as error:
         raise ProfileError([f"{error.filename}: {error.strerror}; the run is incomplete"]) from None
-    except msgspec.MsgspecError as error:
+    except UNDECODABLE as error:
         raise ProfileError([f"{folder}: written by another version: {error}"]) from None
     return PairedRun(folder, summary, profile, plan, nodes)
 

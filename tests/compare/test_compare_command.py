@@ -130,6 +130,71 @@ def test_a_truncated_summary_is_refused_by_name(
     assert "dev-50-20261123-000002/summary.json" in capsys.readouterr().err
 
 
+def damaged(content: bytes, kind: str) -> bytes:
+    at = {"first": 0, "middle": len(content) // 2, "last": len(content) - 1}
+    if kind in at:
+        changed = bytearray(content)
+        changed[at[kind]] ^= 0x80
+        return bytes(changed)
+    return content[: len(content) // 2]
+
+
+@pytest.mark.parametrize("kind", ["first", "middle", "last", "truncated", "gone"])
+def test_any_damage_to_results_is_refused_by_name(
+    kind: str, sides: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of any file of a run, also one that cannot be read at all."""
+    base, head = sides()
+    of_head = sorted(Path(head).iterdir())
+    for path in sorted(of_head[0].iterdir()):
+        if path.is_dir():
+            continue
+        content = path.read_bytes()
+        if kind == "gone":
+            path.unlink()
+        else:
+            path.write_bytes(damaged(content, kind))
+        command = ["compare", base, str(of_head[0]), "--out", str(tmp_path / "out")]
+        assert main(command) == ExitCode.USAGE, path
+        # Without its summary it is no run, and is called that.
+        name = of_head[0].name if (kind, path.name) == ("gone", "summary.json") else path.name
+        assert name in capsys.readouterr().err
+        path.write_bytes(content)
+
+
+def test_runs_of_two_builds_are_no_side(
+    sides: Any, made: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As in a folder of results to which a later revision has added its own."""
+    base, head = sides()
+    source = made.summary.provenance
+    assert source is not None
+    other = msgspec.structs.replace(source, code={**source.code, "bigfleet": "another"})
+    summary = msgspec.structs.replace(made.summary, provenance=other)
+    store(Path(head) / "dev-50-20261123-000009", summary, made.rows)
+    assert main(["compare", base, head, "--out", str(tmp_path / "out")]) == ExitCode.USAGE
+    assert "another bigfleet than" in capsys.readouterr().err
+
+
+def test_a_session_broken_off_before_its_first_pair_is_no_baseline(
+    sides: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sides()
+    folder = session_of(tmp_path)
+    write_state(folder, msgspec.structs.replace(read_state(folder), runs=[]))
+    assert main(["compare", str(folder), str(tmp_path / "b")]) == ExitCode.USAGE
+    assert "without any run of HEAD" in capsys.readouterr().err
+
+
+def test_results_are_not_compared_with_themselves(sides: Any) -> None:
+    base, _ = sides()
+    assert main(["compare", base, f"{base}/."]) == ExitCode.USAGE
+
+
+def test_a_least_effect_of_nothing_is_refused(sides: Any) -> None:
+    assert main(["compare", *sides(), "--least-effect", "-100"]) == ExitCode.USAGE
+
+
 @pytest.mark.parametrize(
     "arguments", [[], ["nowhere"], ["nowhere", "elsewhere"], ["--resume", "nowhere"]]
 )

@@ -14,7 +14,7 @@ from loaddriver.compare.machine_speed import machine_speed
 from loaddriver.compare.measures import PairMeasures, RunMeasures, pair_measures
 from loaddriver.errors import ExitCode
 from loaddriver.record.hops import HOPS
-from tests.compare.compare_rig import compared, pairs_of, run
+from tests.compare.compare_rig import PLAN, compared, pairs_of, run
 
 
 def endpoint(found: Comparison, key: str) -> EndpointResult:
@@ -224,7 +224,26 @@ def test_too_many_voids_of_both_sides_have_an_exit_code_of_their_own(head: int) 
     assert (found.verdict, found.exit_code) == ("too many voids", ExitCode.INVALID_RUN)
 
 
-def test_no_pairs_are_not_enough_data() -> None:
-    found = compared([])
+@pytest.mark.parametrize(
+    ("pairs", "said"),
+    [(0, "no pair has a valid run on both sides"), (1, "one pair does not show how much")],
+)
+def test_too_few_pairs_are_not_enough_data_and_it_is_said_once(pairs: int, said: str) -> None:
+    found = compared(pairs_of(pairs))
     assert found.exit_code == ExitCode.NOT_ENOUGH_DATA
-    assert found.why
+    assert [each[: len(said)] for each in found.why] == [said]
+
+
+def test_voids_that_keep_a_session_from_passing_are_its_reason() -> None:
+    """All endpoints are the same, and HEAD has lost five runs that BASE has not."""
+    found = compared(pairs_of(6), voids(5, 0))
+    assert found.exit_code == ExitCode.NOT_ENOUGH_DATA
+    assert found.why[0].startswith("suspicious, and not proven: 5 runs were void, 5 of HEAD")
+    assert "the shard has crashed" in found.why[0]
+    assert len(found.why) == 1
+
+
+def test_no_verdict_is_promised_before_the_first_look() -> None:
+    """Three pairs may look clear; a session judges nothing before it has six."""
+    settled = [each.pairs_to_settle for each in compared(pairs_of(3)).endpoints]
+    assert {each for each in settled if each is not None} == {PLAN.looks[0]}

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from loaddriver.compare.fact_runner import gather
-from loaddriver.compare.facts import EngineRow, engine_facts, story_fact
+from loaddriver.compare.facts import EngineRow, engine_facts, story_fact, traffic_facts
+from loaddriver.compare.measures import BYTES, WRITES, pair_measures
+from tests.compare.compare_rig import run
 
 STORY = "      1.00 decided m1\n      2.00 state m1 BOOTING\n"
 
@@ -59,3 +63,18 @@ def test_one_checkout_has_nothing_to_differ_in() -> None:
     said: list[str] = []
     assert gather("", "", said.append) == []
     assert said == []
+
+
+def test_writes_and_bytes_of_one_run_of_each_side_are_facts() -> None:
+    """Writes hardly vary, so a twentieth more of them is a change."""
+    was, now = (
+        msgspec.structs.replace(run(), described={WRITES: writes, BYTES: size})
+        for writes, size in ((40.0, 1e6), (42.0, 1.01e6))
+    )
+    writes, moved = traffic_facts(pair_measures(was, now))
+    assert (writes.name, writes.changed, moved.changed) == (WRITES, True, False)
+    assert "40 and 42 (+5.0 %) in the first run of each side" in writes.sentence
+
+
+def test_what_the_servers_did_not_tell_is_no_fact() -> None:
+    assert traffic_facts(pair_measures(run(), run())) == []

@@ -109,8 +109,8 @@ def test_both_sides_have_the_same_programs_but_for_the_fault(inject: str, tmp_pa
     found = planted(inject, tmp_path)
     programs = []
     for side in (found.base, found.head):
-        path = Path(side.program or f"{side.binaries}/kube-scheduler")
-        programs.append(path.read_text())
+        [path] = side.components.values()
+        programs.append(Path(path).read_text())
     assert programs[0].replace(" 0 ", " 0.5 ") == programs[1] != programs[0]
     assert (found.base.label, found.head.label) == ("main", f"main, {inject}")
 
@@ -118,7 +118,7 @@ def test_both_sides_have_the_same_programs_but_for_the_fault(inject: str, tmp_pa
 def test_a_stand_in_has_the_version_of_its_component(tmp_path: Path) -> None:
     found = planted("scheduled=+10%", tmp_path)
     said = subprocess.run(
-        [f"{found.head.binaries}/kube-scheduler", "--version"],
+        [found.head.components["kube-scheduler"], "--version"],
         capture_output=True,
         text=True,
         check=True,
@@ -129,6 +129,9 @@ def test_a_stand_in_has_the_version_of_its_component(tmp_path: Path) -> None:
 def test_a_busy_bigfleet_is_the_checkouts_own(tmp_path: Path) -> None:
     found = planted("shard.cpu=+10%", tmp_path)
     said = subprocess.run(
-        [found.head.program, "shard", "--help"], capture_output=True, text=True, check=True
+        [found.head.components["bigfleet"], "shard", "--help"],
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert "usage: bigfleet shard" in said.stdout

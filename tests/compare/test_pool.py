@@ -9,11 +9,13 @@ import numpy as np
 import pytest
 
 from loaddriver.__main__ import main
-from loaddriver.compare.pool import Judge, Pool, pool_of, rate_of, read_large_pool
+from loaddriver.compare.measures import ENDPOINTS
+from loaddriver.compare.pool import Judge, Pool, pool_of, rate_of, read_large_pool, read_pool
 from loaddriver.compare.sequential import Code, Codes, Floats, Spending
 from loaddriver.errors import ExitCode, ProfileError
 from tests.compare.compare_rig import pairs_of
 
+POOLS = Path(__file__).parents[2] / "docs" / "results" / "compare-pools"
 DRAWS = 3000
 
 
@@ -114,3 +116,13 @@ def test_a_bias_that_relabelling_hides_is_shown(
     biased = pool_of("p", "m", pairs_of(24, 0.03, 3, {"scheduled": 1.05}))
     main(["compare-power", str(written(tmp_path / "a.json", biased)), "--relabellings=50"])
     assert "differ most surely in scheduled" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("path", sorted(POOLS.glob("*.json")), ids=lambda path: path.stem)
+def test_a_pool_of_the_repository_can_be_read(path: Path) -> None:
+    """`make compare-power` judges them."""
+    pool = read_pool(path)
+    assert pool.profile == "compare-50"
+    keys = {endpoint.key for endpoint in ENDPOINTS}
+    assert {frozenset(pair.ratios) for pair in pool.pairs} == {frozenset(keys)}
+    assert pool.endpoint in {"", *keys}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -10,19 +10,21 @@ import pytest
 
 from loaddriver.compare.request import Ports, Request, pairs_of, session_spec
 from loaddriver.compare.runner import ProcessRunner
-from loaddriver.compare.state import SessionSpec, SideName
-from loaddriver.compare.systems import components_folder, kept_copy
+from loaddriver.compare.state import SessionSpec
+from loaddriver.compare.systems import kept_copy
 from loaddriver.errors import InfrastructureError, ProfileError
+from loaddriver.run.system import component_at
 
 
-def binaries(side: SideName, given: Mapping[str, Path]) -> str:
-    return f"/{side}/" + ",".join(f"{name}:{path}" for name, path in given.items())
+def component(text: str) -> tuple[str, Path]:
+    name, _, path = text.partition("=")
+    return name, Path(f"/checked{path}")
 
 
 PORTS = Ports(
     system=lambda revision: "" if revision == "." else f"/systems/{revision}",
     scheduler_config=lambda path: f"/checked/{path}",
-    binaries=binaries,
+    component=component,
 )
 
 
@@ -58,6 +60,8 @@ def test_a_fault_beside_another_difference_is_refused() -> None:
         asked(base="v1", head="v2", inject="scheduled=+10%")
     with pytest.raises(ProfileError, match="expected scheduled"):
         asked(inject="scheduled=10")
+    with pytest.raises(ProfileError, match="leave out --component bigfleet"):
+        asked(components=["bigfleet=/x,/x"], inject="shard.cpu=+10%")
 
 
 def test_each_way_to_differ_reaches_its_side() -> None:
@@ -69,8 +73,10 @@ def test_each_way_to_differ_reaches_its_side() -> None:
     )
     assert (found.base.kubernetes_version, found.head.kubernetes_version) == ("1.35.7", "1.36.3")
     assert found.base.scheduler_config == "/checked/a.yaml"
-    assert found.base.binaries == "/base/etcd:/e1"
-    assert found.head.binaries == "/head/kube-scheduler:/x,etcd:/e2"
+    assert found.base.components == {"etcd": "/checked/e1"}
+    assert found.head.components == {"kube-scheduler": "/checked/x", "etcd": "/checked/e2"}
+    runner = ProcessRunner(found, Path())
+    assert "--component=etcd=/checked/e2" in runner.command(found.head, Path())
     assert found.head.overrides == ["bigfleet.cycleSeconds=2"]
     assert found.declared() == ["profile's settings"]
     assert "Kubernetes 1.36.3, b.yaml" in found.head.label
@@ -82,10 +88,9 @@ def test_each_way_to_differ_reaches_its_side() -> None:
     [
         {"kubernetes": "1.35.7"},
         {"scheduler_config": "a.yaml,"},
-        {"components": ["kube-scheduler"]},
         {"base": "v1", "pairs": "8..6"},
         {"base": "v1", "pairs": "1..6"},
-        {"base": "v1", "pairs": "6..17"},
+        {"base": "v1", "pairs": "6..33"},
         {"base": "v1", "pairs": "many"},
         {"base": "v1", "least_effect_percent": 0.0},
     ],
@@ -136,13 +141,25 @@ def test_a_busy_machine_is_waited_for_and_then_given_up() -> None:
         busy.wait_until_quiet()
 
 
-def test_single_components_become_a_folder_of_binaries(tmp_path: Path) -> None:
-    own = tmp_path / "my-scheduler"
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("scheduler={path}", "expected NAME=PATH of kube-apiserver"),
+        ("kube-scheduler={path}", "is no program"),
+        ("kube-scheduler=/none,{path}", "is no program"),
+        ("kube-scheduler", "is no program"),
+    ],
+)
+def test_a_component_that_no_run_would_use_is_refused(
+    given: str, said: str, tmp_path: Path
+) -> None:
+    """HEAD would be the pinned one, under the name of what was given."""
+    own = tmp_path / "not-executable"
     own.write_text("")
-    folder = components_folder(tmp_path / "binaries", {"kube-scheduler": own})
-    assert (folder / "kube-scheduler").resolve() == own
-    with pytest.raises(ProfileError, match="no such file"):
-        components_folder(tmp_path / "binaries", {"etcd": tmp_path / "none"})
+    ports = dataclasses.replace(PORTS, component=component_at)
+    request = Request(profile="compare-50", components=[given.format(path=own)])
+    with pytest.raises(ProfileError, match=said):
+        session_spec(request, ports, 1)
 
 
 def test_a_scheduler_configuration_that_is_edited_meanwhile_changes_no_run(tmp_path: Path) -> None:

@@ -15,8 +15,9 @@ from loaddriver.compare.request import Ports, Request, session_spec
 from loaddriver.compare.runner import ProcessRunner, RunEndedError
 from loaddriver.compare.systems import WORKING_TREE
 from loaddriver.errors import ExitCode
+from loaddriver.run.system import component_at
 
-PORTS = Ports(lambda _: "", str, lambda side, _: f"/{side}")
+PORTS = Ports(lambda _: "", str, component_at)
 # Stands in for `python -m loaddriver run`: leaves a results folder, says a line, and ends.
 _STAND_IN = """#!{python}
 import pathlib, signal, sys, time

@@ -200,3 +200,7 @@ def test_as_many_pairs_as_a_pilot_says_find_the_least_effect(deviation: float) -
 
 def test_noise_that_hides_the_least_effect_is_said_to() -> None:
     assert pairs_to_find(0.3, PLAN) is None
+
+
+def test_a_long_session_has_further_looks() -> None:
+    assert spending(24).looks == (6, 8, 10, 12, 16, 20, 24)

@@ -298,6 +298,29 @@ def test_facts_come_first_and_once(tmp_path: Path) -> None:
     assert [fact.name for fact in found.facts] == ["stories"]
 
 
+def test_sides_that_cannot_be_compared_are_refused_by_their_first_pair(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Half an hour earlier than at the first look."""
+
+    def refuse(*_: object) -> list[str]:
+        raise IncomparableError(["another plan"])
+
+    monkeypatch.setattr(sessions, "check", refuse)
+    runs = MadeUpRuns()
+    with pytest.raises(IncomparableError):
+        started(tmp_path, runs).play(no_facts)
+    assert len(runs.played) == 1 + 2
+
+
+def test_a_session_that_has_ended_plays_no_more(tmp_path: Path) -> None:
+    runs = MadeUpRuns(deviation=0.01)
+    first = started(tmp_path, runs).play(no_facts)
+    played = len(runs.played)
+    again = started(tmp_path, runs, read_state(tmp_path)).play(no_facts)
+    assert (len(runs.played), again.verdict, again.pairs) == (played, first.verdict, first.pairs)
+
+
 def test_a_state_that_is_none_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ProfileError, match="give the folder of a session"):
         read_state(tmp_path)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from loaddriver.commands.doctor import examine, exit_code
-from loaddriver.compare.sequential import Code, codes_of, spending
+from loaddriver.compare.sequential import Code, Spending, codes_of
 from loaddriver.doctor.assess import Assessment, assess, least_effect
 from loaddriver.doctor.canary import instruments
 from loaddriver.doctor.facts import Machine
@@ -139,11 +139,11 @@ def test_the_noisier_a_machine_the_larger_the_least_effect(
 
 @pytest.mark.parametrize("pairs", [6, 16])
 def test_a_comparison_finds_the_least_effect_nineteen_times_of_twenty(pairs: int) -> None:
-    """Held against the rule that decides comparisons, on made-up pairs of that noise."""
+    """Held against the rule that decides sessions, on made-up pairs of that noise."""
     spread, sessions = 0.05, 2000
     effect = np.log1p(least_effect(spread, pairs))
     draws = np.random.default_rng(5).normal(effect, spread * 2**0.5, (sessions, pairs, 1))
-    codes = codes_of(draws, replace(spending(pairs), least_effect=1 + 1e-9))
+    codes = codes_of(draws, Spending(least_effect=1 + 1e-9))
     assert 0.93 <= np.mean(codes == Code.REGRESSION) <= 0.97
 
 

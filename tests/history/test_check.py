@@ -103,9 +103,17 @@ def test_a_lost_pod_that_no_stored_run_had_is_not_passed_over() -> None:
     events = {"neverBound": 3}
     found = check(line(99, events=events), stored(), LEAST)
     assert found.exit_code is ExitCode.NOT_ENOUGH_DATA
-    assert any("never bound: 3 in this run, and some in 0 of 8" in s for s in found.sentences)
+    assert any("3 in this run, as many in 0 and some in 0 of 8" in s for s in found.sentences)
     before = [msgspec.structs.replace(each, events=events) for each in stored()]
     assert check(line(99, events=events), before, LEAST).exit_code is ExitCode.PASS
+
+
+def test_more_lost_pods_than_any_stored_run_had_are_not_the_same() -> None:
+    """A run that lost one pod is no excuse for one that loses hundreds."""
+    before = [*stored()[:-1], msgspec.structs.replace(stored()[-1], events={"neverBound": 1})]
+    found = check(line(99, events={"neverBound": 500}), before, LEAST)
+    assert found.exit_code is ExitCode.NOT_ENOUGH_DATA
+    assert check(line(99, events={"neverBound": 1}), before, LEAST).exit_code is ExitCode.PASS
 
 
 def test_what_was_measured_before_and_is_not_any_more_is_not_the_same() -> None:

@@ -178,6 +178,16 @@ def test_the_command_adds_draws_and_names_the_file(
     assert "1 run of 1 revision" in shown.out
 
 
+def test_results_without_a_manifest_are_refused(
+    tmp_path: Path, run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Nobody knows whether these files are the run's."""
+    folder = results(tmp_path / "dev-50-20260921-143320", run)
+    (folder / "manifest.json").unlink()
+    assert main(["history", "add", str(folder), "--history", str(tmp_path / "history")]) == 2
+    assert "no manifest.json" in capsys.readouterr().err
+
+
 def test_changed_results_and_unclear_words_are_refused(
     tmp_path: Path, run: Run, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -143,6 +143,17 @@ def test_writes_of_which_a_part_is_unknown_are_unknown() -> None:
     assert (found.writes, found.writes_per_pod) == (None, None)
 
 
+def test_bytes_of_all_clusters_add_up_unless_one_is_unknown() -> None:
+    def per_pod(*moved: int | None) -> float | None:
+        observed = [replace(cluster(None), bytes_moved=each) for each in moved]
+        found = resources_section(health(cpu=use()), observed, 100)
+        assert found is not None
+        return found.api_bytes_per_pod
+
+    assert per_pod(9_000, 1_000) == 100.0
+    assert per_pod(9_000, None) is None
+
+
 def test_without_pods_there_are_no_rates() -> None:
     found = section({"create events": WriteCount(5, 0)}, pods=0)
     assert found.cpu_seconds_per_pod is None

@@ -37,6 +37,12 @@ METRICS = "\n".join(
         request_count("POST", "events", 201, "1.2e+01", group="events.k8s.io"),
         request_count("LIST", "pods", 200, "9"),
         request_count("POST", "", 404, "3"),
+        "# TYPE apiserver_request_body_size_bytes histogram",
+        'apiserver_request_body_size_bytes_bucket{resource="pods",verb="create",le="50000"} 40',
+        'apiserver_request_body_size_bytes_sum{group="",resource="pods",verb="create"} 1.2e+05',
+        'apiserver_response_sizes_sum{component="apiserver",resource="pods",verb="LIST"} 30000',
+        'apiserver_watch_events_sizes_sum{group="",resource="pods",version="v1"} 50000',
+        'apiserver_watch_events_sizes_count{group="",resource="pods",version="v1"} 99',
         "",
     ]
 )
@@ -122,3 +128,10 @@ def test_writes_before_the_load_do_not_count() -> None:
     }
     since = ServerCounts(None, writes).writes_since(before)
     assert since == {"create pods": WriteCount(4, 0), "patch nodes": WriteCount(0, 2)}
+
+
+async def test_bytes_are_those_of_bodies_answers_and_watched_events() -> None:
+    async with talking_to(Server(200)) as client:
+        counts = await server_counts(client)
+    assert counts is not None
+    assert counts.bytes_moved == 200_000

@@ -21,7 +21,6 @@ from loaddriver.compare.measures import (
     DUE_TO_BIND,
     ENDPOINTS,
     MACHINE_HOPS,
-    MOST_CHANGE_OF_TRAFFIC,
     REFERENCES,
     SCHEDULED,
     WRITES,
@@ -37,6 +36,8 @@ _TWO = 2
 _LEAST_PAIRS = 3
 # How rarely references that a change has not touched may seem to disagree, in both directions.
 _DISAGREEMENT = 0.01
+# In the mean of several pairs; equal systems' pairs differ by 1 %.
+_MOST_CHANGE_OF_WRITES = math.log(1.02)
 # Waits do not grow as CPU does; over interleaved pairs this is noise, elsewhere a bias.
 _MOST_CHANGE_OF_SPEED = math.log(1.05)
 _WAITS = (DUE_TO_BIND, SCHEDULED)
@@ -67,7 +68,7 @@ def _objection(pairs: Sequence[PairMeasures], names: Sequence[str]) -> Objection
         return "disagreement"
     writes = [_log_ratio(pair, WRITES) for pair in pairs]
     known = [change for change in writes if change is not None]
-    if known and abs(float(np.mean(known))) > MOST_CHANGE_OF_TRAFFIC:
+    if known and abs(float(np.mean(known))) > _MOST_CHANGE_OF_WRITES:
         return "writes"
     return ""
 

@@ -33,8 +33,6 @@ _MILLI = 1000.0
 WRITES = "writes to API servers per pod"
 """A number that describes: what both sides' controllers and HEAD itself asked API servers for."""
 BYTES = "bytes of objects that API servers received and sent per pod"
-MOST_CHANGE_OF_TRAFFIC = math.log(1.02)
-"""A log ratio: equal systems' writes for a pod differ by 1 %."""
 DECISIONS = "decisions of the shards"
 
 DUE_TO_BIND = "dueToBind"

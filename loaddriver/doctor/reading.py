@@ -155,6 +155,6 @@ def _number(path: Path) -> int | None:
 
 def _text(path: Path) -> str | None:
     try:
-        return path.read_text()
+        return path.read_text(errors="surrogateescape")  # names of files may be any bytes
     except OSError:
         return None

@@ -12,7 +12,7 @@ from loaddriver.judge.bare import bare_section
 from loaddriver.judge.gates import GateSpec, judge_gates
 from loaddriver.judge.schema import Summary
 from loaddriver.judge.self_checks import disclosures
-from loaddriver.judge.verdict import pass_sentence
+from loaddriver.judge.verdict import NOTHING_JUDGED, pass_sentence
 from loaddriver.record.provenance import provider_of
 
 
@@ -37,6 +37,10 @@ def rejudge(summary: Summary, limits: Sequence[GateSpec], bare: Summary | None =
     )
     if summary.verdict == "error" or summary.invalid_reasons:
         return judged
+    if not gates:
+        return msgspec.structs.replace(
+            judged, verdict="invalid", exit_code=int(ExitCode.INVALID_RUN), why=[NOTHING_JUDGED]
+        )
     latency = summary.due_to_bind_seconds
     sentence = pass_sentence(len(gates), summary.pods, summary.requests, latency)
     missed = [*summary.failures, *(gate.sentence for gate in gates if not gate.passed)]

@@ -15,6 +15,8 @@ from loaddriver.judge.schema import Pods, Requests, SelfCheck
 from loaddriver.judge.self_checks import exceeded_limits, unmeasured
 from loaddriver.record.rows import PodRow
 
+NOTHING_JUDGED = "No gates were given that apply to this run: nothing was judged."
+
 
 @dataclass(frozen=True)
 class Verdict:
@@ -45,9 +47,7 @@ def decide(
     if invalid_reasons:
         return Verdict("invalid", ExitCode.INVALID_RUN, tuple(invalid_reasons))
     if not gates:
-        return Verdict(
-            "invalid", ExitCode.INVALID_RUN, ("No gates were given: nothing was judged.",)
-        )
+        return Verdict("invalid", ExitCode.INVALID_RUN, (NOTHING_JUDGED,))
     if missed:
         return Verdict("fail", ExitCode.GATE_MISSED, (*missed, *disclosed))
     sentence = pass_sentence(len(gates), pods, requests, latency)

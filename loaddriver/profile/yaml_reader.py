@@ -7,6 +7,7 @@ error.
 
 from __future__ import annotations
 
+import math
 import re
 from pathlib import Path
 from typing import Any
@@ -43,6 +44,15 @@ class _PlainLoader(yaml.CSafeLoader):
         return super().construct_mapping(node, deep=deep)
 
 
+def _finite_float(loader: _PlainLoader, node: yaml.ScalarNode) -> float:
+    value: float = loader.construct_yaml_float(node)
+    if not math.isfinite(value):
+        problem = f"{node.value} is too large a number"
+        raise yaml.constructor.ConstructorError(None, None, problem, node.start_mark)
+    return value
+
+
+_PlainLoader.add_constructor("tag:yaml.org,2002:float", _finite_float)
 for _name, _pattern, _first in _PLAIN_SCALARS:
     _PlainLoader.add_implicit_resolver(f"tag:yaml.org,2002:{_name}", re.compile(_pattern), _first)
 

@@ -24,7 +24,7 @@ def cgroup_folders(
     In a container, the paths may be those of the host: not every folder exists.
     """
     try:
-        lines = own.read_text().splitlines()
+        lines = own.read_text(errors="surrogateescape").splitlines()
     except OSError:
         lines = []
     for line in lines:

@@ -49,6 +49,8 @@ def following_stretch(
     if ramp.capacity_share is None or not released:
         return 1.0
     last = released[-1]
+    if not (step.pods and last.pods):
+        return last.stretch  # a large object, whose step is that of its middle, leaves others empty
     waiting = sum(each.pods for each in released) - bound
     if waiting > _BEHIND_SHARE * ramp.max_backlog_pods:
         first = released[-_RATE_STEPS:][0]

@@ -66,14 +66,14 @@ def test_one_checkout_has_nothing_to_differ_in() -> None:
 
 
 def test_writes_and_bytes_of_one_run_of_each_side_are_facts() -> None:
-    """Writes hardly vary, so a twentieth more of them is a change."""
+    """Writes hardly vary, so a tenth more of them is a change."""
     was, now = (
         msgspec.structs.replace(run(), described={WRITES: writes, BYTES: size})
-        for writes, size in ((40.0, 1e6), (42.0, 1.01e6))
+        for writes, size in ((40.0, 1e6), (44.0, 1.02e6))
     )
     writes, moved = traffic_facts(pair_measures(was, now))
     assert (writes.name, writes.changed, moved.changed) == (WRITES, True, False)
-    assert "40 and 42 (+5.0 %) in the first run of each side" in writes.sentence
+    assert "40 and 44 (+10.0 %) in the first run of each side" in writes.sentence
 
 
 def test_what_the_servers_did_not_tell_is_no_fact() -> None:

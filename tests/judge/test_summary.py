@@ -224,6 +224,13 @@ def test_a_run_can_be_judged_again_by_other_limits() -> None:
     assert rejudge(ungated, [HOLDS]).verdict == "pass"
 
 
+def test_a_run_to_which_no_gate_applies_is_not_judged_well() -> None:
+    """Neither at first nor by other limits: a pass that nothing was asked for means nothing."""
+    for found in (summarised(facts(), [unseen()], BOUND, []), rejudge(summary(), [])):
+        assert (found.verdict, found.exit_code) == ("invalid", 5)
+        assert "nothing was judged" in found.why[0]
+
+
 def test_a_run_judged_again_keeps_everything_but_its_judgement() -> None:
     """Rows are not measured anew: only gates, verdict and reasons change."""
     made = summary()

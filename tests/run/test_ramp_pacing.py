@@ -279,6 +279,15 @@ def test_a_ramp_that_follows_nothing_has_the_profiles_rate() -> None:
     assert following_stretch(ramp(), step, [Released(0, 0, 50, 1)], 10, 5) == 1
 
 
+def test_a_step_without_pods_changes_no_rate() -> None:
+    """One large object leaves the steps beside its own empty."""
+    empty = Step(number=2, phase="ramp", seconds=10, pods=0, events=0)
+    full = Step(number=3, phase="ramp", seconds=10, pods=50, events=50)
+    first = Released(0, 0, 50, 1.5)
+    assert following_stretch(following(), empty, [first], 10, 50) == 1.5
+    assert following_stretch(following(), full, [first, Released(10, 50, 0, 1.5)], 20, 50) == 1.5
+
+
 def test_a_machine_that_bound_nothing_shows_no_capacity() -> None:
     """The last rate is kept, and the ramp waits anyway."""
     assert stretch_after(50, bound=0, stretch=1.5) == 1.5

@@ -8,6 +8,7 @@ from loaddriver.errors import ProfileError
 from loaddriver.profile.fleet import LatencyDistribution
 from loaddriver.profile.gates import load_gates
 from loaddriver.profile.loading import load_profile, profile_names
+from loaddriver.profile.yaml_reader import parse_yaml
 from tests.loaddriver.load_rig import PROFILES, SHIPPED, copied_profiles, edit, shipped
 
 
@@ -156,6 +157,12 @@ def test_a_duplicate_key_is_an_error(tmp_path: Path) -> None:
     folder = copied_profiles(tmp_path)
     edit(folder / "smoke/profile.yaml", "seed: 1", "seed: 1\nseed: 2")
     assert "duplicate key 'seed'" in load_error("smoke", folder)
+
+
+def test_a_number_without_end_is_an_error() -> None:
+    """Every limit would hold against it."""
+    with pytest.raises(ProfileError, match=r"x: line 2, column 10 1e999 is too large a number"):
+        parse_yaml("gates:\n  limit: 1e999", "x")
 
 
 def test_a_syntax_error_names_file_and_line(tmp_path: Path) -> None:

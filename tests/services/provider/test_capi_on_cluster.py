@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -126,6 +127,27 @@ async def test_a_provider_killed_after_any_request_of_a_join_finishes_it(
         await made.give(provider, DRAIN, OWN)
         await made.until(provider, IDLE, OWN)
     assert await made.left() == []
+
+
+async def test_an_order_whose_caller_goes_while_it_is_saved_is_carried_through(
+    made: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A shard that is restarted hangs up in the middle of its orders."""
+    async with made.controller() as provider:
+        assert made.client is not None
+        create = made.client.create
+
+        async def then_gone(path: str, body: Any) -> bytes:
+            answer = await create(path, body)
+            if path.endswith("/configmaps"):
+                monkeypatch.undo()
+                raise asyncio.CancelledError
+            return answer
+
+        monkeypatch.setattr(made.client, "create", then_gone)
+        with pytest.raises(asyncio.CancelledError):
+            await made.give(provider, CONFIGURE, OWN)
+        await made.until(provider, CONFIGURED, OWN)
 
 
 @pytest.mark.parametrize("requests", range(1, 9))

@@ -87,6 +87,12 @@ def test_a_join_that_takes_too_long_has_failed_with_what_it_waits_for() -> None:
     assert late.end.machine.cluster == "east"
 
 
+def test_a_join_that_was_done_while_the_provider_was_down_has_not_failed() -> None:
+    """Pods run there by now."""
+    assert step(S.CONFIGURING, view(ready=True), ORDERED + BOOT).event is E.JOINED
+    assert step(S.CONFIGURING, view(ready=True, operation=1), ORDERED + BOOT).event is E.FAIL
+
+
 def test_a_removal_that_takes_too_long_has_failed() -> None:
     """Not one that was done while the provider was down: nothing is left of that."""
     late = ORDERED + REMOVAL

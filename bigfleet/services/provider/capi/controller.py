@@ -110,8 +110,8 @@ class MachineController:
                     await self.records.confirm(machine_id)
                     return await self._accept(machine_id, fence, read_order)
                 except Changed:
-                    continue
-                except Unavailable:
+                    self._wake(machine_id)  # it may be under way, as an earlier call has left it
+                except (Unavailable, asyncio.CancelledError):
                     self._wake(machine_id)  # the order may have been saved all the same
                     raise
         raise Unavailable(f"the record of machine {machine_id} is being changed by somebody else")

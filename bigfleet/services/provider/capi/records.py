@@ -6,6 +6,7 @@ or one that was believed dead, can overwrite nothing: its write fails, and it re
 
 from __future__ import annotations
 
+import asyncio
 import secrets
 from collections.abc import Mapping
 from dataclasses import replace
@@ -129,7 +130,7 @@ class Records(IndexedRecords):
         saved = Saved(record, fences, self._versions.get(machine_id, ""))
         try:
             version = await self._write(codec.to_config_map(saved, self._name))
-        except Unavailable:
+        except (Unavailable, asyncio.CancelledError):  # also if the caller has gone meanwhile
             self._uncertain.add(machine_id)
             raise
         if version is None:

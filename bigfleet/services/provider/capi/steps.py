@@ -72,14 +72,15 @@ def next_step(record: Record, view: MachineView | None, now: float, limits: Limi
 
 def _configuring(record: Record, view: MachineView | None, now: float, limits: Limits) -> Step:
     deadline = record.due_unix_seconds + limits.offering.boot_timeout_seconds
+    lost = _lost(record, view) if view is not None else ""
+    if view is not None and view.ready and not lost:
+        return _finish(record)  # also if it joined while no provider looked
     if now >= deadline:
         seconds = limits.offering.boot_timeout_seconds
         return _fail(record, f"not Ready within {seconds:g} s: {_seen(view, limits)}", now)
     if view is None:
         return Step(Act.CREATE, until=deadline)
-    if lost := _lost(record, view):
-        return _fail(record, lost, now)
-    return _finish(record) if view.ready else Step(Act.WAIT, until=deadline)
+    return _fail(record, lost, now) if lost else Step(Act.WAIT, until=deadline)
 
 
 def _leaving(record: Record, view: MachineView | None, now: float, limits: Limits) -> Step:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from bigfleet.fedhpa.members.link import NotManaged
 from bigfleet.fedhpa.objects import AUTOSCALERS, ObjectKey
 from bigfleet.fedhpa.shares import Share
@@ -81,3 +83,19 @@ async def test_changed_content_is_retried_at_once() -> None:
     host.autoscalers[KEY].spec.behavior = type(host.autoscalers[KEY].spec.behavior)(b'{"x": {}}')
     await looker.reconcile(KEY)
     assert "a" in api.shares()
+
+
+async def test_a_cluster_that_rejects_and_is_cut_off_is_waited_for_without_a_timer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Else each autoscaler would be looked at twenty times a second until it is back."""
+    api = _api(_MISSING)
+    looker, _, registry = controller(api)
+    await looker.reconcile(KEY)
+    registry.links["a"].state.mark_unreachable("is cut off")
+    api.now += 300.0
+    waits: list[float | None] = []
+    monkeypatch.setattr(looker._debouncer, "add_after", lambda _, wait: waits.append(wait))
+    await looker.reconcile(KEY)
+    assert waits
+    assert all(wait is None or wait > 0 for wait in waits)

@@ -134,10 +134,12 @@ class AutoscalerController:
         self._wake(autoscaler.key, result, memory)
 
     def _wake(self, key: ObjectKey, result: ReconcileResult, memory: ReconcileMemory) -> None:
-        wakes = [each.until for each in memory.rejections.values()]
+        now = self._now()
+        # A retry that is overdue waits for a change: its cluster is not reachable, for one.
+        wakes = [each.until for each in memory.rejections.values() if each.until > now]
         wakes += [result.plan.wake_at] if result.plan.wake_at is not None else []
-        wakes += [self._now() + _RETRY_INTERVAL_SECONDS] if result.failures else []
-        self._debouncer.add_after(key, min(wakes) - self._now() if wakes else None)
+        wakes += [now + _RETRY_INTERVAL_SECONDS] if result.failures else []
+        self._debouncer.add_after(key, min(wakes) - now if wakes else None)
 
     def _bounds(self, autoscaler: Autoscaler) -> dict[str, ClusterBounds]:
         preferences = preferences_of(autoscaler)

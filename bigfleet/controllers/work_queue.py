@@ -9,13 +9,13 @@ from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar
 
 from bigfleet.kube.client import CONFLICT, FORBIDDEN, UNAUTHORIZED, ApiError, is_transient
+from bigfleet.model.retry_delays import RetryDelays
 from bigfleet.observe import metrics
 
 _LOG = logging.getLogger(__name__)
-_INITIAL_RETRY_SECONDS, _MAX_RETRY_SECONDS = 0.1, 30.0
+_RETRIES = RetryDelays(0.1, 30.0)
 # Of what is denied: rights that are not known yet come soon, those that are missing after hours.
-_INITIAL_DENIED_SECONDS, _MAX_DENIED_SECONDS = 5.0, 600.0
-_MOST_DOUBLINGS = 20
+_RETRIES_IF_DENIED = RetryDelays(5.0, 600.0)
 
 K = TypeVar("K")
 
@@ -99,7 +99,7 @@ class WorkQueue(Generic[K]):
             else:
                 self._on_rejected(key, error)
                 if error.status in (UNAUTHORIZED, FORBIDDEN):
-                    self._requeue(key, _INITIAL_DENIED_SECONDS, _MAX_DENIED_SECONDS)
+                    self._requeue(key, _RETRIES_IF_DENIED)
                 else:
                     self._failures.pop(key, None)
         else:
@@ -112,14 +112,13 @@ class WorkQueue(Generic[K]):
         self._requeue_after(key, error)
 
     def _requeue_after(self, key: K, error: Exception) -> None:
-        delay = self._requeue(key, _INITIAL_RETRY_SECONDS, _MAX_RETRY_SECONDS)
+        delay = self._requeue(key, _RETRIES)
         _LOG.warning("requeued, retrying in %.1f s: %s", delay, str(error) or repr(error))
 
-    def _requeue(self, key: K, initial_seconds: float, most_seconds: float) -> float:
+    def _requeue(self, key: K, retries: RetryDelays) -> float:
         """Add the key again after a delay that doubles with each failure; returns the delay."""
         failures = self._failures[key] = self._failures.get(key, 0) + 1
-        doublings = min(failures - 1, _MOST_DOUBLINGS)  # thousands of them are no float any more
-        delay = min(initial_seconds * 2.0**doublings, most_seconds)
+        delay = retries.after(failures)
         asyncio.get_running_loop().call_later(delay, self.add, key)
         return delay
 

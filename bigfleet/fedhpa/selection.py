@@ -60,7 +60,7 @@ def preferences_of(autoscaler: Autoscaler) -> list[Preference]:
         return autoscaler.spec.preferences
     try:
         found = msgspec.json.decode(text, type=_Annotation)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except msgspec.MsgspecError as error:
         hint = f'must be JSON like {{"clusters": {{"NAME": {{"minReplicas": 1}}}}}}: {error}'
         raise InvalidInput(f"annotation {PREFERENCES}", text, hint) from None
     named = {each.cluster for each in autoscaler.spec.preferences}

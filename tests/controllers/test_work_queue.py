@@ -11,6 +11,7 @@ import pytest
 from bigfleet.controllers import work_queue
 from bigfleet.controllers.work_queue import WorkQueue
 from bigfleet.kube.client import ApiError
+from bigfleet.model.retry_delays import RetryDelays
 from bigfleet.observe import metrics
 
 
@@ -47,8 +48,8 @@ class _Worker:
 @pytest.fixture(autouse=True)
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Retries come after a hundredth of a second at first."""
-    monkeypatch.setattr(work_queue, "_INITIAL_RETRY_SECONDS", 0.01)
-    monkeypatch.setattr(work_queue, "_INITIAL_DENIED_SECONDS", 0.01)
+    for retries in ("_RETRIES", "_RETRIES_IF_DENIED"):
+        monkeypatch.setattr(work_queue, retries, RetryDelays(0.01, 30.0))
 
 
 @asynccontextmanager
@@ -144,7 +145,7 @@ async def test_an_object_that_has_failed_for_days_fails_alone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Delays double, and 2 to the power of a thousand is no number of seconds."""
-    monkeypatch.setattr(work_queue, "_MAX_RETRY_SECONDS", 0.0)
+    monkeypatch.setattr(work_queue, "_RETRIES", RetryDelays(0.01, 0.0))
     worker = _Worker()
     worker.failures = [ConnectionResetError() for _ in range(1100)]
     async with _running(worker, 1) as queue, asyncio.timeout(60):

@@ -24,13 +24,14 @@ from bigfleet.api.v1alpha1.shard_pb2 import (
 from bigfleet.api.v1alpha1.shard_pb2_grpc import ShardStub
 from bigfleet.controllers.operator.shard_addresses import ShardAddressList
 from bigfleet.model.errors import Unavailable
+from bigfleet.model.retry_delays import RetryDelays
 from bigfleet.observe import metrics
 from bigfleet.tasks import run_until_first_completes
 
 _LOG = logging.getLogger(__name__)
 PROTOCOL_VERSION = "v1alpha1"
 _ROLE = "shard"
-_FIRST_BACKOFF_SECONDS, _LAST_BACKOFF_SECONDS = 0.5, 30.0
+_RETRIES = RetryDelays(0.5, 30.0)
 _ANSWER_SECONDS = 30.0
 
 
@@ -200,5 +201,4 @@ class Dialer:
 
 def backoff_seconds(failures: int, random: float) -> float:
     """0.5 s doubling to 30 s, with a jitter of up to half."""
-    whole: float = min(_FIRST_BACKOFF_SECONDS * 2 ** min(failures, 10), _LAST_BACKOFF_SECONDS)
-    return whole * (0.5 + random / 2)
+    return _RETRIES.after(failures + 1) * (0.5 + random / 2)

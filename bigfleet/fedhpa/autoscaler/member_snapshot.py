@@ -179,7 +179,7 @@ def _without_skew(at: float, now: float) -> float:
 def _capacity_limit(annotation: str, now: float) -> CapacityLimit | None:
     try:
         capacity_limit = msgspec.json.decode(annotation, type=CapacityLimit)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except msgspec.MsgspecError:
         return None
     return (
         None

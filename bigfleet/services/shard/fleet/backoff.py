@@ -22,8 +22,9 @@ import numpy as np
 from bigfleet.engine.snapshot import NONE, Flags, Flavour, Fleet, Ints, Rows
 from bigfleet.model.labels import INSTANCE_TYPE_LABEL, ZONE_LABEL, capacity_type_label
 from bigfleet.model.machine import CapacityType, MachineState
+from bigfleet.model.retry_delays import RetryDelays
 from bigfleet.observe import metrics
-from bigfleet.services.shard.fleet.failures import BackOff, BootBackOff, Delays, Failure
+from bigfleet.services.shard.fleet.failures import BackOff, BootBackOff, Failure
 from bigfleet.services.shard.records.views import Transition
 
 _S = MachineState
@@ -57,10 +58,10 @@ class FailureBackOff:
     """Backoff of offerings, machines and clusters, driven by transitions. Times are Unix time."""
 
     def __init__(self) -> None:
-        self._offerings = BackOff[Offering](Delays(30.0, 1800.0))
-        self._boots = BootBackOff[Offering](Delays(30.0, 1800.0, free_failures=1))
-        self._machines = BootBackOff[str](Delays(60.0, 3600.0))
-        of_clusters = Delays(60.0, 900.0, free_failures=_BOOTS_OF_A_CLUSTER - 1)
+        self._offerings = BackOff[Offering](RetryDelays(30.0, 1800.0))
+        self._boots = BootBackOff[Offering](RetryDelays(30.0, 1800.0, free_failures=1))
+        self._machines = BootBackOff[str](RetryDelays(60.0, 3600.0))
+        of_clusters = RetryDelays(60.0, 900.0, free_failures=_BOOTS_OF_A_CLUSTER - 1)
         self._clusters = BackOff[str](of_clusters)
 
     def follow(self, transition: Transition, flavour: Flavour, now_seconds: float) -> None:

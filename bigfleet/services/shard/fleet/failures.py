@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from bigfleet.model.retry_delays import RetryDelays
+
 _Key = TypeVar("_Key")
 
 _FORGET_SECONDS = 3600.0
@@ -28,30 +30,12 @@ class Failure:
         return not self.clusters or cluster in self.clusters
 
 
-@dataclass(frozen=True)
-class Delays:
-    """Between `min_seconds` and `max_seconds`, doubled by each failure in a row; the first
-    `free_failures` cause none.
-    """
-
-    min_seconds: float
-    max_seconds: float
-    free_failures: int = 0
-
-    def after(self, number: int) -> float:
-        """The delay in seconds after so many failures in a row."""
-        if number <= self.free_failures:
-            return 0.0
-        doublings = min(number - self.free_failures - 1, 30)
-        return min(self.min_seconds * 2.0**doublings, self.max_seconds)
-
-
 class BackOff(Generic[_Key]):
     """Backoff with these delays. Failures during a backoff do not count: their attempts began
     before it.
     """
 
-    def __init__(self, delays: Delays) -> None:
+    def __init__(self, delays: RetryDelays) -> None:
         self._delays = delays
         self._failures: dict[_Key, Failure] = {}
 
@@ -87,7 +71,7 @@ class BootBackOff(Generic[_Key]):
     from others, unless it has failed in no other.
     """
 
-    def __init__(self, delays: Delays) -> None:
+    def __init__(self, delays: RetryDelays) -> None:
         self._delays = delays
         self._failures: dict[_Key, dict[str, Failure]] = {}
 

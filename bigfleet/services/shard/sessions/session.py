@@ -11,11 +11,11 @@ from typing import Any, TypeVar
 from bigfleet.api.v1alpha1 import shard_pb2 as wire
 from bigfleet.api.v1alpha1.capacity_pb2 import NodeSelectorRequirement
 from bigfleet.model.errors import BigFleetError, Unavailable
+from bigfleet.model.retry_delays import RetryDelays
 from bigfleet.services.shard.sessions.outbox import Outbox
 
 ANSWER_TIMEOUT_SECONDS = 30.0
 _LONGEST_SILENCE_SECONDS = 600.0
-_MOST_DOUBLINGS = 20
 _MANY_SILENCES = 3  # three and a half minutes, and longer pauses from then on
 
 _Answer = TypeVar("_Answer")
@@ -148,9 +148,9 @@ class Session:
     def _note_silence(self) -> None:
         """Record a timeout; of several at the same time one counts."""
         if not self.is_silent:
-            doubled = ANSWER_TIMEOUT_SECONDS * 2 ** min(self._silences, _MOST_DOUBLINGS)
-            backoff_seconds = min(doubled, _LONGEST_SILENCE_SECONDS)
             self._silences += 1
+            pauses = RetryDelays(ANSWER_TIMEOUT_SECONDS, _LONGEST_SILENCE_SECONDS)
+            backoff_seconds = pauses.after(self._silences)
             self._silent_until_seconds = asyncio.get_running_loop().time() + backoff_seconds
 
     async def _ask(

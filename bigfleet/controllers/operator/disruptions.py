@@ -52,11 +52,14 @@ class _Assessed(NamedTuple):
     pods: Sequence[PodOnNode]
 
 
-class _Promise(NamedTuple):
-    """The pods of a Node that may be drained: until then their evictions may not count yet."""
+@dataclass
+class _Accepted:
+    """A Node that may be drained: until then the pod controller may not see that it is, nor budgets
+    the evictions of its `pods`, which are known once they are assessed.
+    """
 
-    pods: Sequence[PodOnNode]
     until: float
+    pods: Sequence[PodOnNode] = ()
 
 
 class Disruptions:
@@ -67,9 +70,8 @@ class Disruptions:
         self.run = self._reviews.run
         self._lists = asyncio.Semaphore(_LISTS_AT_ONCE)
         self._reviewing, self._next = asyncio.Lock(), _Batch()
-        #: Nodes that may be drained, by when the pod controller is sure to see that they are
-        self._accepted: dict[str, float] = {}
-        self._promised: dict[str, _Promise] = {}
+        #: by Node, the last one last
+        self._accepted: dict[str, _Accepted] = {}
 
     async def report(self, inquiry: DisruptionInquiry) -> DisruptionReport:
         """The machines that are best released; ApiError or a connection error on failure."""
@@ -79,10 +81,8 @@ class Disruptions:
         source = "pod-controller" if verdicts is not None else "nobody"
         metrics.operator_disruption_reports.labels(source).inc()
         # Before any is drained it is assessed once more.
-        assessed = await self._assess_all(
-            dict.fromkeys(asked, UNKNOWN) if verdicts is None else verdicts,
-            await self._budgets(),
-            current=False,
+        assessed, _ = await self._assess_all(
+            dict.fromkeys(asked, UNKNOWN) if verdicts is None else verdicts, current=False
         )
         found = [each.disruption for each in assessed]
         if verdicts is None:
@@ -97,12 +97,13 @@ class Disruptions:
         why = "the assessment failed"
         try:
             verdicts = await self._verdicts(nodes)
-            budgets = await self._budgets()
-            found = await self._assess_all(verdicts, budgets, current=True)
+            found, budgets = await self._assess_all(verdicts, current=True)
             disruptions = [each.disruption for each in found]
             why = rejection_reason(disruptions, max_cost) or self._forbidden(found, budgets)
-            if not why:
-                self._promise(found)
+            for each in found if not why else ():
+                # One that was not reviewed has no pods, or it would be blocked.
+                if accepted := self._accepted.get(each.disruption.machine_id):
+                    accepted.pods = each.pods
         finally:
             for name in nodes if why else ():
                 self._accepted.pop(name, None)
@@ -112,19 +113,10 @@ class Disruptions:
         """Why a budget forbids to evict these pods beside those of other Nodes that may be drained;
         "" if none does. Each Node alone may be within a budget that they exceed together.
         """
-        own, now = {each.disruption.machine_id for each in found}, time.monotonic()
-        pods = [pod for each in found for pod in each.pods]
-        for name, promise in self._promised.items():
-            if name not in own and promise.until > now:
-                pods += promise.pods
+        own = {each.disruption.machine_id: each.pods for each in found}
+        beside = {name: each.pods for name, each in self._being_drained().items()} | own
+        pods = [pod for its in beside.values() for pod in its]
         return next((why for budget in budgets if (why := budget.forbids(pods))), "")
-
-    def _promise(self, found: Sequence[_Assessed]) -> None:
-        now = time.monotonic()
-        self._promised = {n: p for n, p in self._promised.items() if p.until > now}
-        for each in found:
-            promise = _Promise(each.pods, now + _UNSEEN_SECONDS)
-            self._promised[each.disruption.machine_id] = promise
 
     async def _verdicts(self, nodes: Sequence[str]) -> Mapping[str, NodeDisruption]:
         """Whether these Nodes can be drained.
@@ -153,41 +145,43 @@ class Disruptions:
         # the pods of both would be promised the same places.
         until = time.monotonic() + _UNSEEN_SECONDS
         for verdict in fitting:
-            self._accepted.pop(verdict.name, None)  # to the end
-            self._accepted[verdict.name] = until
+            before = self._accepted.pop(verdict.name, None)  # to the end
+            self._accepted[verdict.name] = _Accepted(until, before.pods if before else ())
 
-    def _being_drained(self) -> list[str]:
-        """The Nodes accepted last, which the pod controller may not see being drained yet."""
+    def _being_drained(self) -> Mapping[str, _Accepted]:
+        """The Nodes accepted last, which others may not see being drained yet."""
         now = time.monotonic()
-        self._accepted = {name: until for name, until in self._accepted.items() if until > now}
-        return list(self._accepted)[-_MAX_UNSEEN:]
+        self._accepted = {name: each for name, each in self._accepted.items() if each.until > now}
+        return self._accepted
 
     async def _review(
         self, names: Sequence[str], max_nodes: int, preferred: Sequence[str] = ()
     ) -> dict[str, NodeDisruption] | None:
-        reclaiming = [name for name in self._being_drained() if name not in names]
+        reclaiming = [*self._being_drained()][-_MAX_UNSEEN:]
         return await self._reviews.ask(
             {
                 "maxNodes": max_nodes,
                 "nodes": names,
                 "preferred": preferred,
-                "reclaiming": reclaiming,
+                "reclaiming": [name for name in reclaiming if name not in names],
             }
         )
 
     async def _assess_all(
         self,
         verdicts: Mapping[str, NodeDisruption],
-        budgets: Sequence[Budget],
         *,
         current: bool,
-    ) -> list[_Assessed]:
-        """In the given order; Nodes that are not BigFleet's are omitted."""
+    ) -> tuple[list[_Assessed], Sequence[Budget]]:
+        """In the given order, without Nodes that are not BigFleet's; and the present budgets."""
+        if not verdicts:
+            return [], ()
+        budgets = await self._budgets()
         judged = (
             self._assess(name, verdict, budgets, current=current)
             for name, verdict in verdicts.items()
         )
-        return [each for each in await asyncio.gather(*judged) if each is not None]
+        return [each for each in await asyncio.gather(*judged) if each is not None], budgets
 
     async def _budgets(self) -> Sequence[Budget]:
         raw = await self._client.get("/apis/policy/v1/poddisruptionbudgets")

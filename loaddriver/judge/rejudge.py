@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 import msgspec
 
-from loaddriver.errors import ExitCode
 from loaddriver.judge.applicability import applicable, not_applicable
 from loaddriver.judge.bare import bare_section
 from loaddriver.judge.gates import GateSpec, judge_gates
+from loaddriver.judge.overload import Attribution
 from loaddriver.judge.schema import Summary
 from loaddriver.judge.self_checks import disclosures
-from loaddriver.judge.verdict import NOTHING_JUDGED, pass_sentence
+from loaddriver.judge.verdict import decide
 from loaddriver.record.provenance import provider_of
 
 
@@ -37,16 +37,18 @@ def rejudge(summary: Summary, limits: Sequence[GateSpec], bare: Summary | None =
     )
     if summary.verdict == "error" or summary.invalid_reasons:
         return judged
-    if not gates:
-        return msgspec.structs.replace(
-            judged, verdict="invalid", exit_code=int(ExitCode.INVALID_RUN), why=[NOTHING_JUDGED]
-        )
-    latency = summary.due_to_bind_seconds
-    sentence = pass_sentence(len(gates), summary.pods, summary.requests, latency)
-    missed = [*summary.failures, *(gate.sentence for gate in gates if not gate.passed)]
+    verdict = decide(
+        None,
+        gates,
+        Attribution(invalid=(), failures=tuple(summary.failures)),
+        summary.pods,
+        summary.requests,
+        summary.due_to_bind_seconds,
+        tuple(disclosures(summary.self_checks)),
+    )
     return msgspec.structs.replace(
         judged,
-        verdict="fail" if missed else "pass",
-        exit_code=int(ExitCode.GATE_MISSED if missed else ExitCode.PASS),
-        why=[*(missed or [sentence]), *disclosures(summary.self_checks)],
+        verdict=verdict.word,
+        exit_code=int(verdict.exit_code),
+        why=list(verdict.why),
     )

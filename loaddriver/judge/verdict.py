@@ -15,8 +15,6 @@ from loaddriver.judge.schema import Pods, Requests, SelfCheck
 from loaddriver.judge.self_checks import exceeded_limits, unmeasured
 from loaddriver.record.rows import PodRow
 
-NOTHING_JUDGED = "No gates were given that apply to this run: nothing was judged."
-
 
 @dataclass(frozen=True)
 class Verdict:
@@ -47,7 +45,8 @@ def decide(
     if invalid_reasons:
         return Verdict("invalid", ExitCode.INVALID_RUN, tuple(invalid_reasons))
     if not gates:
-        return Verdict("invalid", ExitCode.INVALID_RUN, (NOTHING_JUDGED,))
+        sentence = "No gates were given that apply to this run: nothing was judged."
+        return Verdict("invalid", ExitCode.INVALID_RUN, (sentence,))
     if missed:
         return Verdict("fail", ExitCode.GATE_MISSED, (*missed, *disclosed))
     sentence = pass_sentence(len(gates), pods, requests, latency)

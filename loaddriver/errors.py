@@ -9,11 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import IntEnum
 
-import msgspec
-
-UNDECODABLE = (msgspec.MsgspecError, UnicodeDecodeError)
-"""What decoding raises for a damaged file: msgspec leaves bytes that are no UTF-8 to Python."""
-
 
 class ExitCode(IntEnum):
     """The exit status of the process; 4 and 7 are those of comparisons."""

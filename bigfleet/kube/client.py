@@ -26,6 +26,8 @@ from kubernetes.aio import config
 from kubernetes.aio.client.api_client import ApiClient
 from kubernetes.aio.client.configuration import Configuration
 
+from bigfleet.model.errors import UNDECODABLE
+
 JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_PATCH = "application/strategic-merge-patch+json"
@@ -270,6 +272,6 @@ async def _refuse_redirect(
 def _api_error(request: str, status: int, content: bytes) -> ApiError:
     try:
         error_status = msgspec.json.decode(content, type=_Status)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except UNDECODABLE:
         error_status = _Status(message=content[:200].decode(errors="replace"))
     return ApiError(request, status, error_status.reason, error_status.message)

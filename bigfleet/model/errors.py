@@ -10,6 +10,10 @@ BigFleetError
 
 from __future__ import annotations
 
+import msgspec
+
+UNDECODABLE = (msgspec.MsgspecError, UnicodeDecodeError)
+"""What decoding damaged bytes raises: msgspec leaves those that are no UTF-8 to Python."""
 _MAX_SHOWN = 300
 
 

@@ -11,9 +11,9 @@ import yaml
 
 from bigfleet.kube.access import connect
 from bigfleet.kube.client import CONNECTION_ERRORS, ApiError
-from bigfleet.model.errors import InvalidInput
+from bigfleet.model.errors import UNDECODABLE, InvalidInput
 from loaddriver.commands.flags import profile_flags, run_options
-from loaddriver.errors import UNDECODABLE, ExitCode, InfrastructureError, ProfileError
+from loaddriver.errors import ExitCode, InfrastructureError, ProfileError
 from loaddriver.karpenter.preparation import definitions_of, prepare, write_instance_types
 from loaddriver.profile.loading import load_profile
 from loaddriver.run.chart_values import chart_values, heading

@@ -16,7 +16,7 @@ from loaddriver.history.files import History, append, path_of, read_history
 from loaddriver.history.page import render_history
 from loaddriver.history.record import Line, line_of
 from loaddriver.history.terminal import drawing
-from loaddriver.report.manifest import MANIFEST, check_manifest
+from loaddriver.report.manifest import MANIFEST, is_sealed
 from loaddriver.report.results import check_unchanged, read_pods, read_summary
 
 _COLUMNS = 80
@@ -78,7 +78,7 @@ def _check(history: Path, folder: Path) -> ExitCode:
 def _line(folder: Path) -> Line:
     """The line of a results folder whose files are as its run left them."""
     summary = read_summary(folder)
-    if check_manifest(folder) is None:
+    if not is_sealed(folder):
         raise ProfileError(
             [f"{folder}: no {MANIFEST} that can be read: are these files its run's?"]
         )

@@ -16,6 +16,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from bigfleet.model.errors import UNDECODABLE
 from loaddriver.compare.comparison import Record
 from loaddriver.compare.measures import ENDPOINTS, EVENTS, PairMeasures
 from loaddriver.compare.sequential import (
@@ -28,7 +29,7 @@ from loaddriver.compare.sequential import (
     sessions,
     two_sided_tail,
 )
-from loaddriver.errors import UNDECODABLE, ProfileError
+from loaddriver.errors import ProfileError
 
 SCHEMA = "bigfleet.compare-pool/v2"
 LEAST_POWER = 0.95

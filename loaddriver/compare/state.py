@@ -11,10 +11,11 @@ from typing import Literal
 
 import msgspec
 
+from bigfleet.model.errors import UNDECODABLE
 from loaddriver.compare.comparison import Fact, Record
 from loaddriver.compare.exact import VOID_LIMIT
 from loaddriver.compare.sequential import Spending, spending
-from loaddriver.errors import UNDECODABLE, ProfileError
+from loaddriver.errors import ProfileError
 from loaddriver.report.replacing import replace_file
 
 SESSION = "session.json"

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import msgspec
 
-from loaddriver.errors import UNDECODABLE, ProfileError
+from bigfleet.model.errors import UNDECODABLE
+from loaddriver.errors import ProfileError
 from loaddriver.history.record import SCHEMA, Line, encode
 
 _ATTRIBUTES = ".gitattributes"

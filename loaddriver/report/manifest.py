@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from loaddriver.errors import UNDECODABLE
+from bigfleet.model.errors import UNDECODABLE
 from loaddriver.report.replacing import replace_file
 
 MANIFEST = "manifest.json"
@@ -55,6 +55,11 @@ def update_manifest(folder: Path, names: Iterable[str]) -> None:
     known = _read(folder)
     if known is not None:
         _write(folder, {**known, **{name: digest_of_file(folder / name) for name in names}})
+
+
+def is_sealed(folder: Path) -> bool:
+    """Whether there is a manifest that can be read."""
+    return _read(folder) is not None
 
 
 def check_manifest(folder: Path) -> ManifestCheck | None:

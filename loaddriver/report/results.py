@@ -10,7 +10,8 @@ from pathlib import Path
 
 import msgspec
 
-from loaddriver.errors import UNDECODABLE, ProfileError
+from bigfleet.model.errors import UNDECODABLE
+from loaddriver.errors import ProfileError
 from loaddriver.judge.schema import SCHEMA, Summary
 from loaddriver.record.rows import PodRow
 from loaddriver.report.junit import render_junit

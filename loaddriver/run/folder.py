@@ -12,7 +12,8 @@ from pathlib import Path
 
 import msgspec
 
-from loaddriver.errors import UNDECODABLE, InfrastructureError, ProfileError
+from bigfleet.model.errors import UNDECODABLE
+from loaddriver.errors import InfrastructureError, ProfileError
 from loaddriver.report.manifest import PIN
 from loaddriver.report.results import SUMMARY
 

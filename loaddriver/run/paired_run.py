@@ -8,7 +8,8 @@ from pathlib import Path
 
 import msgspec
 
-from loaddriver.errors import UNDECODABLE, ProfileError
+from bigfleet.model.errors import UNDECODABLE
+from loaddriver.errors import ProfileError
 from loaddriver.judge.schema import Summary
 from loaddriver.plan.files import load_plan
 from loaddriver.plan.records import Plan

@@ -9,6 +9,7 @@ import msgspec
 
 from bigfleet.kube.client import InlineAccess
 from bigfleet.model import resources
+from bigfleet.model.errors import UNDECODABLE
 from bigfleet.model.labels import HOSTNAME_LABEL
 from bigfleet.model.machine import Machine
 from bigfleet.ports.host import Boot, HostFailure
@@ -51,7 +52,7 @@ def decode(boot: Boot) -> Blob:
     """The boot's blob; HostFailure if it is invalid, without quoting it, as it holds a token."""
     try:
         blob = msgspec.json.decode(boot.blob, type=Blob)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except UNDECODABLE as error:
         raise HostFailure(f"invalid bootstrap blob: {error}") from None
     if blob.node_name != boot.machine.id:
         raise HostFailure(

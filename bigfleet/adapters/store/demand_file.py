@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 
 from bigfleet.adapters.store.disk import StateFile
+from bigfleet.model.errors import UNDECODABLE
 from bigfleet.ports.files import Files
 
 _LOG = logging.getLogger(__name__)
@@ -27,7 +28,7 @@ class DemandFile:
             return {}
         try:
             return msgspec.json.decode(content, type=dict[str, int])
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except UNDECODABLE as error:
             fields = {"file": str(self._file.path), "error": str(error)}
             _LOG.warning("the demand of clusters is lost: the file is damaged", extra=fields)
             return {}

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from bigfleet.adapters.store.disk import StateFile
-from bigfleet.model.errors import BigFleetError
+from bigfleet.model.errors import UNDECODABLE, BigFleetError
 from bigfleet.ports.files import Files
 from bigfleet.ports.store import Eviction
 
@@ -81,7 +81,7 @@ def _in_progress(content: bytes) -> Iterator[Eviction]:
     for raw in content.splitlines():
         try:
             line = decoder.decode(raw)
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except UNDECODABLE:
             continue
         if line.started is not None:
             in_progress[line.started.machine_id] = line.started

@@ -8,7 +8,7 @@ import msgspec
 
 from bigfleet.adapters.store.disk import StateFile
 from bigfleet.model.domain import Domain
-from bigfleet.model.errors import BigFleetError
+from bigfleet.model.errors import UNDECODABLE, BigFleetError
 from bigfleet.ports.files import Files
 from bigfleet.ports.ownership import (
     DrainTask,
@@ -51,7 +51,7 @@ class OwnershipFile:
             return OwnershipRecord()
         try:
             return _record(msgspec.json.decode(content, type=_Content))
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except UNDECODABLE as error:
             raise BigFleetError(
                 f"{self._file.path}: is not a record of what the shard owns ({error}); restore the "
                 "file, or remove the shard from the fleet and restart it with an empty directory"

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from bigfleet.adapters.store.disk import StateFile
-from bigfleet.model.errors import BigFleetError
+from bigfleet.model.errors import UNDECODABLE, BigFleetError
 from bigfleet.ports.files import Files
 
 
@@ -25,7 +25,7 @@ class RemovalFile:
             return ()
         try:
             return msgspec.json.decode(content, type=list[str])
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except UNDECODABLE as error:
             raise BigFleetError(
                 f"{self._file.path}: is not a list of clusters to be removed ({error}); "
                 "delete the file and remove the clusters again"

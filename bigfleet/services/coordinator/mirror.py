@@ -6,9 +6,7 @@ import asyncio
 import logging
 from collections.abc import Iterator
 
-import msgspec
-
-from bigfleet.model.errors import BigFleetError, Unavailable
+from bigfleet.model.errors import UNDECODABLE, BigFleetError, Unavailable
 from bigfleet.ports.coordination import LEADER_KEY, Changes, CoordinationStore
 from bigfleet.services.coordinator.registry import Registry
 from bigfleet.services.coordinator.rows import Leader, RowChanges, decode, leader_decoder
@@ -63,7 +61,7 @@ class Mirror:
                     rows[key] = None
                 elif (row := decode(key, value)) is not None:
                     rows[key] = row
-            except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            except UNDECODABLE as error:
                 raise BigFleetError(
                     f"row {key!r} of the coordinator's store cannot be read: {error}; restore a "
                     "snapshot (`bigfleet fleet restore`)"

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 import msgspec
 
-from bigfleet.model.errors import InvalidInput
+from bigfleet.model.errors import UNDECODABLE, InvalidInput
 from bigfleet.services.coordinator import domains
 from bigfleet.services.coordinator.rows import Domain, Row, TermBase, decode
 
@@ -58,7 +58,7 @@ def restored(name: str, content: bytes) -> tuple[Meta, Mapping[str, Row]]:
     first, _, data = content.partition(b"\n")
     try:
         meta = msgspec.json.decode(first, type=Meta)
-    except (msgspec.MsgspecError, UnicodeDecodeError):
+    except UNDECODABLE:
         hint = "is not a snapshot: its first line is invalid; create one with `bigfleet fleet save`"
         raise InvalidInput("snapshot", name, hint) from None
     if meta.format != FORMAT:
@@ -79,7 +79,7 @@ def _rows(name: str, data: bytes, instruction_id: Callable[[], str]) -> Iterator
         try:
             key, raw = msgspec.json.decode(line, type=tuple[str, msgspec.Raw])
             row = decode(key, bytes(raw))
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        except UNDECODABLE as error:
             hint = f"has an invalid row {line[:80].decode(errors='replace')}: {error}"
             raise InvalidInput("snapshot", name, hint) from None
         if row is None:

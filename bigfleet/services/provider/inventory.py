@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Meta
 
 from bigfleet.model import resources
-from bigfleet.model.errors import InvalidInput
+from bigfleet.model.errors import UNDECODABLE, InvalidInput
 from bigfleet.model.labels import (
     CAPACITY_TYPE_LABEL,
     INSTANCE_TYPE_LABEL,
@@ -82,7 +82,7 @@ def read(path: Path) -> Iterator[Machine]:
 def _decoded(decoder: msgspec.json.Decoder[_Line], raw: bytes, where: str) -> _Line:
     try:
         return decoder.decode(raw)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except UNDECODABLE as error:
         shown = raw[:_SHOWN_CHARACTERS].decode(errors="replace")
         raise InvalidInput(where, shown, f"is not a machine: {error}") from None
 

@@ -15,7 +15,7 @@ from typing import Annotated, Literal, NamedTuple
 import msgspec
 from msgspec import Meta
 
-from bigfleet.model.errors import InvalidInput
+from bigfleet.model.errors import UNDECODABLE, InvalidInput
 from bigfleet.model.machine import CapacityType, Machine
 
 _SHOWN_CHARACTERS = 80
@@ -130,7 +130,7 @@ def _decoded(
 ) -> PriceChange | Interruption:
     try:
         return decoder.decode(raw)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except UNDECODABLE as error:
         shown = raw[:_SHOWN_CHARACTERS].decode(errors="replace")
         raise InvalidInput(where, shown, f"is not a change of the market: {error}") from None
 

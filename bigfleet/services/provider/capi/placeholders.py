@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from bigfleet.api.node_labels import may_be_set_by_kubelet
-from bigfleet.model.errors import InvalidInput
+from bigfleet.model.errors import UNDECODABLE, InvalidInput
 from bigfleet.model.machine import Machine
 
 _PLACEHOLDER = re.compile(r"\{\{ ?bigfleet\.(\w+) ?\}\}")
@@ -34,7 +34,7 @@ def facts_of(machine: Machine, blob: bytes) -> Mapping[str, str]:
     """
     try:
         told = msgspec.json.decode(blob, type=_Blob)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except UNDECODABLE:
         told = None
     labels = {**(told.labels if told else {}), **machine.labels}
     facts = {

@@ -14,7 +14,7 @@ from bigfleet.engine.decision import Action, ActionType
 from bigfleet.engine.snapshot import NONE, EngineConfig
 from bigfleet.model import resources
 from bigfleet.model.ceiling import micros
-from bigfleet.model.errors import InvalidInput
+from bigfleet.model.errors import UNDECODABLE, InvalidInput
 from bigfleet.model.group import PodGroup
 from bigfleet.model.labels import INSTANCE_TYPE_LABEL, ZONE_LABEL
 from bigfleet.model.machine import MachineState
@@ -97,7 +97,7 @@ def read(content: bytes, name: str) -> Decisions:
     """The decisions in a file; InvalidInput, which calls it `name`, if it has none."""
     try:
         found = msgspec.json.decode(content, type=Decisions)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except UNDECODABLE as error:
         raise InvalidInput(name, str(error), "does not have decisions of a replay") from None
     if found.format != FORMAT:
         raise InvalidInput(name, found.format, f"is not this release's format, {FORMAT}")

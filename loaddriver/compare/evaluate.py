@@ -175,15 +175,9 @@ def _judged(
         pair_deviation=deviation,
         tail=t_tail(mean / error if error else math.copysign(math.inf, mean), pairs - 1),
         sign_flip_tail=sign_flip_tail(ratios) if pairs <= _MOST_FLIPPED else None,
-        pairs_to_settle=_pairs_to_settle(mean, deviation, plan) if open_ else None,
+        pairs_to_settle=pairs_to_settle(mean, deviation, plan) if open_ else None,
         attributed=attribute(endpoint, growth, code == Code.REGRESSION) if changed else "",
     )
-
-
-def _pairs_to_settle(mean: float, deviation: float, plan: Spending) -> int | None:
-    """None if out of reach; nothing is judged before the first look."""
-    found = pairs_to_settle(mean, deviation, plan)
-    return found and max(found, plan.looks[0])
 
 
 def _verdict(

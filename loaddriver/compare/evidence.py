@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -120,19 +120,21 @@ def check(
     return insist([*problems, *sorted(found)], force)
 
 
-def one_system(side: Sequence[Evidence]) -> list[str]:
-    """Sentences about runs of one side with another build than its first: none if all are alike."""
+def one_system(sides: Iterable[Sequence[Evidence]]) -> list[str]:
+    """Sentences about runs with another build than the first of their side, if there are any."""
+    return [sentence for side in sides for sentence in _builds_differ(side)]
+
+
+def _builds_differ(side: Sequence[Evidence]) -> Iterator[str]:
     built = [
         (run.folder, {"bigfleet": source.code.get("bigfleet", "")} | source.binaries)
         for run in side
         if (source := run.summary.provenance) is not None
     ]
-    return [
-        f"{folder}: another {name} than {built[0][0]}, and both are runs of one side"
-        for folder, each in built[1:]
-        for name in sorted(each.keys() | built[0][1].keys())
-        if each.get(name) != built[0][1].get(name)
-    ]
+    for folder, each in built[1:]:
+        for name in sorted(each.keys() | built[0][1].keys()):
+            if each.get(name) != built[0][1].get(name):
+                yield f"{folder}: another {name} than {built[0][0]}, and both are runs of one side"
 
 
 def insist(problems: Sequence[str], force: bool) -> list[str]:

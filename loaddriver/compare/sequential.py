@@ -187,7 +187,9 @@ def decided(codes: Codes) -> Flags:
 
 
 def pairs_to_settle(mean: float, deviation: float, plan: Spending) -> int | None:
-    """The fewest pairs that would decide an endpoint if it stayed as it is; None beyond 10,000."""
+    """The fewest pairs that would decide an endpoint if it stayed as it is, at least those of the
+    first look; None beyond 10,000.
+    """
 
     def settles(pairs: int) -> bool:
         found = judge(np.array([mean]), np.array([deviation]), pairs, plan)
@@ -199,7 +201,7 @@ def pairs_to_settle(mean: float, deviation: float, plan: Spending) -> int | None
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if settles(middle) else (middle, high)
-    return high
+    return max(high, plan.looks[0])
 
 
 def pairs_to_find(deviation: float, plan: Spending) -> int | None:

@@ -96,8 +96,7 @@ class Session:
         found, warnings = self._up_to_the_last_look()
         runs = [run for pair in found for run in pair]
         warnings += check(runs, spec.declared(), self.force)
-        for side in zip(*found, strict=True):
-            warnings += insist(one_system(side), self.force)
+        warnings += insist(one_system(zip(*found, strict=True)), self.force)
         about = About(
             profile=spec.profile,
             seed=runs[0].summary.run.seed if runs else spec.seed or 0,
@@ -136,8 +135,7 @@ class Session:
         found = self._pairs()
         runs = [run for pair in found for run in pair]
         check(runs, spec.declared(), self.force)
-        for side in zip(*found, strict=True):
-            insist(one_system(side), self.force)
+        insist(one_system(zip(*found, strict=True)), self.force)
         endpoint = ENDPOINTS[injection_of(spec.inject).fault] if spec.inject else ""
         measured = _measured(found)
         comparable = relative(measured, machine_speed(measured))

@@ -136,9 +136,10 @@ class DisruptionCosts:
         before = self._batch.pop(machine.machine_id, None)
         if not machine.batch_pods:
             return True
+        since = now_seconds
         # Those of a machine that was not asked about meanwhile may be others.
-        followed = before is not None and now_seconds - before.seen_seconds <= self._follow_seconds
-        since = before.since_seconds if before is not None and followed else now_seconds
+        if before is not None and now_seconds - before.seen_seconds <= self._follow_seconds:
+            since = before.since_seconds
         self._batch[machine.machine_id] = _BatchPods(since, now_seconds)
         return now_seconds - since >= self._batch_wait_seconds
 

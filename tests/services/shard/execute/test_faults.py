@@ -53,6 +53,11 @@ class SlowListing(MemoryProvider):
         return listing
 
 
+def reclaims(message: shard_pb2.ShardMessage) -> bool:
+    """Whether it tells the operator to drain Nodes."""
+    return message.reclaim_instruction.instruction_id != ""
+
+
 async def test_a_late_listing_does_not_undo_an_answer(tmp_path: Path) -> None:
     """A record taken before an order was executed is ignored; other changes are listed again."""
     provider = SlowListing([machine("m-1")])
@@ -172,7 +177,7 @@ async def test_a_drain_once_announced_is_carried_through(tmp_path: Path) -> None
     async with shard(provider, tmp_path) as rig:
         operator = await rig.operator(helpful=False)
         await operator.roll_up()
-        told = await operator.receives(lambda m: m.reclaim_instruction.instruction_id != "")
+        told = await operator.receives(reclaims)
         provider.reachable = False
         instruction = told.reclaim_instruction.instruction_id
         await operator.say(reclaim_ack=shard_pb2.ReclaimAck(instruction_id=instruction))
@@ -187,9 +192,6 @@ async def test_a_reclaim_whose_answer_is_lost_is_repeated_at_no_higher_cost(
     tmp_path: Path,
 ) -> None:
     """Without its limit the operator would drain the Node whatever has come to run there."""
-
-    def reclaims(message: shard_pb2.ShardMessage) -> bool:
-        return message.reclaim_instruction.instruction_id != ""
 
     provider = MemoryProvider([machine("m-1", _S.CONFIGURED, "east")])
     async with shard(provider, tmp_path) as rig:
@@ -218,7 +220,7 @@ async def test_a_need_whose_preemption_nobody_carries_out_gets_another_machine(
         victim.helpful = False
         urgent = await rig.operator("west")
         await urgent.roll_up(need(priority=1000))
-        await victim.receives(lambda m: m.reclaim_instruction.instruction_id != "")
+        await victim.receives(reclaims)
         provider.report(machine("m-2"))
         await cycles(rig, 5)
         assert rig.shard.inventory.state("m-2") is _S.IDLE, "m-1 is on its way"

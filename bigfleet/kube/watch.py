@@ -90,7 +90,8 @@ class Changed(Generic[T]):
 @dataclass
 class WatchStats:
     """How often a watch resumed and how often it listed; `expired` counts the gaps, where its
-    resourceVersion was too old to resume from.
+    resourceVersion was too old to resume from. `failing` is the error that keeps it from being
+    connected now.
     """
 
     resumed: int = 0
@@ -98,6 +99,7 @@ class WatchStats:
     expired: int = 0
     events: int = 0
     last_error: str = ""
+    failing: str = ""
 
 
 @dataclass
@@ -159,7 +161,7 @@ class Watch(Generic[T]):
         text = str(error) if named else f"GET {self.path}: {str(error) or repr(error)}"
         if text != self.stats.last_error:
             _LOG.warning("watch interrupted, resuming: %s", text)
-        self.stats.last_error = text
+        self.stats.last_error = self.stats.failing = text
 
     async def _list(self) -> list[T]:
         self.stats.listed += 1
@@ -185,6 +187,7 @@ class Watch(Generic[T]):
         changes: msgspec.json.Decoder[Any] = msgspec.json.Decoder(event_of(self.kind))
         deadline_seconds = _WATCH_SECONDS + _SLACK_SECONDS
         response = await self.client.open(self.path, query, deadline_seconds)
+        self.stats.failing = ""
         async with response, aclosing(_lines(response, self.batch_seconds)) as lines:
             async for line in lines:
                 if (event := self._change(line, changes)) is not None:

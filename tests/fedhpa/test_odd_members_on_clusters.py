@@ -21,6 +21,7 @@ from cryptography.hazmat.primitives import serialization
 from bigfleet.api.auth.certificates import Authority, certificate_pem, key_pem
 from bigfleet.fedhpa.members.registry import SECRETS, member_secret
 from bigfleet.kube.client import InlineAccess, KubeClient
+from loaddriver.substrates.base import Cluster
 from tests.support.fedhpa_fleet import (
     Fleet,
     autoscaler,
@@ -97,6 +98,24 @@ async def test_a_member_that_becomes_invalid_keeps_its_share_and_blocks_no_other
             await federated.until_shares(where, {"east": (1, 5), "west": (1, 7)})
     finally:
         await federated.leave("antlers")
+
+
+async def test_a_member_that_refuses_its_objects_is_unreachable_and_blocks_no_other(
+    federated: Fleet, federated_clusters: dict[str, Cluster]
+) -> None:
+    """Its API server is ready, but the Secret's user may list nothing there."""
+    recorder = yaml.safe_load(federated_clusters["east"].kubeconfigs["recorder"].read_text())
+    stranger = recorder["users"][0]["user"]
+    await _put(federated, "east", _changed(federated.secrets["east"], stranger))
+    async with place(federated, "odd-refused") as where, federated.federation():
+        await federated.host.create(deployments(where), deployment())
+        await federated.host.create(autoscalers(where), autoscaler(2, 10))
+        await federated.until_shares(where, {"west": (2, 10)})
+        told = await federated.until_condition(where, "ClustersReachable", "False")
+        assert "east cannot be watched: GET" in told["message"]
+        assert "403" in told["message"]
+        await _put(federated, "east", federated.secrets["east"]["stringData"]["kubeconfig"])
+        await federated.until_condition(where, "ClustersReachable", "True")
 
 
 @asynccontextmanager

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any, TypeVar
 
@@ -118,8 +118,18 @@ class MemberLink:
         """Run all watches; return why they ended."""
         self._resync.clear()
         ended: list[str] = []
-        listed = [asyncio.Event() for _ in range(4)]
         state = self.state
+        hpas = Watch(client, HPAS, Hpa, {"labelSelector": AUTOSCALER_LABEL})
+        deployments, replica_sets = (
+            Watch(
+                client, f"/apis/apps/v1/{plural}", MemberWorkload, {"labelSelector": WORKLOAD_LABEL}
+            )
+            for plural in (MEMBER_PLURALS["Deployment"], MEMBER_PLURALS["ReplicaSet"])
+        )
+        unscheduled = {"labelSelector": POD_LABEL, "fieldSelector": "spec.nodeName="}
+        pods = Watch(client, "/api/v1/pods", Pod, unscheduled)
+        watches = (hpas, deployments, replica_sets, pods)
+        listed = [asyncio.Event() for _ in watches]
 
         async def announce() -> None:
             for each in listed:
@@ -130,26 +140,31 @@ class MemberLink:
 
         await run_until_first_completes(
             announce(),
-            self._probe_on(client, ended),
-            self._follow_hpas(client, listed[0]),
-            self._follow_workloads(client, "Deployment", listed[1]),
-            self._follow_workloads(client, "ReplicaSet", listed[2]),
-            self._follow_pods(client, listed[3]),
+            self._probe_on(client, watches, ended),
+            self._follow_hpas(hpas, listed[0]),
+            self._follow_workloads(deployments, "Deployment", listed[1]),
+            self._follow_workloads(replica_sets, "ReplicaSet", listed[2]),
+            self._follow_pods(pods, listed[3]),
         )
         return ended[0]
 
-    async def _probe_on(self, client: KubeClient, ended: list[str]) -> None:
+    async def _probe_on(
+        self, client: KubeClient, watches: Sequence[Watch[Any]], ended: list[str]
+    ) -> None:
+        """Until the API server, or a watch, has failed for several probes."""
         failures = 0
         while True:
             await asyncio.sleep(_PROBE_SECONDS)
-            why = await _probe(client)
+            # An API server may be ready, and refuse the federation its objects.
+            why = await _probe(client) or next(
+                (f"cannot be watched: {w.stats.failing}" for w in watches if w.stats.failing), ""
+            )
             failures = failures + 1 if why else 0
             if failures > _FAILURES_ALLOWED:
                 ended.append(why)
                 return
 
-    async def _follow_hpas(self, client: KubeClient, listed: asyncio.Event) -> None:
-        watch = Watch(client, HPAS, Hpa, {"labelSelector": AUTOSCALER_LABEL})
+    async def _follow_hpas(self, watch: Watch[Hpa], listed: asyncio.Event) -> None:
         async for change in _changes(watch):
             if isinstance(change, Listed):
                 self.state.replace_hpas(change.items)
@@ -159,9 +174,9 @@ class MemberLink:
             else:
                 self.state.put_hpa(change.item)
 
-    async def _follow_workloads(self, client: KubeClient, kind: str, listed: asyncio.Event) -> None:
-        path = f"/apis/apps/v1/{MEMBER_PLURALS[kind]}"
-        watch = Watch(client, path, MemberWorkload, {"labelSelector": WORKLOAD_LABEL})
+    async def _follow_workloads(
+        self, watch: Watch[MemberWorkload], kind: str, listed: asyncio.Event
+    ) -> None:
         async for change in _changes(watch):
             if isinstance(change, Listed):
                 self.state.replace_workloads(kind, change.items)
@@ -173,9 +188,8 @@ class MemberLink:
             else:
                 self.state.put_workload(kind, change.item)
 
-    async def _follow_pods(self, client: KubeClient, listed: asyncio.Event) -> None:
-        query = {"labelSelector": POD_LABEL, "fieldSelector": "spec.nodeName="}
-        async for change in _changes(Watch(client, "/api/v1/pods", Pod, query)):
+    async def _follow_pods(self, watch: Watch[Pod], listed: asyncio.Event) -> None:
+        async for change in _changes(watch):
             if isinstance(change, Listed):
                 self.state.replace_pods(change.items)
                 listed.set()

@@ -11,7 +11,7 @@ from cryptography import x509
 
 from bigfleet.api.auth import certificates
 from bigfleet.api.auth.certificates import Authority
-from bigfleet.api.auth.identity import Identity, IdentityReloader, Principal
+from bigfleet.api.auth.identity import Identity, IdentityFiles, IdentityReloader, Principal
 from bigfleet.model.errors import InvalidInput
 from tests.api.identity_rig import identity
 
@@ -106,6 +106,26 @@ def test_a_running_process_keeps_its_principal(
     for name in ("ca.crt", "tls.key", "tls.crt"):
         shutil.copy(other.directory / name, mine.directory / name)
     assert reloader.current() is before
+
+
+def test_files_that_could_not_be_read_once_are_read_with_the_next_connection(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Permissions that are mended change no file; the error is logged once."""
+    own, other = identity(tmp_path, "shard", "a"), identity(tmp_path / "new", "shard", "a")
+    reloader = IdentityReloader(own)
+    before = reloader.current()
+    for name in ("ca.crt", "tls.key", "tls.crt"):
+        shutil.copy(other.directory / name, own.directory / name)
+
+    def denied(*_: str) -> IdentityFiles:
+        raise InvalidInput("identity", "tls.key", "cannot be read (Permission denied)")
+
+    with monkeypatch.context() as patched, caplog.at_level("ERROR"):
+        patched.setattr(Identity, "load_as", denied)
+        assert [reloader.current(), reloader.current()] == [before, before]
+    assert caplog.text.count("Permission denied") == 1
+    assert reloader.current().certificate == (other.directory / "tls.crt").read_bytes()
 
 
 def test_deleted_files_leave_the_last_valid_ones(tmp_path: Path) -> None:

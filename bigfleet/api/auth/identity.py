@@ -138,7 +138,7 @@ class IdentityReloader:
     def __init__(self, identity: Identity) -> None:
         """InvalidInput when the files are not valid at the start."""
         self._identity = identity
-        self._version = self._current_version()
+        self._version = self._refused = self._current_version()
         self._pem = identity.load()
         self._note()
 
@@ -146,8 +146,7 @@ class IdentityReloader:
         """The files for the next connection."""
         version = self._current_version()
         if version is not None and version != self._version:
-            self._version = version
-            self._reload()
+            self._reload(version)
         return self._pem
 
     def _current_version(self) -> tuple[tuple[int, int, int], ...] | None:
@@ -156,13 +155,17 @@ class IdentityReloader:
         except OSError:
             return None
 
-    def _reload(self) -> None:
+    def _reload(self, version: tuple[tuple[int, int, int], ...]) -> None:
+        """Each connection tries again: a file may become readable without being changed."""
         try:
             name = self._pem.name
             self._pem = self._identity.load_as(name.role, name.id)
         except BigFleetError as error:
-            _LOG.error("changed identity is invalid, keeping the last one: %s", error)
+            if version != self._refused:
+                _LOG.error("changed identity is invalid, keeping the last one: %s", error)
+            self._refused = version
         else:
+            self._version = version
             self._note()
             _LOG.info("identity reloaded: %s, expires %s", self._pem.name, self._pem.expires)
 

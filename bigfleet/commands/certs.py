@@ -11,6 +11,8 @@ from typing import Any
 
 from bigfleet.model.errors import InvalidInput
 
+_MAX_DAYS = 36_500
+
 
 def add(roles: Any) -> None:
     """Add the command to the parser's `roles`."""
@@ -41,8 +43,8 @@ async def _run(flags: argparse.Namespace, stop: asyncio.Event) -> None:
     from bigfleet.api.auth.identity import NAMED_ROLES, UNNAMED_ROLES, Principal
     from bigfleet.api.auth.issuing import issue
 
-    if flags.days <= 0:
-        raise InvalidInput("--days", flags.days, "is not > 0")
+    if not 0 < flags.days <= _MAX_DAYS:
+        raise InvalidInput("--days", flags.days, f"is not > 0 and at most {_MAX_DAYS:,}")
     names = [Principal(role, own) for role in NAMED_ROLES for own in getattr(flags, role)]
     names += [Principal(role) for role in UNNAMED_ROLES]
     made = issue(flags.out, names, timedelta(days=flags.days), flags.new_authority)

@@ -121,5 +121,8 @@ def _row(line: ClusterStatus, now: float) -> tuple[str, ...]:
 async def make_host(kubeconfig: Path | None) -> str:
     """Install the federated CRDs and the federation's RBAC into an API server."""
     async with await connect(kubeconfig) as client:
-        await install_fedhpa(client)
+        try:
+            await install_fedhpa(client)
+        except ApiError as error:
+            raise BigFleetError(f"{client.server}: {error}") from None
         return f"installed into {client.server}; now join members"

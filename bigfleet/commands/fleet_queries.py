@@ -18,6 +18,7 @@ from bigfleet.commands import fleet_views as views
 from bigfleet.commands.json_output import to_json_dict
 from bigfleet.model.errors import InvalidInput
 
+_MAX_MACHINES = 2**31 - 1  # of an int32
 _LISTS: Mapping[str, tuple[str, Message]] = {
     "shards": ("ListShards", wire.ListShardsRequest()),
     "reports": ("ListShardReports", wire.ListShardReportsRequest()),
@@ -115,8 +116,9 @@ def _quota(flags: argparse.Namespace) -> tuple[str, Message, str]:
     machines_by_shard = {}
     for argument in flags.machines_by_shard:
         shard, equals, machines = argument.rpartition("=")
-        if not (shard and equals and machines.isdecimal()):
-            raise InvalidInput("set-quota", argument, "is not SHARD=MACHINES, a whole number >= 0")
+        if not (shard and equals and machines.isdecimal() and int(machines) <= _MAX_MACHINES):
+            hint = f"is not SHARD=MACHINES, a whole number from 0 to {_MAX_MACHINES:,}"
+            raise InvalidInput("set-quota", argument, hint)
         machines_by_shard[shard] = int(machines)
     quota = wire.QuotaAllocation(
         provider=flags.provider, region=flags.region, per_shard=machines_by_shard

@@ -35,6 +35,15 @@ def test_the_command_makes_an_identity_for_each_name(tmp_path: Path) -> None:
         assert str(Identity(Path(directory)).load().name) == uri
 
 
+@pytest.mark.parametrize("days", ["nan", "inf", "1e9", "0", "-1"])
+def test_a_validity_that_no_certificate_can_have_is_named(tmp_path: Path, days: str) -> None:
+    """Nothing is made."""
+    done = certs(tmp_path / "ids", f"--days={days}")
+    assert done.returncode == 2
+    assert done.stderr.startswith("bigfleet certs: --days: ")
+    assert not (tmp_path / "ids").exists()
+
+
 def test_only_the_owner_can_read_a_key(tmp_path: Path) -> None:
     """Whoever has a key can act as its principal; whoever has the authority's, as any."""
     issuing.issue(tmp_path, [SHARD], DAY)

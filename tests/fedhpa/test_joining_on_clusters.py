@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from bigfleet.commands import fedhpa_join
-from bigfleet.model.errors import InvalidInput
+from bigfleet.commands import fedhpa_join, fedhpa_status
+from bigfleet.model.errors import BigFleetError, InvalidInput
 from loaddriver.substrates.base import Cluster
 from tests.support.fedhpa_fleet import Fleet
 
@@ -26,6 +26,14 @@ async def test_joining_without_permissions_reports_what_to_apply(
     assert said.startswith("west is a member")
     assert doubt.startswith("warning: its user may not scale there")
     assert "rbac/member.yaml" in doubt
+
+
+async def test_installing_without_permissions_names_the_server_and_what_it_denied(
+    federated_clusters: dict[str, Cluster],
+) -> None:
+    recorder = federated_clusters["host"].kubeconfigs["recorder"]
+    with pytest.raises(BigFleetError, match=r"https://127\.0\.0\.1:.*403 Forbidden"):
+        await fedhpa_status.make_host(recorder)
 
 
 async def test_a_member_that_does_not_answer_is_a_member_all_the_same(

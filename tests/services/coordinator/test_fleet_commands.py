@@ -24,6 +24,16 @@ def test_an_invalid_address_is_named(address: str, capsys: pytest.CaptureFixture
     assert "is not HOST:PORT" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("machines", ["2147483648", "-1", "1.5", "many"])
+def test_a_number_of_machines_that_no_quota_can_have_is_named(
+    machines: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Before any call."""
+    address = ["--coordinator", "127.0.0.1:9", "--insecure"]
+    assert main(["fleet", "set-quota", *address, "aws", "eu", f"a={machines}"]) == 2
+    assert "a whole number from 0 to 2,147,483,647" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("role", ["coordinator", "shard"])
 def test_who_listens_everywhere_says_where_others_reach_it(
     role: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -13,12 +13,22 @@ from bigfleet.services.coordinator.domains import NewInstructionId
 from bigfleet.services.coordinator.registry import Registry
 from bigfleet.services.coordinator.rows import Domain, RowChanges, put
 
+_AGAIN = "/again"
+
 
 def accepted(report: wire.ShardReport) -> Iterator[str]:
     """Ids of the instructions that the shard has carried out."""
     for ack in report.instruction_acks:
         if ack.outcome == wire.InstructAck.ACCEPTED:
             yield ack.instruction_id
+
+
+def remembered(registry: Registry, shard: str, accepted_ids: Collection[str]) -> set[str]:
+    """Those of the accepted instructions whose acceptance no row shows: of the quotas as they are
+    now, and repeated assignments.
+    """
+    quotas = {quota.instruction_for(shard) for quota in registry.quotas.values()}
+    return {each for each in accepted_ids if each in quotas or each.endswith(_AGAIN)}
 
 
 def rejected(report: wire.ShardReport) -> Iterator[wire.InstructAck]:
@@ -90,4 +100,4 @@ def surplus_domains(registry: Registry, report: wire.ShardReport) -> int:
 
 def reassignment_id(domain: Domain) -> str:
     """Id of the instruction that assigns a domain to its shard again."""
-    return f"{domain.instruction_id}/again"
+    return f"{domain.instruction_id}{_AGAIN}"

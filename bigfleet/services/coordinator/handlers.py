@@ -46,7 +46,10 @@ class LeaderHandlers:
         unix_ns = to_nanos(leader_term.clock.unix_seconds())
         await leader_term.write(lambda: shards.registered(leader_term.registry, report, unix_ns))
         received = leader_term.reports.record(report, now, unix_ns)
-        received.accepted_ids.update(acknowledgements.accepted(report))
+        accepted_ids = {*received.accepted_ids, *acknowledgements.accepted(report)}
+        received.accepted_ids = acknowledgements.remembered(
+            leader_term.registry, report.shard_id, accepted_ids
+        )
         await leader_term.write(lambda: self._changes_from(leader_term, report))
         await leader_term.write(
             lambda: quotas.confirmed(

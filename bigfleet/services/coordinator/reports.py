@@ -13,7 +13,9 @@ LIVENESS_TIMEOUT_SECONDS = 10.0
 
 @dataclass
 class ReceivedReport:
-    """The latest report of a shard, and the instructions it has accepted since its start."""
+    """The latest report of a shard, and those instructions accepted since its start that no row
+    shows as accepted.
+    """
 
     snapshot: wire.ShardReportSnapshot
     at_seconds: float

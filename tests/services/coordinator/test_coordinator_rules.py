@@ -16,7 +16,14 @@ from bigfleet.api.grpc_status import CODES
 from bigfleet.api.v1alpha1 import coordinator_pb2 as wire
 from bigfleet.commands import fleet_views
 from bigfleet.model.errors import Fenced, InvalidInput, UnknownObject
-from bigfleet.services.coordinator import clusters, quotas, shards, snapshot, validation
+from bigfleet.services.coordinator import (
+    acknowledgements,
+    clusters,
+    quotas,
+    shards,
+    snapshot,
+    validation,
+)
 from bigfleet.services.coordinator.domain_lifecycle import DomainState
 from bigfleet.services.coordinator.instructions import pending
 from bigfleet.services.coordinator.registry import Registry
@@ -133,6 +140,18 @@ def test_a_quota_reaches_every_shard_and_means_none_for_those_it_does_not_name()
         [told] = pending(registry, name, (), ())
         assert told.quota_slice.machines == machines
         assert pending(registry, name, {told.instruction_id}, ()) == []
+
+
+def test_of_all_quotas_accepted_only_the_current_one_is_remembered() -> None:
+    """A quota that moves every few seconds would otherwise fill the leader's memory for ever."""
+    registry, accepted = known(shard("s1")), {"1-7/again", "1-7"}
+    for number in range(3):
+        quota = wire.QuotaAllocation(provider="kwok", per_shard={"s1": number})
+        registry.apply(quotas.replaced(registry, quota, lambda at=number: f"2-{at}"))  # type: ignore[misc]
+        [told] = pending(registry, "s1", accepted, ())
+        accepted = acknowledgements.remembered(registry, "s1", {*accepted, told.instruction_id})
+        assert accepted == {"1-7/again", told.instruction_id}
+        assert pending(registry, "s1", accepted, ()) == []
 
 
 def test_a_quota_for_an_unknown_shard_is_rejected() -> None:

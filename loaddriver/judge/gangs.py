@@ -66,8 +66,14 @@ def judge_gangs(
     for row in rows:
         if row.group:
             members[row.cluster, row.group].append(row)
+    uncreated: defaultdict[GroupKey, list[MissingPod]] = defaultdict(list)
+    for pod in missing:
+        if pod.group:
+            uncreated[pod.cluster, pod.group].append(pod)
     keys = sorted({*planned, *members})
-    outcomes = [_outcome(members[key], planned.get(key, len(members[key]))) for key in keys]
+    outcomes = [
+        _outcome(members[key], uncreated[key], planned.get(key, len(members[key]))) for key in keys
+    ]
     grouped = [row for of in members.values() for row in of]
     starts = Counter(outcome.start for outcome in outcomes)
     complete = sum(outcome.is_complete for outcome in outcomes)
@@ -96,9 +102,10 @@ def _spans(spans: Sequence[tuple[bool, float]]) -> Quantiles:
     return quantiles([s for ended, s in spans if ended], [s for ended, s in spans if not ended])
 
 
-def _outcome(members: Sequence[PodRow], size: int) -> _GangOutcome:
-    due = min((row.wait_began_micros for row in members), default=0)
-    observed = max((row.observed_until_micros for row in members), default=0)
+def _outcome(members: Sequence[PodRow], uncreated: Sequence[MissingPod], size: int) -> _GangOutcome:
+    began = [row.wait_began_micros for row in members] + [pod.due_micros for pod in uncreated]
+    due = min(began, default=0)
+    observed = max((pod.observed_until_micros for pod in (*members, *uncreated)), default=0)
     bound = [row.bound_micros for row in members if row.bound_micros is not None]
     complete_at, is_rack_pure, split = _complete_and_pure(members, size)
     until = observed if complete_at is None else complete_at

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from loaddriver.judge.gangs import Gangs, judge_gangs
 from loaddriver.judge.percentiles import AtLeast
+from loaddriver.record.due import MissingPod
 from loaddriver.record.rows import PodRow
-from tests.judge.judge_rig import row
+from tests.judge.judge_rig import at, row
 
 PLAN = {("c0", "g1"): 2}
 
@@ -31,6 +32,15 @@ def test_a_gang_bound_by_the_scheduler_alone() -> None:
     assert gangs.partial_seconds.max == 2.0
     assert gangs.bind_latency_seconds.max == 6.0
     assert (gangs.complete_share, gangs.rack_pure_share) == (1.0, 1.0)
+
+
+def test_a_gang_none_of_whose_pods_was_created_has_waited_until_the_end() -> None:
+    """Not for no time at all, which would make the median of slow gangs look better."""
+    uncreated = [MissingPod("c0", "train", "w", "g1", at(due), at(60)) for due in (10, 12)]
+    gangs = judge_gangs([], PLAN, uncreated)
+    assert gangs.completion_seconds.max == AtLeast(50.0)
+    half = judge_gangs([member("a", 4)], PLAN, uncreated[1:])
+    assert half.completion_seconds.max == AtLeast(100.0)
 
 
 def test_one_anchor_makes_a_gang_anchored() -> None:

@@ -45,6 +45,7 @@ def rejudge(summary: Summary, limits: Sequence[GateSpec], bare: Summary | None =
         summary.requests,
         summary.due_to_bind_seconds,
         tuple(disclosures(summary.self_checks)),
+        baseline=summary.run.bare,
     )
     return msgspec.structs.replace(
         judged,

@@ -114,6 +114,7 @@ def make_summary(
         measured.requests,
         measured.due_to_bind_seconds,
         tuple(disclosures(measured.self_checks)),
+        baseline=facts.bare,
     )
     return msgspec.structs.replace(
         measured,

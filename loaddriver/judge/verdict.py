@@ -33,10 +33,13 @@ def decide(
     requests: Requests | None,
     latency: Quantiles,
     disclosed: Sequence[str] = (),
+    *,
+    baseline: bool = False,
 ) -> Verdict:
     """Precedence: run failure, invalid measurement, failures of the system and missed gates.
 
-    `disclosed` remarks accompany a verdict of a valid measurement.
+    `disclosed` remarks accompany a verdict of a valid measurement. A `baseline` (a bare run) needs
+    no gates of its own: its pair's ratios are judged by it.
     """
     invalid_reasons = attribution.invalid
     missed = [*attribution.failures, *(gate.sentence for gate in gates if not gate.passed)]
@@ -44,7 +47,7 @@ def decide(
         return Verdict("error", run_failure.exit_code, (run_failure.sentence, *invalid_reasons))
     if invalid_reasons:
         return Verdict("invalid", ExitCode.INVALID_RUN, tuple(invalid_reasons))
-    if not gates:
+    if not gates and not baseline:
         sentence = "No gates were given that apply to this run: nothing was judged."
         return Verdict("invalid", ExitCode.INVALID_RUN, (sentence,))
     if missed:
@@ -99,6 +102,8 @@ def _never_created(pods: Pods, requests: Requests | None) -> Iterator[InvalidRea
 def pass_sentence(gates: int, pods: Pods, requests: Requests | None, latency: Quantiles) -> str:
     """The sentence for a run whose gates all hold, with its main numbers."""
     held = f"All {gates} gates hold" if gates > 1 else "The gate holds"
+    if not gates:
+        held = "No gate of its own"
     done, of, what = pods.bound, pods.created, "pods were bound"
     if requests is not None and not pods.created:
         done, of, what = requests.acknowledged, requests.created, "requests were acknowledged"

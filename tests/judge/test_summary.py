@@ -231,6 +231,16 @@ def test_a_run_to_which_no_gate_applies_is_not_judged_well() -> None:
         assert "nothing was judged" in found.why[0]
 
 
+def test_a_bare_run_needs_no_gates_of_its_own() -> None:
+    """It is the baseline of its pair, whose gates may all be ratios; it can still be invalid."""
+    found = summarised(facts(bare=True, bare_of="smoke-1"), [unseen()], BOUND, [])
+    for each in (found, rejudge(found, [])):
+        assert (each.verdict, each.exit_code) == ("pass", 0)
+        assert each.why[0].startswith("No gate of its own: ")
+    stalled = facts(bare=True, bare_of="smoke-1", invalid_reasons=(InvalidReason("It stalled."),))
+    assert summarised(stalled, [unseen()], BOUND, []).verdict == "invalid"
+
+
 def test_a_run_judged_again_keeps_everything_but_its_judgement() -> None:
     """Rows are not measured anew: only gates, verdict and reasons change."""
     made = summary()

@@ -25,6 +25,8 @@ from loaddriver.profile.yaml_reader import read_yaml
 
 PROFILES = Path(__file__).resolve().parents[2] / "profiles"
 """The profiles that come with the harness."""
+# With the time and the arm it names a run, whose sockets' paths may have 107 bytes.
+_LONGEST_NAME = 28
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,8 @@ def load_profile(
     known = profile_names(profiles_dir)
     if name not in known:
         raise ProfileError([f"no profile {name!r}{did_you_mean(name, known)}"])
+    if len(name) > _LONGEST_NAME:
+        raise ProfileError([f"{name}: the name of a profile has at most {_LONGEST_NAME} letters"])
     settings, catalog = None, None
     gates: tuple[Gate, ...] = ()
     problems: list[str] = []

@@ -18,7 +18,7 @@ REQUIRED_BYTES = 2 << 30
 """Several etcds with their logs and snapshots; a container's default 64 MiB is too small."""
 _SWEEP_DEADLINE_SECONDS = 10.0
 # Used in paths, socket names (at most 107 bytes) and an environment variable.
-_RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,47}")
+_RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,59}")
 
 
 class DataDirectory:
@@ -33,7 +33,7 @@ class DataDirectory:
         """Make `<root>/bigfleet-<uid>-<run id>`. Raises SubstrateError."""
         if not _RUN_ID.fullmatch(run_id):
             raise SubstrateError(
-                f"run id {run_id!r} must be 1 to 48 letters, digits, dots, dashes or underscores"
+                f"run id {run_id!r} must be 1 to 60 letters, digits, dots, dashes or underscores"
             )
         path = root / f"{_prefix()}{run_id}"
         try:

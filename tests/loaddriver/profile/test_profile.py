@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,8 @@ from loaddriver.profile.fleet import LatencyDistribution
 from loaddriver.profile.gates import load_gates
 from loaddriver.profile.loading import load_profile, profile_names
 from loaddriver.profile.yaml_reader import parse_yaml
+from loaddriver.report.results import WITHOUT_ANCHORS
+from loaddriver.substrates.datadir import DataDirectory
 from tests.loaddriver.load_rig import PROFILES, SHIPPED, copied_profiles, edit, shipped
 
 
@@ -30,6 +33,17 @@ def test_an_unknown_profile_lists_the_known_ones_and_the_nearest() -> None:
     assert "did you mean dev-50?" in text
     assert "dev-500" in text
     assert "smoke" in text
+
+
+def test_a_profile_whose_name_is_too_long_for_its_runs_is_rejected_at_once(tmp_path: Path) -> None:
+    """And not when the arm with the longest name begins, after the first was measured."""
+    for letters in (28, 29):
+        shutil.copytree(PROFILES / "smoke", tmp_path / ("x" * letters))
+    shutil.copy(PROFILES / "catalog.yaml", tmp_path)
+    run_id = f"{load_profile('x' * 28, tmp_path).name}-20260101-000000-1-{WITHOUT_ANCHORS}"
+    DataDirectory.create(run_id, tmp_path).discard()
+    with pytest.raises(ProfileError, match="has at most 28 letters"):
+        load_profile("x" * 29, tmp_path)
 
 
 def test_a_profile_error_is_a_usage_error() -> None:

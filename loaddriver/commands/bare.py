@@ -10,12 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from loaddriver.commands.common import ended_by_signals, get_prerequisites, print_verdicts
+from loaddriver.commands.flags import component_flag
 from loaddriver.errors import ExitCode
 from loaddriver.run.arm_runner import RunContext
 from loaddriver.run.arms import bare_arm, run_bare_arm
 from loaddriver.run.context import RunOptions
 from loaddriver.run.live_view import view_on
 from loaddriver.run.paired_run import read_paired_run
+from loaddriver.run.system import component_at
 from loaddriver.substrates.choice import SubstrateName
 from loaddriver.substrates.runlock import machine_claimed
 
@@ -28,6 +30,7 @@ def add(commands: Any) -> None:
     command.add_argument("results", type=Path, help="the folder of a run")
     command.add_argument("--kubernetes-version", metavar="1.X.Y")
     command.add_argument("--binaries", metavar="DIR", help="directory with kube-apiserver etc.")
+    component_flag(command)
     command.set_defaults(do=_bare)
 
 
@@ -42,6 +45,8 @@ def _bare(flags: argparse.Namespace) -> ExitCode:
         substrate=SubstrateName(pair.summary.run.substrate),
         kubernetes_version=flags.kubernetes_version,
         binaries=flags.binaries,
+        scheduler_config=pair.scheduler_config,
+        components=dict(map(component_at, flags.component)),
     )
     prerequisites = get_prerequisites(options)
     with machine_claimed(options.profile) as lock, view_on(sys.stderr) as view:

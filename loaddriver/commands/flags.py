@@ -60,6 +60,17 @@ def bare_flag(command: argparse.ArgumentParser) -> None:
     )
 
 
+def component_flag(command: argparse.ArgumentParser, more: str = "") -> None:
+    """Add the flag that exchanges components of the control planes."""
+    command.add_argument(
+        "--component",
+        action="append",
+        default=[],
+        metavar="NAME=PATH",
+        help=f"a program of your own for a component, such as kube-scheduler{more}",
+    )
+
+
 def system_flags(command: argparse.ArgumentParser) -> None:
     """Add the flags that exchange a part of what is measured."""
     command.add_argument(
@@ -71,13 +82,7 @@ def system_flags(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--scheduler-config", type=Path, metavar="FILE", help="a KubeSchedulerConfiguration"
     )
-    command.add_argument(
-        "--component",
-        action="append",
-        default=[],
-        metavar="NAME=PATH",
-        help=f"a program of your own for a component, such as kube-scheduler, or for {BIGFLEET}",
-    )
+    component_flag(command, f", or for {BIGFLEET}")
 
 
 def load_flags(command: argparse.ArgumentParser) -> None:

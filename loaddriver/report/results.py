@@ -37,6 +37,7 @@ _KNOWN = {
     WITHOUT_ANCHORS: "the same plan without anchors",
     "nodes.jsonl": "every machine that became a node",
     "profile.json": "the profile as it was run",
+    "scheduler-config.yaml": "the given configuration of kube-scheduler",
     "audit.json": "what the parts of the fleet said differently of each other at the end",
     "groups.jsonl": "the placement of each gang's first pod, and the reason",
     "logs": "the logs of all components",

@@ -32,7 +32,7 @@ from loaddriver.run.live_view import View
 from loaddriver.run.measurement import LoadEnvironment, Measurement
 from loaddriver.run.node_source import NodeSource
 from loaddriver.run.node_sources import make_node_source
-from loaddriver.run.paired_run import save_profile
+from loaddriver.run.paired_run import save_profile, save_scheduler_config
 from loaddriver.run.progress import ProgressReporter
 from loaddriver.run.provenance import ROOT, read_provenance
 from loaddriver.run.selfaudit import make_auditor
@@ -80,6 +80,7 @@ async def _arm_runner(context: RunContext, arm: Arm) -> AsyncIterator[ArmRunner]
     scope = RunScope.within(context.lock, arm.run_id, logs)
     for sentence in scope.swept:
         view.say(sentence)
+    runner: ArmRunner | None = None
     try:
         substrate = make_substrate(
             context.prerequisites,
@@ -96,9 +97,14 @@ async def _arm_runner(context: RunContext, arm: Arm) -> AsyncIterator[ArmRunner]
         provenance = partial(read_provenance, arm.inputs, context.prerequisites, root)
         own = Supervisor(scope.run_id)
         source = make_node_source(context.prerequisites, options, arm, scope.data_directory, own)
-        yield ArmRunner(options, arm, substrate, source, scope, view, provenance, own)
+        runner = ArmRunner(options, arm, substrate, source, scope, view, provenance, own)
+        yield runner
     finally:
-        view.say(await scope.close())
+        # A result that was measured is still to be written.
+        report, requested = await uninterrupted(scope.close())
+        view.say(report)
+        if runner is not None:
+            runner.stop_requested |= requested
 
 
 READY = "up; Ctrl-C or `make down` stops everything"
@@ -220,6 +226,8 @@ class ArmRunner:
 
     async def _measure(self) -> None:
         save_profile(self.arm.inputs.profile, self.arm.folder)
+        if self.options.scheduler_config is not None:
+            save_scheduler_config(self.options.scheduler_config, self.arm.folder)
         self.provenance = await asyncio.to_thread(self.read_provenance)
         await self._start()
         before = await scrape.durations(self.roles.values())

@@ -18,6 +18,7 @@ from loaddriver.run.folder import point_latest
 from loaddriver.run.host import read_host
 from loaddriver.run.inputs import Arm, RunInputs, with_anchors
 from loaddriver.run.paired_run import PairedRun, read_paired_run
+from loaddriver.run.provenance import binary_digests
 from loaddriver.sizing.shared_demand import compute_demand
 from loaddriver.substrates.choice import Prerequisites
 
@@ -85,7 +86,7 @@ async def run_arms(context: RunContext, inputs: RunInputs, folder: Path) -> RunO
 async def run_bare_arm(context: RunContext, pair: PairedRun) -> RunOutcome:
     """Play the plan without BigFleet and judge the pair. Raises InfrastructureError."""
     arm = bare_arm(pair)
-    _check_same_binaries(pair.summary, context.prerequisites)
+    check_same_binaries(pair.summary, context.prerequisites)
     shutil.rmtree(arm.folder, ignore_errors=True)  # of an earlier bare run
     _make_folder(arm.folder)
     context.view.say(f"bare arm: the same plan on {len(pair.nodes)} nodes, without BigFleet")
@@ -138,13 +139,21 @@ def _comparable(summary: Summary) -> bool:
     return summary.verdict not in ("error", "invalid")
 
 
-def _check_same_binaries(summary: Summary, prerequisites: Prerequisites) -> None:
+def check_same_binaries(summary: Summary, prerequisites: Prerequisites) -> None:
+    """InfrastructureError if the run had another version or build of one."""
     for name, version in prerequisites.versions.items():
         then = summary.run.versions.get(name, version)
         if then != version:
             raise InfrastructureError(
                 f"{summary.run.id} ran with {name} {then}, this machine has {version}; select the "
                 "same version with --kubernetes-version or --binaries"
+            )
+    builds = summary.provenance.binaries if summary.provenance else {}
+    for name, build in binary_digests(prerequisites).items():
+        if builds.get(name, build) != build:
+            raise InfrastructureError(
+                f"{summary.run.id} ran with another build of {name}; name it with --component "
+                f"{name}=PATH or --binaries"
             )
 
 

@@ -20,6 +20,7 @@ from loaddriver.report.results import read_summary
 from loaddriver.sizing.inventory import InventoryMachine
 
 PLAN, PROFILE, NODES = "plan.jsonl", "profile.json", "nodes.jsonl"
+SCHEDULER_CONFIG = "scheduler-config.yaml"
 
 
 class ServedNode(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -31,18 +32,24 @@ class ServedNode(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 @dataclass(frozen=True)
 class PairedRun:
-    """A finished run, with what its bare run needs."""
+    """A finished run, with what its bare run needs; `scheduler_config` is None for the defaults."""
 
     folder: Path
     summary: Summary
     profile: Profile
     plan: Plan
     nodes: tuple[ServedNode, ...]
+    scheduler_config: Path | None
 
 
 def save_profile(profile: Profile, folder: Path) -> None:
     """Write the profile as played, including overrides from the command line."""
     (folder / PROFILE).write_bytes(msgspec.json.format(msgspec.json.encode(profile)))
+
+
+def save_scheduler_config(config: Path, folder: Path) -> None:
+    """Copy kube-scheduler's configuration: the original may change."""
+    (folder / SCHEDULER_CONFIG).write_bytes(config.read_bytes())
 
 
 def save_nodes(
@@ -72,7 +79,10 @@ def read_paired_run(folder: Path) -> PairedRun:
         raise ProfileError([f"{error.filename}: {error.strerror}; the run is incomplete"]) from None
     except UNDECODABLE as error:
         raise ProfileError([f"{folder}: written by another version: {error}"]) from None
-    return PairedRun(folder, summary, profile, plan, nodes)
+    config = folder / SCHEDULER_CONFIG
+    return PairedRun(
+        folder, summary, profile, plan, nodes, config.resolve() if config.exists() else None
+    )
 
 
 def _served(observed: Observations, machines: dict[str, InventoryMachine]) -> Iterator[ServedNode]:

@@ -56,7 +56,7 @@ def read_provenance(
             **({"machines": inputs.provider.digest} if inputs.provider else {}),
         },
         dependencies=_digest(_dependencies().encode()),
-        binaries=_binaries(prerequisites),
+        binaries=binary_digests(prerequisites),
         machine=MachineIdentity(id=_machine_id(), calibration_seconds=calibrate()),
         provider=inputs.provider.used if inputs.provider else None,
     )
@@ -120,7 +120,8 @@ def _dependencies() -> str:
     return "\n".join(f"{name}=={version}" for name, version in sorted(installed))
 
 
-def _binaries(prerequisites: Prerequisites) -> dict[str, str]:
+def binary_digests(prerequisites: Prerequisites) -> dict[str, str]:
+    """The digest of each component's file, or its image's reference."""
     if isinstance(prerequisites, Binaries):
         return {name: digest_of_file(path) for name, path in prerequisites.paths.items()}
     if isinstance(prerequisites, ExistingPrerequisites):

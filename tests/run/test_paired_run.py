@@ -19,7 +19,13 @@ from loaddriver.run.arms import bare_arm
 from loaddriver.run.context import RunOptions
 from loaddriver.run.inputs import prepare_inputs, with_anchors
 from loaddriver.run.node_source import node_object
-from loaddriver.run.paired_run import NODES, ServedNode, read_paired_run, save_nodes
+from loaddriver.run.paired_run import (
+    NODES,
+    ServedNode,
+    read_paired_run,
+    save_nodes,
+    save_scheduler_config,
+)
 from loaddriver.sizing.inventory import InventoryTaint, save_inventory
 from tests.run.run_rig import PROFILES, finished_run, machines, seen, smoke, summary
 
@@ -100,6 +106,18 @@ def test_a_folder_without_its_plan_is_rejected_with_the_path(tmp_path: Path) -> 
     (folder / "plan.jsonl").unlink()
     with pytest.raises(ProfileError, match=r"plan\.jsonl: No such file"):
         read_paired_run(folder)
+
+
+def test_a_pair_has_the_scheduler_configuration_as_it_was(tmp_path: Path) -> None:
+    folder = finished_run(tmp_path / "smoke-1", smoke(), summary(), [])
+    assert read_paired_run(folder).scheduler_config is None, "kube-scheduler's defaults"
+    given = tmp_path / "most.yaml"
+    given.write_text("kind: KubeSchedulerConfiguration")
+    save_scheduler_config(given, folder)
+    given.write_text("changed since")
+    kept = read_paired_run(folder).scheduler_config
+    assert kept is not None
+    assert kept.read_text() == "kind: KubeSchedulerConfiguration"
 
 
 def test_a_bare_arm_has_only_gates_that_do_not_depend_on_bigfleet(tmp_path: Path) -> None:

@@ -7,20 +7,23 @@ import subprocess
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from controlplane.pins import COMPONENTS
 from controlplane.request import Binaries
+from loaddriver.errors import InfrastructureError
 from loaddriver.plan.make import make_plan
 from loaddriver.profile.loading import Profile
 from loaddriver.report.manifest import digest_of_file
 from loaddriver.run import provenance
+from loaddriver.run.arms import check_same_binaries
 from loaddriver.run.host import read_host
 from loaddriver.run.inputs import RunInputs
 from loaddriver.run.provenance import calibrate, digest_of_tree, read_provenance, revision_of
 from loaddriver.run.running_provider import ListedFleet
 from loaddriver.sizing.shared_demand import compute_demand
-from tests.run.run_rig import machines, smoke
+from tests.run.run_rig import machines, smoke, summary
 
 DIGEST = re.compile("[0-9a-f]{64}")
 
@@ -50,6 +53,19 @@ def inputs_of(profile: Profile) -> RunInputs:
     plan = make_plan(profile)
     demand = compute_demand(plan, profile.catalog)
     return RunInputs(profile, plan, demand, machines(profile), read_host(Path()))
+
+
+def test_a_bare_run_needs_the_versions_and_builds_of_its_pair(binaries: Binaries) -> None:
+    """Two builds of one version have the same name, and may differ as two versions do."""
+    versioned = replace(binaries, versions={"kube-scheduler": "1.36.3"})
+    made = read_provenance(inputs_of(smoke()), versioned)
+    run = msgspec.structs.replace(summary(versions=versioned.versions), provenance=made)
+    check_same_binaries(run, versioned)
+    with pytest.raises(InfrastructureError, match=r"kube-scheduler 1\.36\.3, this machine has"):
+        check_same_binaries(run, replace(binaries, versions={"kube-scheduler": "1.35.4"}))
+    binaries.kube_scheduler.write_text("built once more")
+    with pytest.raises(InfrastructureError, match="another build of kube-scheduler; name it"):
+        check_same_binaries(run, versioned)
 
 
 def test_a_checkout_has_its_commit_and_a_mark_for_changes(checkout: Path) -> None:

@@ -50,11 +50,17 @@ def orphaned_rows(
     changes |= domains.passed_on(registry, orphans, instruction_id, candidates)
     for domain in registry.domains.values():
         if domain.shard not in gone and domain.home in gone and len(changes) < limit:
-            changes |= put(msgspec.structs.replace(domain, home=domain.to or domain.shard))
+            home = domain.to if _remains(registry, domain.to) else domain.shard
+            changes |= put(msgspec.structs.replace(domain, home=home))
     for cluster in registry.clusters.values():
         if cluster.shard in gone and len(changes) < limit:
             changes[cluster.key] = None
     return changes
+
+
+def _remains(registry: Registry, shard: str) -> bool:
+    row = registry.shards.get(shard)
+    return row is not None and not row.removed
 
 
 def _holds(registry: Registry, shard: str) -> bool:

@@ -144,6 +144,17 @@ def test_what_a_removed_shard_had_lent_stays_where_it_is() -> None:
     assert shard_removal.orphaned_rows(registry, 10, lambda: "1-10") == {}
 
 
+def test_a_rack_on_its_way_to_a_removed_shard_stays_where_it_is() -> None:
+    """Its new home is not the shard that it was to go to: that row would be orphaned for ever."""
+    registry = registry_of(*racks("s-1", 1), *racks("s-2", 1))
+    on_its_way = registry.domains[RACK, "s-1-m6-0"]
+    registry.apply(domains.move(registry, on_its_way.name, "s-0", lambda: "1-9", "", "s-0"))
+    registry.apply(shards.removed(registry, "s-0"))
+    registry.apply(shard_removal.orphaned_rows(registry, 10, lambda: "1-10"))
+    assert registry.domains[on_its_way.name].home == "s-1"
+    assert shard_removal.orphaned_rows(registry, 10, lambda: "1-11") == {}
+
+
 def test_a_rack_of_an_earlier_release_is_at_home_with_its_shard() -> None:
     assert owned_rack("r1", "s-1").home == "s-1"
 

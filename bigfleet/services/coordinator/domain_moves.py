@@ -133,9 +133,12 @@ def urgency(shard: str, short: wire.Shortfall) -> tuple[int, int, str, str, str]
     return -short.priority, -short.age_cycles, shard, short.cluster_id, short.profile_fingerprint
 
 
-def moves_allowed(registry: Registry) -> int:
-    """How many more domains may move now; not positive if enough are moving."""
-    return max(1, int(MOVING_SHARE * len(registry.domains))) - registry.moving_domains
+def moves_allowed(registry: Registry, live: Iterable[str]) -> int:
+    """How many more domains may move now; not positive if enough are moving. What a shard that is
+    not `live` has yet to take or release waits for its return, and keeps nobody else's from moving.
+    """
+    moving = sum(len(registry.unacknowledged(shard)) for shard in live)
+    return max(1, int(MOVING_SHARE * len(registry.domains))) - moving
 
 
 def _within(times: Mapping[_Key, float], since_seconds: float) -> dict[_Key, float]:

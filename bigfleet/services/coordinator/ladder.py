@@ -115,7 +115,7 @@ class _Chooser:
         self._registry, self._memory, self._now_seconds = registry, memory, now_seconds
         self._spare = {report.shard_id: _spare(report.summary) for report in reports}
         self._machines = {each.shard_id: each.summary.total_machines for each in reports}
-        self._may_move = moves_allowed(registry)
+        self._may_move = moves_allowed(registry, self._spare)
         self._taken: set[DomainName] = set()
         self._drained: Counter[str] = Counter()
         self._drained_for = {row.to for row in registry.unfinished_domains() if row.drained}
@@ -173,7 +173,8 @@ class _Chooser:
             return False
         most = self._drainable(row.shard)
         is_enough = most >= machines if short.same_domain else most > 0
-        return is_enough and self._may_give(row, helpful, to)
+        # What is in use is not free: a donor without a free machine can drain as well as any.
+        return is_enough and self._may_leave(row, to)
 
     def _drainable(self, donor: str) -> int:
         most = max(1, int(DRAINED_SHARE * self._machines.get(donor, 0)))
@@ -188,12 +189,15 @@ class _Chooser:
                 yield each
 
     def _may_give(self, row: Domain, helpful: wire.HelpfulDomain, to: str) -> bool:
+        return self._may_leave(row, to) and self._spare[row.shard] >= helpful.free_machines
+
+    def _may_leave(self, row: Domain, to: str) -> bool:
         return (
             row.shard != to
             and row.name not in self._taken
             and self._memory.may_move(row, self._now_seconds)
             # Without a report a donor may be unable to release anything.
-            and self._spare.get(row.shard, -1) >= helpful.free_machines
+            and row.shard in self._spare
         )
 
     def _move(

@@ -37,7 +37,7 @@ def choose(
     moves: list[DomainMove] = []
     for instance_type in sorted(types):
         for move in balance.moves(instance_type):
-            if len(moves) >= moves_allowed(registry):
+            if len(moves) >= moves_allowed(registry, balance.machines):
                 return moves
             moves.append(move)
     return moves

@@ -73,11 +73,6 @@ class Registry:
         """What this shard is the home of; without clusters."""
         return self._home_loads.get(shard) or Load()
 
-    @property
-    def moving_domains(self) -> int:
-        """How many domains a shard has yet to take or release."""
-        return sum(map(len, self._unacknowledged.values()))
-
     def unfinished_domains(self) -> Iterator[Domain]:
         """The domains that a shard has yet to take or release."""
         return (row for rows in self._unacknowledged.values() for row in rows.values())

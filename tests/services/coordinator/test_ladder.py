@@ -144,6 +144,16 @@ def test_after_a_move_the_shortfall_waits_and_the_domain_stays() -> None:
     assert chosen(other, *back, memory=memory, now=COOLDOWN_SECONDS) == [("r", "s-1")]
 
 
+def test_a_rack_that_waits_for_a_dead_shard_keeps_no_other_from_moving() -> None:
+    """In a small fleet one rack moves at a time; this one moves when its shard returns."""
+    registry = registry_of(own="s-0", r1="s-1", r2="s-2")
+    registry.apply(domains.move(registry, (RACK, "r2"), "s-1", lambda: "1-9", "it was short"))
+    needs = report_of("s-0", short(helpful("r1", 2)))
+    donor = report_of("s-1")
+    assert chosen(registry, needs, donor, report_of("s-2")) == []
+    assert chosen(registry, needs, donor) == [("r1", "s-0")]
+
+
 def test_a_donor_keeps_a_part_of_its_machines_free() -> None:
     registry = registry_of(own="s-0", r="s-1")
     needs = report_of("s-0", short(helpful("r", 4)))
@@ -231,6 +241,14 @@ def test_machines_in_use_move_last_and_only_for_a_higher_priority() -> None:
     free = report_of("s-0", short(helpful("r1", 2), drainable("r1", 2), age=30, priority=6))
     (move,) = ladder.choose(registry, (free, rest), MoveMemory(), 0.0).moves
     assert move.cause is Cause.IDLE
+
+
+def test_a_donor_without_a_free_machine_drains_as_well_as_any() -> None:
+    """That none is free anywhere is when machines in use are drained."""
+    registry = registry_of(own="s-0", r1="s-1")
+    needs = report_of("s-0", short(drainable("r1", 2), age=21, priority=1))
+    assert drained(registry, needs, report_of("s-1", machines=40, free=0)) == [("r1", 2)]
+    assert drained(registry, needs) == [], "without a report it may be unable to"
 
 
 def test_of_a_donors_machines_a_quarter_is_drained_in_a_while() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from bigfleet.api.v1alpha1 import coordinator_pb2 as wire
+from bigfleet.model.domain import MAX_NAME_LENGTH, is_name
 from bigfleet.model.errors import InvalidInput
 from bigfleet.model.report_limits import (
     MAX_DRAINED_MACHINES,
@@ -22,8 +23,6 @@ MAX_PROVIDERS = 200
 MAX_QUOTAS = 200
 MAX_DOMAIN_KEYS = 8
 MAX_ACKS = 1000
-# A name is part of a key in the store and of a line of output.
-_MAX_NAME_LENGTH = 253
 _MAX_SUMMARY_BYTES = 64 * 1024
 
 
@@ -31,11 +30,9 @@ def name(what: str, value: str) -> None:
     """InvalidInput unless `value` is a valid name."""
     if not value:
         raise InvalidInput(what, value, "is empty")
-    if len(value) > _MAX_NAME_LENGTH:
-        raise InvalidInput(
-            what, f"{value[:20]}...", f"is longer than {_MAX_NAME_LENGTH} characters"
-        )
-    if not value.isprintable() or value != value.strip():
+    if len(value) > MAX_NAME_LENGTH:
+        raise InvalidInput(what, f"{value[:20]}...", f"is longer than {MAX_NAME_LENGTH} characters")
+    if not is_name(value):
         raise InvalidInput(what, value, "has unprintable characters or surrounding spaces")
 
 

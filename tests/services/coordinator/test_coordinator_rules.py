@@ -10,12 +10,16 @@ from typing import Any
 import msgspec
 import pytest
 from grpc import StatusCode
+from hypothesis import given
+from hypothesis import strategies as st
 
 from bigfleet.adapters.coordination.etcd_member import EtcdMemberConfig, command_line
 from bigfleet.api.grpc_status import CODES
 from bigfleet.api.v1alpha1 import coordinator_pb2 as wire
 from bigfleet.commands import fleet_views
+from bigfleet.model.domain import domain_of, region_of
 from bigfleet.model.errors import Fenced, InvalidInput, UnknownObject
+from bigfleet.model.labels import RACK_LABEL, REGION_LABEL, ZONE_LABEL
 from bigfleet.services.coordinator import (
     acknowledgements,
     clusters,
@@ -130,6 +134,19 @@ def test_a_lookup_assigns_no_shard() -> None:
 def test_a_shard_that_leaves_gets_no_new_clusters() -> None:
     registry = known(shard("s1", leaving=True), shard("s2"), shard("s3"), Cluster("x", "s2"))
     assert clusters.resolve(registry, "c", "s1", ["s1", "s2", "s3"]).shard == "s3"
+
+
+@given(st.text(max_size=260), st.text(max_size=260), st.text(max_size=260))
+def test_whatever_a_provider_calls_a_rack_its_shard_reports_a_valid_name(
+    rack: str, zone: str, region: str
+) -> None:
+    """A single odd label would otherwise have the reports of all shards rejected, whole."""
+    labels = {RACK_LABEL: rack, ZONE_LABEL: zone, REGION_LABEL: region}
+    report = FakeShard("s1").report()
+    key, value = domain_of(labels)
+    report.unowned_domains.add(topology_key=key, topology_value=value, machines=1)
+    report.providers[0].region = region_of(labels)
+    validation.report(report)
 
 
 def test_a_quota_reaches_every_shard_and_means_none_for_those_it_does_not_name() -> None:

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Sequence
 
 from bigfleet.api.journal import JournalEvent
 from bigfleet.engine.decision import ActionType
+from bigfleet.model.domain import is_name
 from bigfleet.model.machine import (
     BOUND,
     TRANSITIONS,
@@ -87,8 +88,7 @@ class Reconciler:
         self._failures = failures
         self._key, self._provider = key, provider
         self._inventory = inventory
-        self._orders = orders
-        self._sessions = sessions
+        self._orders, self._sessions = orders, sessions
         self._journal = journal
         self._clock = clock
         self._revision = b""
@@ -142,7 +142,7 @@ class Reconciler:
         token = b""
         while True:
             page = await self._provider.list(since_revision, token)
-            if page.provider_name:
+            if is_name(page.provider_name):  # the coordinator would refuse the whole report
                 self._inventory.provider_names[self._key] = page.provider_name
             yield page
             token = page.next_page_token

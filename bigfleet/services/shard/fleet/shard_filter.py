@@ -12,16 +12,18 @@ bound to its cluster; otherwise they would be purchased a second time.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Generic, Protocol, TypeVar
 
 import numpy as np
 
 from bigfleet.engine.snapshot import NONE, Flags
-from bigfleet.model.domain import BY_RACK, Domain, domain_of
+from bigfleet.model.domain import BY_RACK, MAX_NAME_LENGTH, Domain, domain_of, is_name
 from bigfleet.model.machine import MachineState
 from bigfleet.services.shard.fleet.columns import Columns
 
+_LOG = logging.getLogger(__name__)
 _Value = TypeVar("_Value")
 # With a need, machines in these states are reserved for it and not bound to its cluster yet.
 _RESERVABLE = (int(MachineState.CREATING), int(MachineState.IDLE))
@@ -50,6 +52,7 @@ class ShardFilter:
         self._of_domains = _CachedFlags[Domain](lambda owned: owned.domains)
         self._of_leaving = _CachedFlags[Domain](lambda owned: owned.leaving)
         self._of_clusters = _CachedFlags[str](lambda owned: owned.clusters)
+        self._logged_keys: set[str] = set()
 
     @property
     def is_everything(self) -> bool:
@@ -57,7 +60,20 @@ class ShardFilter:
         return self._owned is None
 
     def domain_of(self, labels: Mapping[str, str]) -> Domain:
-        """The domain of a machine with these labels."""
+        """The domain of a machine with these labels. The first value of each label that is no name
+        is logged: its machines count as without it.
+        """
+        for key in self._domain_keys:
+            value = labels.get(key, "")
+            if value and not is_name(value) and key not in self._logged_keys:
+                self._logged_keys.add(key)
+                _LOG.warning(
+                    "a provider lists machines with label %s=%.40r, which is ignored: a name has "
+                    "up to %d printable characters without spaces around them",
+                    key,
+                    value,
+                    MAX_NAME_LENGTH,
+                )
         return domain_of(labels, self._domain_keys)
 
     def owned(self, columns: Columns, domains: Sequence[Domain], clusters: Sequence[str]) -> Flags:

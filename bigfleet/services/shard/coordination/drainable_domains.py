@@ -18,6 +18,7 @@ from bigfleet.model.report_limits import (
     MAX_DRAINABLE_DOMAINS,
     MAX_DRAINED_MACHINES,
 )
+from bigfleet.services.shard.coordination.helpful_domains import in_turn
 from bigfleet.services.shard.records.views import BusyMachines
 
 
@@ -34,7 +35,8 @@ class OthersBusyMachines:
         self._domain = of_flavour[busy.flavour]
 
     def drainable_for(self, short: ShortfallGroup) -> list[wire.HelpfulDomain]:
-        """Domains where drained machines hold most of its pods, the fewest machines first; of a
+        """Domains where drained machines hold most of its pods, the fewest machines first,
+        `in_turn`; of a
         gang those that hold all of it. None unless it is old, nor for what never preempts, nor for
         pods with other topology constraints, which may not be allowed where they would fit.
         """
@@ -55,7 +57,7 @@ class OthersBusyMachines:
             self._domains(profile.same_key, pods, usable, wanted),
             key=lambda each: (-each.drained_pods, len(each.drained_machine_ids)),
         )
-        return found[:MAX_DRAINABLE_DOMAINS]
+        return in_turn(found, MAX_DRAINABLE_DOMAINS, short)
 
     def _domains(
         self, same_key: str | None, pods: Longs, usable: Rows, wanted: int

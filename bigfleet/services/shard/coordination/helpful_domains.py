@@ -8,6 +8,7 @@ requirements of one shard's needs with the machines of all others.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeVar
 
 import numpy as np
 
@@ -16,6 +17,20 @@ from bigfleet.engine.explain.shortfall_report import ShortfallGroup
 from bigfleet.engine.snapshot import Flags, Flavour, Longs
 from bigfleet.model.report_limits import MAX_FREE_DOMAINS
 from bigfleet.services.shard.records.views import FreeMachines
+
+# Time enough for the best domains to move, and for as long as each of the others is named.
+_LASTS_CYCLES, _CYCLES_A_TURN = 60, 20
+_T = TypeVar("_T")
+
+
+def in_turn(best_first: Sequence[_T], most: int, short: ShortfallGroup) -> list[_T]:
+    """The `most` best; of a shortfall that lasts, half of these and others in turn: the coordinator
+    may have no use for the best, whose shard is down or refuses.
+    """
+    turn = max(0, short.age_cycles - _LASTS_CYCLES) // _CYCLES_A_TURN
+    kept, others = best_first[: most // 2], best_first[most // 2 :]
+    first = turn * (most - most // 2) % max(1, len(others))
+    return [*kept, *others[first:], *others[:first]][:most]
 
 
 class OthersFreeMachines:
@@ -36,8 +51,8 @@ class OthersFreeMachines:
         self._free = self._idle + np.array([each.speculative for each in known], np.int64)
 
     def helpful_to(self, short: ShortfallGroup) -> list[wire.HelpfulDomain]:
-        """The domains that would serve most of its pods, with idle machines first; none unless it
-        escalates. Of a need confined to one domain: those that hold the whole need.
+        """The domains that would serve most of its pods, with idle machines first, `in_turn`; none
+        unless it escalates. Of a need confined to one domain: those that hold the whole need.
         """
         if not short.escalates or not self._domains:
             return []
@@ -59,7 +74,7 @@ class OthersFreeMachines:
                 idle_pods=idle_pods[number],
                 free_pods=free_pods[number],
             )
-            for number in order[allowed[order]].tolist()[:MAX_FREE_DOMAINS]
+            for number in in_turn(order[allowed[order]].tolist(), MAX_FREE_DOMAINS, short)
         ]
 
     def _allowed(self, short: ShortfallGroup, free_pods: Longs) -> Flags:

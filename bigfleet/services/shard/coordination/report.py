@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import zip_longest
 
 import numpy as np
 
@@ -17,7 +18,7 @@ from bigfleet.engine.explain.shortfall_report import ShortfallGroup, report
 from bigfleet.engine.need_columns import need_columns_of
 from bigfleet.engine.snapshot import Demand, Flavour, Fleet, Longs
 from bigfleet.model import resources
-from bigfleet.model.domain import Domain, region_of
+from bigfleet.model.domain import Domain, is_name, region_of
 from bigfleet.model.labels import INSTANCE_TYPE_LABEL, RACK_LABEL, ZONE_LABEL
 from bigfleet.model.machine import MachineState
 from bigfleet.model.need import Profile
@@ -115,8 +116,9 @@ def commonest_type(counts: Mapping[str, int]) -> str:
 def movable_domains(
     machines: Mapping[Domain, Mapping[str, int]], in_use: Mapping[Domain, int]
 ) -> list[wire.MovableDomain]:
-    """Of each instance type the domains with the fewest machines in use. `machines` counts those
-    of the candidates by type.
+    """Of each instance type the domains with the fewest machines in use: the first of each type
+    before the second of any, so that no type is left out for its name. `machines` counts those of
+    the candidates by type.
     """
     by_type: defaultdict[str, list[Domain]] = defaultdict(list)
     for domain, counts in machines.items():
@@ -125,7 +127,8 @@ def movable_domains(
         by_type[name] = heapq.nsmallest(
             _MAX_MOVABLE_OF_TYPE, domains, key=lambda domain: (in_use.get(domain, 0), domain)
         )
-    found = [domain for _, domains in sorted(by_type.items()) for domain in domains]
+    ranks = zip_longest(*(domains for _, domains in sorted(by_type.items())))
+    found = [domain for rank in ranks for domain in rank if domain is not None]
     return [
         wire.MovableDomain(
             topology_key=domain.key,
@@ -148,6 +151,7 @@ def splits(
         wire.SplitTopology(topology_key=key, topology_value=value)
         for key in sorted(key for key in asked if key and key not in whole)
         for value in sorted(inventory.labels(key, owned=True) & inventory.labels(key, owned=False))
+        if is_name(value)
     ]
     return found[:MAX_SPLITS]
 

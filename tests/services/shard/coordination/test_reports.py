@@ -15,9 +15,10 @@ from bigfleet.commands import fleet_views as views
 from bigfleet.engine.snapshot import Flavour, Fleet
 from bigfleet.model.domain import Domain
 from bigfleet.model.group import PodGroup
+from bigfleet.model.labels import RACK_LABEL
 from bigfleet.model.machine import CapacityType, MachineState
 from bigfleet.model.need import Operator, Requirement, profile
-from bigfleet.model.report_limits import MAX_UNOWNED_DOMAINS
+from bigfleet.model.report_limits import MAX_MOVABLE_DOMAINS, MAX_UNOWNED_DOMAINS
 from bigfleet.services.shard.coordination import report
 from bigfleet.services.shard.coordination.domain_observations import (
     MAX_REPEATED_DOMAINS,
@@ -204,3 +205,16 @@ def test_a_domain_is_reported_with_its_most_common_instance_type() -> None:
     for counts in (Counter(b=2, a=2, c=1), Counter(c=1, a=2, b=2)):
         [acknowledged] = DomainObservations().due({Domain("rack", "r"): counts}, set(), 0.0)
         assert (acknowledged.machines, acknowledged.instance_type) == (5, "a")
+
+
+def test_domains_of_every_instance_type_can_move_however_many_types_there_are() -> None:
+    """A list cut by name would leave a shard that joins without any machine of the last types."""
+    types = [f"t{number:02}" for number in range(30)]
+    machines = {
+        Domain(RACK_LABEL, f"{name}-{rack}"): {name: 8} for name in types for rack in range(6)
+    }
+    in_use = {domain: 6 - int(domain.value[-1]) for domain in machines}
+    found = [each.topology_value for each in report.movable_domains(machines, in_use)]
+    assert len(found) == MAX_MOVABLE_DOMAINS
+    assert {value.split("-")[0] for value in found} == set(types)
+    assert found[:2] == ["t00-5", "t01-5"]

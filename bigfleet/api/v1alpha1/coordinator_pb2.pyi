@@ -138,7 +138,8 @@ Global___ShardReport: _TypeAlias = ShardReport  # noqa: Y015
 @_typing.final
 class QuotaUse(_message.Message):
     """`machines` is the slice that is in force, `held` how many of the shard's machines there count
-    against it, ordered ones included.
+    against it, ordered ones included. `listed` is how many purchased machines the provider lists there,
+    whichever shard has them: those of a shard that was removed are nobody's for a while.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -147,10 +148,12 @@ class QuotaUse(_message.Message):
     REGION_FIELD_NUMBER: _builtins.int
     MACHINES_FIELD_NUMBER: _builtins.int
     HELD_FIELD_NUMBER: _builtins.int
+    LISTED_FIELD_NUMBER: _builtins.int
     provider: _builtins.str
     region: _builtins.str
     machines: _builtins.int
     held: _builtins.int
+    listed: _builtins.int
     def __init__(
         self,
         *,
@@ -158,10 +161,11 @@ class QuotaUse(_message.Message):
         region: _builtins.str = ...,
         machines: _builtins.int = ...,
         held: _builtins.int = ...,
+        listed: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["held", b"held", "machines", b"machines", "provider", b"provider", "region", b"region"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["held", b"held", "listed", b"listed", "machines", b"machines", "provider", b"provider", "region", b"region"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -107,12 +107,14 @@ class _Shares:
     ) -> None:
         self.moves: list[QuotaMove] = []
         self._row = row
-        self._held = held = {
-            report.shard_id: use.held
+        uses = [
+            (report.shard_id, use)
             for report in reports
             for use in report.quotas
             if (use.provider, use.region) == row.name
-        }
+        ]
+        self._held = held = {shard: use.held for shard, use in uses}
+        listed = [use.listed for _, use in uses]
         parts = {s: n for s, n in row.per_shard.items() if not _is_removed(registry, s)}
         # Parts that are changing already are left alone until the shards have confirmed them.
         self._settled = all(row.slice_of(shard) == part for shard, part in parts.items())
@@ -122,9 +124,11 @@ class _Shares:
             if shard in held and memory.may_give(row.name, shard, now_seconds)
         }
         self._spare |= {s: n for s, n in row.per_shard.items() if s not in parts}
-        # Machines that came with racks may exceed the part of their shard.
+        # Machines that came with racks may exceed the part of their shard; those of a removed shard
+        # may not have come to another one yet.
         used = sum(max(parts.get(s, 0), held.get(s, 0)) for s in {*parts, *held})
-        self._excess = sum(parts.values()) - used
+        nobodys = max(0, max(listed, default=0) - sum(held.values()))
+        self._excess = sum(parts.values()) - used - nobodys
 
     def give(
         self, to: str, machines: int, cause: QuotaCause, text: str, *, whole: bool = False

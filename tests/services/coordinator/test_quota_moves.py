@@ -50,10 +50,10 @@ def lacking(
 
 
 def report_of(
-    registry: Registry, shard: str, held: int, *shortfalls: wire.Shortfall
+    registry: Registry, shard: str, held: int, *shortfalls: wire.Shortfall, listed: int = 0
 ) -> wire.ShardReportSnapshot:
     part = registry.quotas[NAME].slice_of(shard)
-    use = wire.QuotaUse(provider="kwok", region="eu", machines=part, held=held)
+    use = wire.QuotaUse(provider="kwok", region="eu", machines=part, held=held, listed=listed)
     return wire.ShardReportSnapshot(shard_id=shard, quotas=[use], shortfalls=shortfalls)
 
 
@@ -145,6 +145,21 @@ def test_what_a_removed_shard_had_is_there_for_whoever_needs_it() -> None:
     registry.apply(shards.removed(registry, S1))
     needs = report_of(registry, S0, 11, lacking(30))
     assert amounts(chosen(registry, needs)) == [(S1, S0, 14)]
+
+
+def test_what_a_removed_shard_had_purchased_is_given_to_nobody_before_another_shard_has_it() -> (
+    None
+):
+    """Its machines still run, and come to a shard that may have no part for them."""
+    registry = divided(s_0=10, s_1=10, s_2=5)
+    registry.apply(shards.removed(registry, S1))
+    needs, other = report_of(registry, S0, 10, lacking(10)), report_of(registry, S2, 5)
+    assert amounts(chosen(registry, needs, other)) == [(S1, S0, 10)], "it had purchased nothing"
+    for listed, more in ((25, []), (19, [(S1, S0, 6)])):
+        other = report_of(registry, S2, 5, listed=listed)
+        assert amounts(chosen(registry, needs, other)) == more
+    inherited = report_of(registry, S2, 15, listed=25)
+    assert amounts(chosen(registry, needs, inherited)) == []
 
 
 def told(registry: Registry) -> dict[str, int]:

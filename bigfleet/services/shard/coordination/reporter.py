@@ -17,6 +17,7 @@ from bigfleet.model.machine import MachineState
 from bigfleet.model.report_limits import DRAIN_AGE_CYCLES, MAX_REMOVALS
 from bigfleet.observe import metrics
 from bigfleet.ports.clock import Clock, to_nanos
+from bigfleet.ports.ownership import QuotaKey
 from bigfleet.services.shard.config import ShardConfig
 from bigfleet.services.shard.coordination import report
 from bigfleet.services.shard.coordination.domain_observations import DomainObservations
@@ -54,6 +55,9 @@ class Reporter:
     offload: Callable[[Callable[[], _Shortfalls]], Awaitable[_Shortfalls]] = asyncio.to_thread
     _observations: DomainObservations = field(init=False)
     _cached_shortfalls: tuple[CycleResult, _Shortfalls] | None = field(default=None, init=False)
+    _cached_listed: tuple[object, object, Counter[QuotaKey | None]] = field(
+        default=((), {}, Counter()), init=False
+    )
     _began_seconds: float = field(default=0.0, init=False)
 
     def __post_init__(self) -> None:
@@ -198,13 +202,25 @@ class Reporter:
             for name in self.cycle.orders.may_arrive(lost_since)
             if (view := self.inventory.view(name)) and view.state is MachineState.SPECULATIVE
         )
+        listed = self._listed(quotas)
         for use in quotas.uses(self.cycle.order_issuer.issued(result)):
             yield wire.QuotaUse(
                 provider=use.key.provider,
                 region=use.key.region,
                 machines=use.machines,
                 held=use.held + lost[use.key],
+                listed=listed[use.key],
             )
+
+    def _listed(self, quotas: Quotas) -> Counter[QuotaKey | None]:
+        """The purchased machines of each quota, whichever shard has them."""
+        purchased, slices = self.inventory.purchased(), quotas.slices
+        if self._cached_listed[0] is not purchased or self._cached_listed[1] != slices:
+            found: Counter[QuotaKey | None] = Counter()
+            for flavour, machines in purchased:
+                found[quotas.key_of(flavour)] += machines
+            self._cached_listed = purchased, slices, found
+        return self._cached_listed[2]
 
     def _quotas(self, result: CycleResult) -> Quotas:
         names = self.inventory.provider_names

@@ -47,15 +47,16 @@ class Quotas:
     ) -> None:
         self._fleet, self._names = fleet, names
         known = {*names.values()}
-        self._slices = {key: most for key, most in slices.items() if key.provider in known}
-        number: dict[QuotaKey | None, int] = {key: n for n, key in enumerate(self._slices)}
+        #: those of providers that are known by now
+        self.slices = {key: most for key, most in slices.items() if key.provider in known}
+        number: dict[QuotaKey | None, int] = {key: n for n, key in enumerate(self.slices)}
 
         def numbers() -> Ints:
             limited = (number.get(self.key_of(flavour), -1) for flavour in fleet.flavours)
             return np.array([*limited, -1], np.int32)
 
         # Of hundreds of thousands of flavours only the slices change, and rarely.
-        its = (tuple(names.items()), tuple(self._slices))
+        its = (tuple(names.items()), tuple(self.slices))
         of_flavour = columns_of(fleet.flavours).remember_last(("quotas", its), numbers)
         self._slice: Ints = of_flavour[fleet.flavour]
         bought = (self._slice >= 0) & (fleet.state != MachineState.SPECULATIVE)
@@ -63,25 +64,25 @@ class Quotas:
         self._held: list[int] = held.tolist()
         self._left = [
             max(0, most - count)
-            for most, count in zip(self._slices.values(), self._held, strict=True)
+            for most, count in zip(self.slices.values(), self._held, strict=True)
         ]
 
     def key_of(self, flavour: Flavour) -> QuotaKey | None:
         """The quota that purchases of such machines count against; None if there is none."""
         key = quota_key(flavour, self._names)
-        return key if flavour.capacity_type.elastic and key in self._slices else None
+        return key if flavour.capacity_type.elastic and key in self.slices else None
 
     def uses(self, issued: Iterable[Action]) -> Iterator[QuotaUse]:
         """What counts against each slice once the actions that were `issued` are carried out."""
         rows = [action.row for action in issued if action.type is PROVISION]
         bought = Counter(self._slice[rows].tolist())
-        for index, (key, most) in enumerate(self._slices.items()):
+        for index, (key, most) in enumerate(self.slices.items()):
             yield QuotaUse(key, most, self._held[index] + bought[index])
 
     def is_exhausted(self, flavour: Flavour) -> bool:
         """Whether none of these may be purchased."""
         key = self.key_of(flavour)
-        return key is not None and self._left[[*self._slices].index(key)] == 0
+        return key is not None and self._left[[*self.slices].index(key)] == 0
 
     def exhausted(self) -> Flags:
         """The speculative machines whose quota is exhausted."""

@@ -69,6 +69,7 @@ class Inventory:
         self._domains: list[Domain] = []
         #: machines of each flavour, and what follows from them
         self._observed: tuple[Longs, Mapping[Domain, Counter[str]]] | None = None
+        self._purchased: tuple[Longs, Sequence[tuple[Flavour, int]]] | None = None
         self._needs: Interned[NeedKey] = Interned()
         self._last_errors: dict[str, str] = {}
 
@@ -186,7 +187,7 @@ class Inventory:
         alive = self._classes.alive(self._columns.flavour)
         self._flavours = [self._flavours[number] for number in alive]
         self._domains = [self._domains[number] for number in alive]
-        self._observed = None
+        self._observed = self._purchased = None
         self._columns.flavour = self._classes.keep(self._columns.flavour)
         self._columns.need = self._needs.keep(self._columns.need)
 
@@ -289,6 +290,19 @@ class Inventory:
                 seen[self._domains[number]][instance_type] += int(counts[number])
             self._observed = counts.astype(np.int64), seen
         return self._observed[1]
+
+    def purchased(self) -> Sequence[tuple[Flavour, int]]:
+        """How many machines of each flavour are not speculative, including those of other shards:
+        the same object for as long as nothing of it changes.
+        """
+        state = self._columns.state
+        flavours = self._columns.flavour[(state != 0) & (state != MachineState.SPECULATIVE)]
+        counts = np.bincount(flavours, minlength=len(self._flavours))
+        if self._purchased is None or not np.array_equal(self._purchased[0], counts):
+            numbers = np.flatnonzero(counts).tolist()
+            found = [(self._flavours[number], int(counts[number])) for number in numbers]
+            self._purchased = counts.astype(np.int64), found
+        return self._purchased[1]
 
     def machines_in_use(self) -> Counter[Domain]:
         """Machines in each domain that are bound to a cluster, or reserved for one."""

@@ -85,6 +85,9 @@ async def change(
     method, request, message = _CHANGES[action](flags)
     async with LeaderClient(replicas, identity) as client:
         await client.call(method, request)
+        if action == "set-quota":
+            listed = _rows(await client.call("ListProviders", wire.ListProvidersRequest()))
+            message += views.quota_warning(flags.provider, flags.region, listed)
     return message
 
 

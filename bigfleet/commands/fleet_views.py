@@ -134,6 +134,15 @@ def quotas(entries: Sequence[wire.QuotaAllocation]) -> list[str]:
     return table(("PROVIDER", "REGION", "SHARD", "MACHINES", "CHANGED BECAUSE"), rows)
 
 
+def quota_warning(provider: str, region: str, known: Sequence[wire.ProviderEntry]) -> str:
+    """A second line, if no shard has reported machines that a quota would limit."""
+    names = sorted({(each.name, each.region) for each in known})
+    if not names or (provider, region) in names:
+        return ""
+    listed = ", ".join(f"{name} {of_region or _UNNAMED}" for name, of_region in names)
+    return f"\nwarning: it limits nothing as long as shards report only: {listed}"
+
+
 def providers(entries: Sequence[wire.ProviderEntry]) -> list[str]:
     """One line for each provider."""
     rows = [(entry.name, entry.region or _UNNAMED, entry.address) for entry in entries]

@@ -89,6 +89,16 @@ def test_a_live_shard_that_a_quota_does_not_name_is_a_warning() -> None:
     )
 
 
+def test_a_quota_that_limits_nothing_is_a_warning_with_the_names_that_would() -> None:
+    """Machines without a region label are in the region of their zone's name."""
+    known = [wire.ProviderEntry(name="kwok", region=each) for each in ("eu-1b", "eu-1a")]
+    assert views.quota_warning("kwok", "eu-1a", known) == ""
+    assert views.quota_warning("kwok", "eu-1", []) == "", "nobody has reported yet"
+    assert views.quota_warning("kwok", "eu-1", known) == (
+        "\nwarning: it limits nothing as long as shards report only: kwok eu-1a, kwok eu-1b"
+    )
+
+
 async def test_a_leader_that_must_wait_is_not_called_absent() -> None:
     """The error has the leader's reason, instead of saying that there is no leader."""
     async with unavailable_leader("ask again in 9 s") as address, LeaderClient([address]) as asks:

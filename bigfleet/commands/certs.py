@@ -28,6 +28,15 @@ def add(roles: Any) -> None:
         role.add_argument(
             f"--{name}", nargs="+", action="extend", default=[], metavar="ID", help=f"{name} IDs"
         )
+    role.add_argument(
+        "--host",
+        nargs="+",
+        action="extend",
+        default=[],
+        metavar="HOST",
+        help="names or addresses for which coordinators' certificates are valid as well as for "
+        "localhost: etcd verifies those of its peers",
+    )
     role.add_argument("--days", type=float, default=30.0, help="validity period (default: 30)")
     role.add_argument(
         "--new-authority",
@@ -47,6 +56,7 @@ async def _run(flags: argparse.Namespace, stop: asyncio.Event) -> None:
         raise InvalidInput("--days", flags.days, f"is not > 0 and at most {_MAX_DAYS:,}")
     names = [Principal(role, own) for role in NAMED_ROLES for own in getattr(flags, role)]
     names += [Principal(role) for role in UNNAMED_ROLES]
-    made = issue(flags.out, names, timedelta(days=flags.days), flags.new_authority)
+    hosts = {name: flags.host for name in names if name.role == "coordinator"}
+    made = issue(flags.out, names, timedelta(days=flags.days), flags.new_authority, hosts)
     for name, identity in made.items():
         print(f"{name}\t{identity.directory}")

@@ -6,9 +6,11 @@ import stat
 import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
+from ipaddress import IPv4Address
 from pathlib import Path
 
 import pytest
+from cryptography import x509
 
 from bigfleet.api.auth import issuing
 from bigfleet.api.auth.identity import Identity, Principal
@@ -42,6 +44,21 @@ def test_a_validity_that_no_certificate_can_have_is_named(tmp_path: Path, days: 
     assert done.returncode == 2
     assert done.stderr.startswith("bigfleet certs: --days: ")
     assert not (tmp_path / "ids").exists()
+
+
+def test_coordinators_of_several_hosts_have_certificates_for_them(tmp_path: Path) -> None:
+    """etcd verifies the host by which it reaches a peer; nobody else's certificate has one."""
+    done = certs(tmp_path, "--coordinator", "a", "--shard", "s", "--host", "eu-1", "10.0.0.7")
+    assert done.returncode == 0, done.stderr
+    named = {
+        role: x509.load_pem_x509_certificate((tmp_path / role / "tls.crt").read_bytes())
+        .extensions.get_extension_for_class(x509.SubjectAlternativeName)
+        .value
+        for role in ("coordinator-a", "shard-s")
+    }
+    hosts = (x509.DNSName("eu-1"), x509.IPAddress(IPv4Address("10.0.0.7")))
+    assert all(host in named["coordinator-a"] for host in hosts)
+    assert not any(host in named["shard-s"] for host in hosts)
 
 
 def test_only_the_owner_can_read_a_key(tmp_path: Path) -> None:

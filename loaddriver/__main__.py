@@ -48,8 +48,9 @@ from loaddriver.errors import ExitCode, LoaddriverError
 from loaddriver.judge.rejudge import rejudge
 from loaddriver.profile.gates import load_gates
 from loaddriver.report.results import check_unchanged, read_bare, read_summary, write_verdict
-from loaddriver.run.arm_runner import RunContext, hold
+from loaddriver.run.arm_runner import hold
 from loaddriver.run.background import down, up
+from loaddriver.run.context import RunContext
 from loaddriver.run.existing_clusters import clean
 from loaddriver.run.folder import create
 from loaddriver.run.inputs import Arm, prepare_inputs

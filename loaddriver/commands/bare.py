@@ -12,9 +12,8 @@ from typing import Any
 from loaddriver.commands.common import ended_by_signals, get_prerequisites, print_verdicts
 from loaddriver.commands.flags import component_flag
 from loaddriver.errors import ExitCode
-from loaddriver.run.arm_runner import RunContext
 from loaddriver.run.arms import bare_arm, run_bare_arm
-from loaddriver.run.context import RunOptions
+from loaddriver.run.context import RunContext, RunOptions
 from loaddriver.run.live_view import view_on
 from loaddriver.run.paired_run import read_paired_run
 from loaddriver.run.system import component_at

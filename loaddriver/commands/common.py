@@ -15,9 +15,8 @@ from loaddriver.judge.schema import Summary
 from loaddriver.kindrun import prerequisites as kind
 from loaddriver.kindrun.run import release_values, run_on_kind
 from loaddriver.profile.settings import ProfileSettings
-from loaddriver.run.arm_runner import RunContext
 from loaddriver.run.arms import RunOutcome, run_arms
-from loaddriver.run.context import RunOptions
+from loaddriver.run.context import RunContext, RunOptions
 from loaddriver.run.existing_clusters import existing_clusters
 from loaddriver.run.folder import KEPT_RUNS, create, prune
 from loaddriver.run.inputs import RunInputs, prepare_inputs

@@ -81,8 +81,7 @@ def make_summary(
     """Measure, judge and decide. Pure.
 
     `requests` are those of a load without pods, `losses` those missing from the recording,
-    `missing` the planned pods that were never created; `bare` is the summary of the bare run with
-    the same plan and nodes.
+    `missing` the planned pods that were never created; `bare` is the paired bare run's summary.
     """
     measured = _measure(facts, observed, rows, journal, losses, missing)
     measured = msgspec.structs.replace(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -22,7 +22,7 @@ from loaddriver.report.results import seal_results
 from loaddriver.run import scrape
 from loaddriver.run.bigfleet_roles import JOURNALS, inspect_commands, shards_of
 from loaddriver.run.conclusion import Evidence, conclude
-from loaddriver.run.context import RunOptions
+from loaddriver.run.context import RunContext, RunOptions
 from loaddriver.run.failures import failure_of, guarded, raise_component_death, uninterrupted
 from loaddriver.run.federation import make_federation_run
 from loaddriver.run.fleet_audit import FleetAuditor
@@ -37,20 +37,9 @@ from loaddriver.run.progress import ProgressReporter
 from loaddriver.run.provenance import ROOT, read_provenance
 from loaddriver.run.selfaudit import make_auditor
 from loaddriver.substrates.base import Cluster, Endpoint, Substrate
-from loaddriver.substrates.choice import Prerequisites, make_substrate
+from loaddriver.substrates.choice import make_substrate
 from loaddriver.substrates.processes import Supervisor
-from loaddriver.substrates.runlock import RunLock
 from loaddriver.substrates.runscope import RunScope
-
-
-@dataclass(frozen=True)
-class RunContext:
-    """What all arms of a run share. `lock` is the machine-wide lock, held by the run."""
-
-    options: RunOptions
-    prerequisites: Prerequisites
-    lock: RunLock
-    view: View
 
 
 async def measure(context: RunContext, arm: Arm) -> tuple[Summary, bool]:
@@ -58,29 +47,27 @@ async def measure(context: RunContext, arm: Arm) -> tuple[Summary, bool]:
 
     Raises InfrastructureError if the arm cannot start.
     """
-    async with _arm_runner(context, arm) as runner:
-        summary = await runner.run()
+    runner = await _arm_runner(context, arm)
+    summary = await runner.run()
     seal_results(arm.folder, summary)
     return summary, runner.stop_requested
 
 
 async def hold(context: RunContext, arm: Arm) -> None:
     """Keep the clusters and BigFleet up, without load, until interrupted."""
-    async with _arm_runner(context, arm) as runner:
-        run_failure = await runner.hold()
+    runner = await _arm_runner(context, arm)
+    run_failure = await runner.hold()
     if run_failure is not None:
         raise InfrastructureError(run_failure.sentence)
 
 
-@asynccontextmanager
-async def _arm_runner(context: RunContext, arm: Arm) -> AsyncIterator[ArmRunner]:
-    """A runner of one arm, whose processes and data are cleaned up at the end."""
+async def _arm_runner(context: RunContext, arm: Arm) -> ArmRunner:
+    """A runner of one arm, to be run or held: it cleans up what is started here and there."""
     logs, options, view = arm.folder / "logs", context.options, context.view
     settings = arm.inputs.profile.settings
     scope = RunScope.within(context.lock, arm.run_id, logs)
     for sentence in scope.swept:
         view.say(sentence)
-    runner: ArmRunner | None = None
     try:
         substrate = make_substrate(
             context.prerequisites,
@@ -97,14 +84,10 @@ async def _arm_runner(context: RunContext, arm: Arm) -> AsyncIterator[ArmRunner]
         provenance = partial(read_provenance, arm.inputs, context.prerequisites, root)
         own = Supervisor(scope.run_id)
         source = make_node_source(context.prerequisites, options, arm, scope.data_directory, own)
-        runner = ArmRunner(options, arm, substrate, source, scope, view, provenance, own)
-        yield runner
-    finally:
-        # A result that was measured is still to be written.
-        report, requested = await uninterrupted(scope.close())
-        view.say(report)
-        if runner is not None:
-            runner.stop_requested |= requested
+        return ArmRunner(options, arm, substrate, source, scope, view, provenance, own)
+    except BaseException:
+        view.say(await scope.close())
+        raise
 
 
 READY = "up; Ctrl-C or `make down` stops everything"
@@ -216,18 +199,20 @@ class ArmRunner:
 
     async def _stop(self) -> None:
         self.view.say("stopping")
-        if self._federation_run is not None:
-            await self._federation_run.finish()
-        try:
-            await self.node_source.stop()
-        finally:
-            await self.own.stop(self.own.running(), 1.0)
-            await self.substrate.stop()
+        async with AsyncExitStack() as ends:  # also if what comes before fails
+            ends.push_async_callback(self._clean_up)
+            ends.push_async_callback(self.substrate.stop)
+            ends.push_async_callback(lambda: self.own.stop(self.own.running(), 1.0))
+            ends.push_async_callback(self.node_source.stop)
+            if self._federation_run is not None:
+                await self._federation_run.finish()
+
+    async def _clean_up(self) -> None:
+        self.view.say(await self.scope.close())
 
     async def _measure(self) -> None:
         save_profile(self.arm.inputs.profile, self.arm.folder)
-        if self.options.scheduler_config is not None:
-            save_scheduler_config(self.options.scheduler_config, self.arm.folder)
+        save_scheduler_config(self.options.scheduler_config, self.arm.folder)
         self.provenance = await asyncio.to_thread(self.read_provenance)
         await self._start()
         before = await scrape.durations(self.roles.values())

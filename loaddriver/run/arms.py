@@ -13,7 +13,8 @@ from loaddriver.judge.schema import Summary
 from loaddriver.judge.side_by_side import side_by_side
 from loaddriver.profile.loading import Profile
 from loaddriver.report.results import BARE, WITHOUT_ANCHORS, write_verdict
-from loaddriver.run.arm_runner import RunContext, measure
+from loaddriver.run.arm_runner import measure
+from loaddriver.run.context import RunContext
 from loaddriver.run.folder import point_latest
 from loaddriver.run.host import read_host
 from loaddriver.run.inputs import Arm, RunInputs, with_anchors

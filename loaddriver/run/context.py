@@ -1,4 +1,4 @@
-"""The options of a run, from the command line."""
+"""The options of a run, from the command line, and what its arms share."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from loaddriver.run.live_view import View
 from loaddriver.run.system import SystemUnderTest
-from loaddriver.substrates.choice import SubstrateName
+from loaddriver.substrates.choice import Prerequisites, SubstrateName
 from loaddriver.substrates.existing.contexts import in_pod
+from loaddriver.substrates.runlock import RunLock
 
 # The variables that child processes inherit; others could make runs differ unnoticed.
 _INHERITED = ("PATH", "HOME", "LANG", "TMPDIR")
@@ -67,3 +69,13 @@ class RunOptions:
         inherited = {k: v for k, v in self.environment.items() if k in names}
         # One thread each: on few cores, idle thread pools only take CPU from the rest.
         return {**inherited, "PYTHONUNBUFFERED": "1", "OMP_NUM_THREADS": "1"}
+
+
+@dataclass(frozen=True)
+class RunContext:
+    """What all arms of a run share. `lock` is the machine-wide lock, held by the run."""
+
+    options: RunOptions
+    prerequisites: Prerequisites
+    lock: RunLock
+    view: View

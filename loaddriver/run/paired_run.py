@@ -47,9 +47,10 @@ def save_profile(profile: Profile, folder: Path) -> None:
     (folder / PROFILE).write_bytes(msgspec.json.format(msgspec.json.encode(profile)))
 
 
-def save_scheduler_config(config: Path, folder: Path) -> None:
-    """Copy kube-scheduler's configuration: the original may change."""
-    (folder / SCHEDULER_CONFIG).write_bytes(config.read_bytes())
+def save_scheduler_config(config: Path | None, folder: Path) -> None:
+    """Copy kube-scheduler's configuration, if one was given: the original may change."""
+    if config is not None:
+        (folder / SCHEDULER_CONFIG).write_bytes(config.read_bytes())
 
 
 def save_nodes(

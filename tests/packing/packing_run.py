@@ -24,8 +24,8 @@ from loaddriver.plan.make import make_plan
 from loaddriver.plan.manifests import ZONE_KEY
 from loaddriver.plan.records import RAMP
 from loaddriver.profile.loading import load_profile
-from loaddriver.run.arm_runner import RunContext, measure
-from loaddriver.run.context import RunOptions
+from loaddriver.run.arm_runner import measure
+from loaddriver.run.context import RunContext, RunOptions
 from loaddriver.run.folder import create
 from loaddriver.run.inputs import Arm, RunInputs
 from loaddriver.run.live_view import view_on

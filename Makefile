@@ -31,7 +31,7 @@ help: ## List the targets
 	@echo
 	@echo "Variables of scaletest: PROFILE=$(PROFILE) SUBSTRATE=$(SUBSTRATE) SEED=n SET='key=value ...'"
 	@echo "  KEEP=1 KUBERNETES_VERSION=1.x.y; with SUBSTRATE=existing CONTEXTS='name ...'"
-	@echo "Known profiles: $$(ls profiles | grep -v '\.' | tr '\n' ' ')" | fold -s -w 78
+	@echo "Known profiles: $$(ls profiles/*/profile.yaml | cut -d/ -f2 | tr '\n' ' ')" | fold -s -w 78
 
 $(STAMP): requirements.lock pyproject.toml
 	@command -v $(PYTHON) >/dev/null || { echo "Python >= 3.11 is needed: install python3"; exit 6; }

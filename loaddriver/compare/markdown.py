@@ -84,6 +84,8 @@ def _how(found: Comparison) -> Iterator[str]:
         f"regression in at most {100 * errors.family:g} % of sessions, with looks after "
         f"{', '.join(map(str, errors.looks))} pairs. Session {found.session}."
     )
+    if both := [each for each in found.base.differs if each in found.head.differs]:
+        yield f"Both sides with {', '.join(map(_plain, both))}."
 
 
 def _side(side: Side) -> str:

@@ -79,16 +79,17 @@ def session_spec(request: Request, ports: Ports, order_seed: int) -> SessionSpec
                 "the noise), --kubernetes, --scheduler-config, --component, --set-base, --set-head"
             ]
         )
+    extras = [_extras(*of_side) for _, *of_side in settings]
     base, head = (
         SideSpec(
-            label=_label(revision, version, config, programs, changed),
+            label=_label(revision, [each for each in extras[n] if each not in extras[1 - n]]),
             sut=ports.system(revision),
             kubernetes_version=version,
             scheduler_config=ports.scheduler_config(config) if config else "",
             components=programs,
             overrides=changed,
         )
-        for revision, version, config, programs, changed in settings
+        for n, (revision, version, config, programs, changed) in enumerate(settings)
     )
     return SessionSpec(
         profile=request.profile,
@@ -147,10 +148,15 @@ def _components(
     return base, head
 
 
-def _label(
-    revision: str, version: str, config: str, programs: Mapping[str, str], changed: Sequence[str]
-) -> str:
-    """The differences in short, for headings."""
-    own = "this checkout" if revision == WORKING_TREE else revision
+def _extras(
+    version: str, config: str, programs: Mapping[str, str], changed: Sequence[str]
+) -> list[str]:
+    """What a side has beside its revision, in short."""
     named = [f"Kubernetes {version}" if version else "", Path(config).name if config else ""]
-    return ", ".join([own, *filter(None, named), *programs.values(), *changed])
+    return [*filter(None, named), *programs.values(), *changed]
+
+
+def _label(revision: str, extras: Sequence[str]) -> str:
+    """A side's name in headings: its revision, and what it alone has."""
+    own = "this checkout" if revision == WORKING_TREE else revision
+    return ", ".join([own, *extras])

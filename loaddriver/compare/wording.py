@@ -67,10 +67,11 @@ def speed_sentence(speed: MachineSpeed) -> str:
     took = " and ".join(each)
     match speed.unusable:
         case "":
+            slower = speed.slower_percent
             return (
-                f"The machine was {percent(speed.slower_percent)} slower for HEAD: {took} CPU for "
-                "a pod, which both sides share. Changes of CPU, due to bind and scheduled are "
-                "relative to that."
+                f"The machine was {abs(slower):.1f} % {'slower' if slower > 0 else 'faster'} for "
+                f"HEAD: {took} CPU for a pod, which both sides share. Changes of CPU, due to bind "
+                "and scheduled are relative to that."
             )
         case "unknown":
             return (

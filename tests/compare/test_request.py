@@ -83,6 +83,18 @@ def test_each_way_to_differ_reaches_its_side() -> None:
     assert "BigFleet" not in " ".join(found.head.differs())
 
 
+def test_a_side_is_named_by_what_it_alone_has() -> None:
+    """Ten settings that both have would hide the one that is compared."""
+    shared = ["clusters=1", "soak.seconds=60"]
+    found = asked(
+        scheduler_config="least.yaml,most.yaml",
+        overrides={"base": shared, "head": [*shared, "bigfleet.cycleSeconds=2"]},
+    )
+    assert found.base.label == "this checkout, least.yaml"
+    assert found.head.label == "this checkout, most.yaml, bigfleet.cycleSeconds=2"
+    assert found.base.overrides == shared
+
+
 @pytest.mark.parametrize(
     "more",
     [

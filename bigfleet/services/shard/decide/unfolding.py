@@ -16,6 +16,7 @@ from bigfleet.engine.decision import Decision, Shortfall
 from bigfleet.engine.fit.folding import FoldedDemand
 from bigfleet.engine.snapshot import Demand
 from bigfleet.model.group import FoldedGangs, PodGroup, group_of_text
+from bigfleet.model.labels import HOSTNAME_LABEL
 from bigfleet.model.need import Need, NeedKey
 from bigfleet.services.shard.records.wants import Wants
 
@@ -58,8 +59,10 @@ def next_unfolded(
 
 
 def _waits_in_vain(served: Demand, decision: Decision, shortfall: Shortfall) -> bool:
+    group = served.needs[shortfall.need].group
     return (
-        isinstance(served.needs[shortfall.need].group, FoldedGangs)
+        isinstance(group, FoldedGangs)
+        and group.topology_key != HOSTNAME_LABEL  # one machine is all that it may have
         and shortfall.age_cycles > UNFOLD_AFTER_CYCLES
         and shortfall.need not in decision.at_ceiling
     )

@@ -11,6 +11,7 @@ from bigfleet.engine.cycle_memory import CycleMemory
 from bigfleet.engine.decide import decide
 from bigfleet.engine.fit.folding import fold
 from bigfleet.engine.snapshot import NONE, Demand, Fleet
+from bigfleet.model.labels import HOSTNAME_LABEL
 from bigfleet.model.need import Need, NeedKey
 from bigfleet.services.shard.decide.unfolding import (
     UNFOLD_AFTER_CYCLES,
@@ -87,6 +88,13 @@ def test_only_gangs_of_a_size_that_lacks_machines_are_unfolded() -> None:
 
 def test_a_gang_with_room_on_one_machine_stays_folded() -> None:
     fleet, demand = waiting(gang("a"), specs=(LARGE, replace(LARGE, name="other")))
+    assert not any(play(fleet, demand, UNFOLD_AFTER_CYCLES + 3))
+
+
+def test_a_gang_of_one_host_stays_folded_however_long_it_waits() -> None:
+    """Its domain is one machine: as a gang of several machines it could never be served."""
+    pair = need_of(6, same(HOSTNAME_LABEL), unit=3, group="[pair]")
+    fleet, demand = waiting(pair)
     assert not any(play(fleet, demand, UNFOLD_AFTER_CYCLES + 3))
 
 

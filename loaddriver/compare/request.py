@@ -79,7 +79,10 @@ def session_spec(request: Request, ports: Ports, order_seed: int) -> SessionSpec
                 "the noise), --kubernetes, --scheduler-config, --component, --set-base, --set-head"
             ]
         )
-    extras = [_extras(*of_side) for _, *of_side in settings]
+    extras = [
+        _extras(version, config, programs, changed)
+        for _, version, config, programs, changed in settings
+    ]
     base, head = (
         SideSpec(
             label=_label(revision, [each for each in extras[n] if each not in extras[1 - n]]),

@@ -105,7 +105,8 @@ def _spans(spans: Sequence[tuple[bool, float]]) -> Quantiles:
 def _outcome(members: Sequence[PodRow], uncreated: Sequence[MissingPod], size: int) -> _GangOutcome:
     began = [row.wait_began_micros for row in members] + [pod.due_micros for pod in uncreated]
     due = min(began, default=0)
-    observed = max((pod.observed_until_micros for pod in (*members, *uncreated)), default=0)
+    ends = [row.observed_until_micros for row in members]
+    observed = max(ends + [pod.observed_until_micros for pod in uncreated], default=0)
     bound = [row.bound_micros for row in members if row.bound_micros is not None]
     complete_at, is_rack_pure, split = _complete_and_pure(members, size)
     until = observed if complete_at is None else complete_at

@@ -59,6 +59,7 @@ _OF_A_SESSION = (
     "base",
     "head",
     "profile",
+    "profiles",
     "seed",
     "pairs",
     "least_effect",
@@ -186,6 +187,7 @@ def _request(flags: argparse.Namespace) -> Request:
         components=flags.component,
         overrides={"base": flags.set_base, "head": flags.set_head},
         inject=flags.inject,
+        profiles="" if flags.profiles == PROFILES else str(flags.profiles.resolve()),
     )
 
 
@@ -197,10 +199,11 @@ def _system(revision: str) -> str:
 
 def _play(flags: argparse.Namespace, folder: Path, state: SessionState) -> ExitCode:
     spec = state.spec
-    runner = ProcessRunner(spec, flags.profiles.resolve())
+    profiles = Path(spec.profiles) if spec.profiles else PROFILES
+    runner = ProcessRunner(spec, profiles)
     session = Session(folder.resolve(), state, runner, say, flags.force)
     if spec.inject:
-        session.inject = partial(_inject, flags.profiles, folder / "injected")
+        session.inject = partial(_inject, profiles, folder / "injected")
     found = session.play(
         lambda: [] if flags.no_facts else gather(spec.base.sut, spec.head.sut, say)
     )

@@ -115,12 +115,14 @@ class MachineSpeed(Record, frozen=True, kw_only=True):
 
     `unusable` is why endpoints that take CPU are not relative to it: too little is known, the
     components disagree, or the writes per pod changed, so that HEAD may make all of them do more.
-    It is "" if they are.
+    It is "" if they are. Waits of runs that were not interleaved are not judged at all if the speed
+    differed (`waits_left_out`): how they depend on it is not known.
     """
 
     components: dict[str, float]
     unusable: Objection
     slower_percent: float
+    waits_left_out: bool = False
 
     @property
     def used(self) -> bool:

@@ -80,8 +80,8 @@ def compare(
     about: About, pairs: Sequence[PairMeasures], voids: Sequence[Void], plan: Spending
 ) -> Comparison:
     """The comparison of these valid pairs and of the voids that discarded others."""
-    speed = machine_speed(pairs)
-    comparable, parts = relative(pairs, speed, about.interleaved), changes(pairs)
+    speed = machine_speed(pairs, about.interleaved)
+    comparable, parts = relative(pairs, speed), changes(pairs)
     growth = growths(pairs, relative_parts(parts, speed), speed)
     endpoints = [_endpoint(each, comparable, growth, plan) for each in ENDPOINTS]
     events = [event_result(key, name, pairs, plan) for key, name in EVENTS.items()]

@@ -121,13 +121,23 @@ def check(
 
 
 def one_system(sides: Iterable[Sequence[Evidence]]) -> list[str]:
-    """Sentences about runs with another build than the first of their side, if there are any."""
-    return [sentence for side in sides for sentence in _builds_differ(side)]
+    """Sentences about runs with another build or other settings than the first of their side, if
+    there are any.
+    """
+    return [sentence for side in sides for sentence in _systems_differ(side)]
 
 
-def _builds_differ(side: Sequence[Evidence]) -> Iterator[str]:
+def _systems_differ(side: Sequence[Evidence]) -> Iterator[str]:
     built = [
-        (run.folder, {"bigfleet": source.code.get("bigfleet", "")} | source.binaries)
+        (
+            run.folder,
+            {
+                "bigfleet": source.code.get("bigfleet", ""),
+                # Sides may differ in them; then nothing else compares them.
+                "profile's settings": source.inputs.get("profile", ""),
+                **source.binaries,
+            },
+        )
         for run in side
         if (source := run.summary.provenance) is not None
     ]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from loaddriver.compare.comparison import EventResult, Voids
+from loaddriver.compare.comparison import EventResult, Verdict, Voids
 from loaddriver.compare.measures import PairMeasures
 from loaddriver.compare.sequential import (
     SUSPICIOUS,
@@ -44,16 +44,17 @@ def event_result(key: str, name: str, pairs: Sequence[PairMeasures], plan: Spend
     """What was counted of one event in these pairs."""
     base = [pair.base.events.get(key, 0) for pair in pairs]
     head = [pair.head.events.get(key, 0) for pair in pairs]
-    code, tail = Code.SAME, 1.0
+    verdict: Verdict = "not measured"
+    tail = 1.0
     if pairs:
         columns = _column(head), _column(base)
-        code = Code(event_codes(*columns, plan)[0])
+        verdict = WORDS[Code(event_codes(*columns, plan)[0])]
         more_of_head, more_of_base = (int(runs[0]) for runs in runs_with_more(*columns))
         tail = fisher_tail(more_of_head, more_of_base, len(pairs), len(pairs))
     return EventResult(
         key=key,
         name=name,
-        verdict=WORDS[code],
+        verdict=verdict,
         base_count=sum(base),
         head_count=sum(head),
         base_runs=sum(count > 0 for count in base),

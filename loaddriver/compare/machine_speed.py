@@ -43,15 +43,17 @@ _MOST_CHANGE_OF_SPEED = math.log(1.05)
 _WAITS = (DUE_TO_BIND, SCHEDULED)
 
 
-def machine_speed(pairs: Sequence[PairMeasures]) -> MachineSpeed:
+def machine_speed(pairs: Sequence[PairMeasures], interleaved: bool = True) -> MachineSpeed:
     """How much slower the machine was for HEAD, and whether that can be told."""
     names = [name for name in REFERENCES if pairs and all(name in p.shared for p in pairs)][:_TWO]
     changes = {name: float(np.mean([pair.shared[name] for pair in pairs])) for name in names}
     mean = float(np.mean([*changes.values()])) if names else 0.0
+    unusable = _objection(pairs, names)
     return MachineSpeed(
         components={name: percent_of(change) for name, change in changes.items()},
-        unusable=_objection(pairs, names),
+        unusable=unusable,
         slower_percent=percent_of(mean),
+        waits_left_out=not (unusable or interleaved) and abs(mean) > _MOST_CHANGE_OF_SPEED,
     )
 
 
@@ -78,14 +80,8 @@ def _log_ratio(pair: PairMeasures, described: str) -> float | None:
     return math.log(head / base) if base and head else None
 
 
-def relative(
-    pairs: Sequence[PairMeasures], speed: MachineSpeed, interleaved: bool = True
-) -> list[PairMeasures]:
-    """The pairs with what takes CPU relative to the machine's speed, if that is used.
-
-    Waits of pairs that were not interleaved are left out if the machine had another speed for each
-    side: how they depend on it is not known.
-    """
+def relative(pairs: Sequence[PairMeasures], speed: MachineSpeed) -> list[PairMeasures]:
+    """The pairs with what takes CPU relative to the machine's speed, if that is used."""
     if not speed.used:
         return list(pairs)
     references = {
@@ -93,7 +89,7 @@ def relative(
         for endpoint in ENDPOINTS
         if endpoint.takes_cpu
     }
-    if not interleaved and abs(math.log1p(speed.slower_percent / 100)) > _MOST_CHANGE_OF_SPEED:
+    if speed.waits_left_out:
         pairs = [_without(pair, _WAITS) for pair in pairs]
     found = []
     for pair in pairs:

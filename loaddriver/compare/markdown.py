@@ -58,7 +58,7 @@ def _events(found: Comparison) -> Iterator[str]:
     happened = [each for each in found.events if each.base_count or each.head_count]
     for each in happened:
         yield f"- {event_sentence(each, found.pairs)}: p {tail_text(each.tail)}"
-    if not happened:
+    if found.pairs and not happened:
         yield "- No pod was left unbound or withdrawn, and no gang incomplete, on either side."
 
 

@@ -36,6 +36,7 @@ class Request:
     least_effect_percent: float = 10.0
     kubernetes: str | None = None
     scheduler_config: str | None = None
+    profiles: str = ""
     components: Sequence[str] = ()
     overrides: Mapping[SideName, Sequence[str]] = field(default_factory=dict)
     inject: str = ""
@@ -104,6 +105,7 @@ def session_spec(request: Request, ports: Ports, order_seed: int) -> SessionSpec
         base=base,
         head=head,
         inject=request.inject,
+        profiles=request.profiles,
     )
 
 

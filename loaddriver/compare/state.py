@@ -52,7 +52,8 @@ class SideSpec(Record, frozen=True, kw_only=True):
 
 class SessionSpec(Record, frozen=True, kw_only=True):
     """What a session was asked to do; `order_seed` decides which side of a pair is first, `inject`
-    is the fault that HEAD gets after the warm-up, such as scheduled=+10%.
+    is the fault that HEAD gets after the warm-up, such as scheduled=+10%, and `profiles` the folder
+    of the profile, "" for the harness's own.
     """
 
     profile: str
@@ -64,6 +65,7 @@ class SessionSpec(Record, frozen=True, kw_only=True):
     base: SideSpec
     head: SideSpec
     inject: str = ""
+    profiles: str = ""
 
     def side(self, name: SideName) -> SideSpec:
         """The side of that name."""

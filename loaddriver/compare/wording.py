@@ -42,7 +42,7 @@ def sentence(result: EndpointResult) -> str:
     if result.verdict == "not measured":
         return f"{result.name}: not measured by this profile"
     if result.effect_percent is None or result.interval_percent is None:
-        return f"{result.name}: measured in too few pairs"
+        return f"{result.name}: not known for enough pairs"
     change = percent(result.effect_percent)
     low, high = map(percent, result.interval_percent)
     where = f"; at least half of it in {result.attributed}" if result.attributed else ""
@@ -68,11 +68,17 @@ def speed_sentence(speed: MachineSpeed) -> str:
     match speed.unusable:
         case "":
             slower = speed.slower_percent
-            return (
+            told = (
                 f"The machine was {abs(slower):.1f} % {'slower' if slower > 0 else 'faster'} for "
-                f"HEAD: {took} CPU for a pod, which both sides share. Changes of CPU, due to bind "
-                "and scheduled are relative to that."
+                f"HEAD: {took} CPU for a pod, which both sides share."
             )
+            if speed.waits_left_out:
+                return (
+                    f"{told} Changes of CPU are relative to that; due to bind and scheduled are "
+                    "not judged, since these runs were not interleaved, and how much longer pods "
+                    "wait on a slower machine is not known. Interleave runs instead of adding some."
+                )
+            return f"{told} Changes of CPU, due to bind and scheduled are relative to that."
         case "unknown":
             return (
                 "Times are as measured: the sides share too little that shows how fast the machine "
@@ -150,7 +156,7 @@ def _more_often(events: Sequence[EventResult], voids: Voids, pairs: int) -> Iter
 
 def _settled_by(result: EndpointResult) -> str:
     if result.effect_percent is None:
-        return "only one side has it, or not all pairs"
+        return "it is not known for both sides of all pairs"
     if result.pairs_to_settle is None:
         return "no number of pairs that is worth running would settle it"
     beyond = (

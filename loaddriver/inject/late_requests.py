@@ -36,7 +36,7 @@ def late_component(
 ) -> Path:
     """A program in `folder` that stands in for the component, under its name."""
     folder.mkdir(parents=True, exist_ok=True)
-    program, own = folder / component.name, f"{sys.executable} -m {__spec__.name}"
+    program, own = folder / component.name, shlex.join([sys.executable, "-m", __spec__.name])
     late = shlex.join([str(component.resolve()), method, pattern, f"{seconds:g}"])
     program.write_text(f'#!/bin/sh\nexec {own} {late} "$@"\n')
     program.chmod(0o755)

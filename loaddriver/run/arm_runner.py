@@ -81,7 +81,8 @@ async def _arm_runner(context: RunContext, arm: Arm) -> ArmRunner:
             identities=None if arm.bare_of else settings.fleet.identities,
         )
         root = options.system.root if options.system else ROOT
-        provenance = partial(read_provenance, arm.inputs, context.prerequisites, root)
+        sources = (arm.inputs, context.prerequisites, root, options.bigfleet)
+        provenance = partial(read_provenance, *sources)
         own = Supervisor(scope.run_id)
         source = make_node_source(context.prerequisites, options, arm, scope.data_directory, own)
         return ArmRunner(options, arm, substrate, source, scope, view, provenance, own)

@@ -32,20 +32,28 @@ _CALIBRATION_STEPS, _CALIBRATION_REPEATS = 150_000, 5
 
 
 def read_provenance(
-    inputs: RunInputs, prerequisites: Prerequisites, system: Path = ROOT
+    inputs: RunInputs,
+    prerequisites: Prerequisites,
+    system: Path = ROOT,
+    program: Path | None = None,
 ) -> Provenance:
     """Read everything; takes a second or two, and belongs before anything is started.
 
-    BigFleet's processes are those of the checkout `system`, everything else is the harness's.
+    BigFleet's processes are those of the checkout `system`, or the `program` in its place, which is
+    a change of that checkout; everything else is the harness's.
     """
     revision, dirty = revision_of(system)
     packages = {name: (system if name == _SYSTEM else ROOT) / name for name in _PACKAGES}
+    code = {name: digest_of_tree(at) for name, at in packages.items() if at.is_dir()}
+    if program is not None:
+        dirty = None if dirty is None else True
+        code[_SYSTEM] = _digest(code.get(_SYSTEM, "").encode(), digest_of_file(program).encode())
     profile = inputs.profile
     encode = msgspec.json.encode
     return Provenance(
         revision=revision,
         dirty=dirty,
-        code={name: digest_of_tree(at) for name, at in packages.items() if at.is_dir()},
+        code=code,
         inputs={
             "plan": _digest(plan_bytes(inputs.plan)),
             # Runs of two systems with one load are comparable: `run.system` says which it was.

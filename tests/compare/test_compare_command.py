@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -176,6 +177,30 @@ def test_runs_of_two_builds_are_no_side(
     assert "another bigfleet than" in capsys.readouterr().err
 
 
+def test_runs_with_two_settings_are_no_side(
+    sides: Any, made: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also where the sides are to differ in settings: the profile was edited in between."""
+    sides()
+    folder = session_of(tmp_path)
+    state = read_state(folder)
+    head = msgspec.structs.replace(state.spec.head, overrides=["bigfleet.cycleSeconds=2"])
+    write_state(
+        folder,
+        msgspec.structs.replace(state, spec=msgspec.structs.replace(state.spec, head=head)),
+    )
+    assert main(["compare", str(folder)]) == ExitCode.PASS
+    source = made.summary.provenance
+    assert source is not None
+    other = msgspec.structs.replace(source, inputs={**source.inputs, "profile": "edited"})
+    summary = msgspec.structs.replace(made.summary, provenance=other)
+    edited = tmp_path / "b" / "dev-50-20261123-000001"
+    shutil.rmtree(edited)
+    store(edited, summary, made.rows)
+    assert main(["compare", str(folder)]) == ExitCode.USAGE
+    assert "another profile's settings than" in capsys.readouterr().err
+
+
 def test_a_session_broken_off_before_its_first_pair_is_no_baseline(
     sides: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -208,9 +233,9 @@ def test_a_session_goes_on_as_it_was_begun(
     """Instead of ignoring what it cannot change any more."""
     sides()
     folder = str(session_of(tmp_path))
-    changes = ["--pairs", "8..16", "--set-head", "bigfleet.cycleSeconds=2"]
+    changes = ["--pairs", "8..16", "--profiles", "/x", "--set-head", "bigfleet.cycleSeconds=2"]
     assert main(["compare", "--resume", folder, *changes]) == ExitCode.USAGE
-    assert "leave out --pairs, --set-head" in capsys.readouterr().err
+    assert "leave out --profiles, --pairs, --set-head" in capsys.readouterr().err
 
 
 def test_the_void_runs_of_a_session_count_when_it_is_a_baseline(sides: Any, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -123,6 +124,20 @@ def test_a_stand_in_has_the_version_of_its_component(tmp_path: Path) -> None:
         text=True,
         check=True,
     )
+    assert said.stdout == "v1.36.3 --version\n"
+
+
+def test_a_stand_in_runs_in_a_checkout_whose_path_has_a_space(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    python = tmp_path / "my checkout" / "python"
+    python.parent.mkdir()
+    python.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(python))
+    found = planted("scheduled=+10%", tmp_path)
+    program = found.head.components["kube-scheduler"]
+    said = subprocess.run([program, "--version"], capture_output=True, text=True, check=True)
     assert said.stdout == "v1.36.3 --version\n"
 
 

@@ -94,6 +94,15 @@ def test_junit_fails_the_endpoint_that_regressed(regression: Comparison) -> None
     assert len(found) == 6 + 3 + 1
 
 
+def test_without_a_valid_pair_nothing_is_said_of_pods() -> None:
+    """Neither that none was left unbound, nor a passed test case."""
+    found = compared([], [Void("head", "busy")] * VOID_LIMIT)
+    assert "No pod was left unbound" not in render_markdown(found)
+    events = {each.name for each in found.events}
+    assert {each.verdict for each in found.events} == {"not measured"}
+    assert all(cases(found)[name] == {"skipped"} for name in events)
+
+
 def test_junit_counts_what_is_in_it() -> None:
     """Unsettled endpoints are skipped, and too many voids are an error."""
     voids = [Void("base", "busy")] * (VOID_LIMIT // 2) + [Void("head", "busy")] * (VOID_LIMIT // 2)

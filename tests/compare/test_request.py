@@ -83,6 +83,12 @@ def test_each_way_to_differ_reaches_its_side() -> None:
     assert "BigFleet" not in " ".join(found.head.differs())
 
 
+def test_a_session_knows_the_folder_of_its_profile() -> None:
+    """Resumed without it, it would go on with another profile of that name."""
+    assert asked(head="v2", profiles="/own/profiles").profiles == "/own/profiles"
+    assert asked(head="v2").profiles == ""
+
+
 def test_a_side_is_named_by_what_it_alone_has() -> None:
     """Ten settings that both have would hide the one that is compared."""
     shared = ["clusters=1", "soak.seconds=60"]

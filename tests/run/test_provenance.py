@@ -68,6 +68,21 @@ def test_a_bare_run_needs_the_versions_and_builds_of_its_pair(binaries: Binaries
         check_same_binaries(run, versioned)
 
 
+def test_a_program_in_bigfleets_place_is_a_change_of_the_checkout(
+    binaries: Binaries, checkout: Path
+) -> None:
+    """Its runs are no baseline of that revision, and two builds of it are told apart."""
+    program = checkout.parent / "bigfleet"
+    given = inputs_of(smoke())
+    plain = read_provenance(given, binaries, checkout)
+    found = []
+    for content in ("one", "other"):
+        program.write_text(content)
+        found.append(read_provenance(given, binaries, checkout, program))
+    assert (plain.dirty, [each.dirty for each in found]) == (False, [True, True])
+    assert len({each.code.get("bigfleet") for each in (plain, *found)}) == 3
+
+
 def test_a_checkout_has_its_commit_and_a_mark_for_changes(checkout: Path) -> None:
     """Files that nobody added yet are changes, too."""
     commit, dirty = revision_of(checkout)

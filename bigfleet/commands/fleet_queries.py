@@ -84,10 +84,10 @@ async def change(
     """Request a change; return what was accepted. BigFleetError with the coordinator's message."""
     method, request, message = _CHANGES[action](flags)
     async with LeaderClient(replicas, identity) as client:
-        await client.call(method, request)
-        if action == "set-quota":
-            listed = _rows(await client.call("ListProviders", wire.ListProvidersRequest()))
+        if action == "set-quota":  # before the change: once it is accepted nothing may fail
+            listed = _rows(await client.call(*_LISTS["providers"]))
             message += views.quota_warning(flags.provider, flags.region, listed)
+        await client.call(method, request)
     return message
 
 

@@ -281,14 +281,13 @@ class Inventory:
         """Machines in each domain by instance type, including those of other shards: the same
         object for as long as nothing of it changes.
         """
-        flavours = self._columns.flavour[self._columns.state != 0]
-        counts = np.bincount(flavours, minlength=len(self._domains))
+        counts = self._by_flavour(self._columns.state != 0)
         if self._observed is None or not np.array_equal(self._observed[0], counts):
             seen: defaultdict[Domain, Counter[str]] = defaultdict(Counter)
             for number in np.flatnonzero(counts).tolist():
                 instance_type = self._flavours[number].labels[INSTANCE_TYPE_LABEL]
                 seen[self._domains[number]][instance_type] += int(counts[number])
-            self._observed = counts.astype(np.int64), seen
+            self._observed = counts, seen
         return self._observed[1]
 
     def purchased(self) -> Sequence[tuple[Flavour, int]]:
@@ -296,22 +295,26 @@ class Inventory:
         the same object for as long as nothing of it changes.
         """
         state = self._columns.state
-        flavours = self._columns.flavour[(state != 0) & (state != MachineState.SPECULATIVE)]
-        counts = np.bincount(flavours, minlength=len(self._flavours))
+        counts = self._by_flavour((state != 0) & (state != MachineState.SPECULATIVE))
         if self._purchased is None or not np.array_equal(self._purchased[0], counts):
             numbers = np.flatnonzero(counts).tolist()
             found = [(self._flavours[number], int(counts[number])) for number in numbers]
-            self._purchased = counts.astype(np.int64), found
+            self._purchased = counts, found
         return self._purchased[1]
 
     def machines_in_use(self) -> Counter[Domain]:
         """Machines in each domain that are bound to a cluster, or reserved for one."""
         in_use = (self._columns.cluster != NONE) | reserved(self._columns)
-        counts = np.bincount(self._columns.flavour[in_use], minlength=len(self._domains))
+        counts = self._by_flavour(in_use)
         used: Counter[Domain] = Counter()
         for number in np.flatnonzero(counts).tolist():
             used[self._domains[number]] += int(counts[number])
         return used
+
+    def _by_flavour(self, rows: Flags) -> Longs:
+        """How many of these rows each flavour has."""
+        counts = np.bincount(self._columns.flavour[rows], minlength=len(self._flavours))
+        return counts.astype(np.int64, copy=False)
 
     def domains_serving(self, profiles: Collection[str]) -> set[Domain]:
         """The domains with machines for needs of these profiles, given by fingerprint."""

@@ -35,6 +35,7 @@ from loaddriver.commands.common import (
     say,
 )
 from loaddriver.commands.flags import (
+    at_once_flag,
     bare_flag,
     context_flag,
     keep_flag,
@@ -147,6 +148,7 @@ def build_parser() -> argparse.ArgumentParser:
     system_flags(run)
     provider_flags(run)
     load_flags(run)
+    at_once_flag(run)
     run.set_defaults(do=_run)
     for name, do, text in (
         ("up", _up, "start a profile's clusters and BigFleet without load, in the background"),

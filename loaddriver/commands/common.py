@@ -78,8 +78,10 @@ def run_once(options: RunOptions) -> RunOutcome:
 
 def _run_here(options: RunOptions, inputs: RunInputs) -> RunOutcome:
     prerequisites = get_prerequisites(options, inputs.profile.settings)
-    with machine_claimed(options.profile) as lock, view_on(sys.stderr) as view:
-        folder = create(options.results, options.profile)
+    both = options.at_once
+    inherited, number = (both.lock, both.number) if both else (None, 0)
+    with machine_claimed(options.profile, inherited) as lock, view_on(sys.stderr) as view:
+        folder = create(options.results, options.profile, number)
         work = run_arms(RunContext(options, prerequisites, lock, view), inputs, folder)
         return asyncio.run(ended_by_signals(work))
 

@@ -53,12 +53,13 @@ from loaddriver.report.results import read_pods
 from loaddriver.run.provenance import ROOT
 from loaddriver.run.system import component_at, scheduler_config_at, system_at
 
-_PROFILE = "compare-50"
+_PROFILE, _PROFILE_AT_ONCE = "compare-50", "compare-25"
 _SYSTEMS = ROOT / "build" / "systems"
 _OF_A_SESSION = (
     "base",
     "head",
     "profile",
+    "at_once",
     "profiles",
     "seed",
     "pairs",
@@ -89,7 +90,14 @@ def add(commands: Any) -> None:
     )
     command.add_argument("--base", metavar="REV", help="a revision; . is this checkout as it is")
     command.add_argument("--head", metavar="REV", help="the same for the other side")
-    command.add_argument("--profile", default=_PROFILE, help=f"default {_PROFILE}")
+    command.add_argument(
+        "--profile", help=f"default {_PROFILE}; with --at-once {_PROFILE_AT_ONCE}, half of its load"
+    )
+    command.add_argument(
+        "--at-once",
+        action="store_true",
+        help="play both runs of a pair at the same time: half of the time, the same noise for both",
+    )
     command.add_argument("--profiles", type=Path, default=PROFILES, metavar="DIR")
     command.add_argument("--seed", type=int, help="instead of the profile's")
     command.add_argument(
@@ -164,6 +172,7 @@ def _new_session(flags: argparse.Namespace) -> ExitCode:
         ),
         component=component_at,
     )
+    flags.profile = flags.profile or (_PROFILE_AT_ONCE if flags.at_once else _PROFILE)
     for overrides in (flags.set_base, flags.set_head):
         load_profile(flags.profile, flags.profiles, overrides, flags.seed)
     order_seed = int.from_bytes(os.urandom(4), "big")
@@ -187,6 +196,7 @@ def _request(flags: argparse.Namespace) -> Request:
         components=flags.component,
         overrides={"base": flags.set_base, "head": flags.set_head},
         inject=flags.inject,
+        at_once=flags.at_once,
         profiles="" if flags.profiles == PROFILES else str(flags.profiles.resolve()),
     )
 

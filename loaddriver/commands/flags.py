@@ -10,7 +10,7 @@ from pathlib import Path
 
 from loaddriver.load.commands import host_and_port
 from loaddriver.profile.loading import PROFILES
-from loaddriver.run.context import RunOptions
+from loaddriver.run.context import AtOnce, RunOptions
 from loaddriver.run.system import BIGFLEET, component_at, scheduler_config_at, system_at
 from loaddriver.substrates.choice import SubstrateName
 
@@ -32,7 +32,7 @@ def profile_flags(command: argparse.ArgumentParser) -> None:
     context_flag(command)
     command.set_defaults(keep=False, bare=False, sut=None, scheduler_config=None, component=())
     command.set_defaults(provider=None, provider_identities=None, provider_kubeconfigs=None)
-    command.set_defaults(load_listen=None)
+    command.set_defaults(load_listen=None, of_two=None)
 
 
 def context_flag(command: argparse.ArgumentParser) -> None:
@@ -93,6 +93,17 @@ def load_flags(command: argparse.ArgumentParser) -> None:
         metavar="HOST:PORT",
         help="wait here for `load.workers` processes `loaddriver load-worker` of other hosts",
     )
+
+
+def at_once_flag(command: argparse.ArgumentParser) -> None:
+    """Add the flag by which `loaddriver compare --at-once` tells a run of the other one."""
+    command.add_argument("--of-two", type=_of_two, metavar="NUMBER:FD", help=argparse.SUPPRESS)
+
+
+def _of_two(text: str) -> AtOnce:
+    """The number of a run, and the descriptor of the lock that its parent holds."""
+    number, _, descriptor = text.partition(":")
+    return AtOnce(int(number), int(descriptor), os.getppid())
 
 
 def address(text: str) -> str:
@@ -157,4 +168,5 @@ def run_options(flags: argparse.Namespace) -> RunOptions:
         components=components,
         bigfleet=bigfleet,
         load_listen=flags.load_listen or "",
+        at_once=flags.of_two,
     )

@@ -8,7 +8,11 @@ import msgspec
 
 SCHEMA = "bigfleet.compare/v1"
 Verdict = Literal["regression", "improvement", "same", "not enough data", "not measured"]
-Objection = Literal["", "unknown", "disagreement", "writes"]
+Objection = Literal["", "at once", "unknown", "disagreement", "writes"]
+Pairing = Literal["interleaved", "at once", "on disk"]
+"""How the runs of a pair met the machine: one after the other in random order, both at the same
+time, or at times that nobody chose.
+"""
 Overall = Literal["regression", "not worse", "not enough data", "too many voids"]
 
 
@@ -113,8 +117,9 @@ class MachineSpeed(Record, frozen=True, kw_only=True):
     """How much slower the machine was for HEAD, by the CPU per pod of components that both sides
     share: `components` have the change of each, in percent.
 
-    `unusable` is why endpoints that take CPU are not relative to it: too little is known, the
-    components disagree, or the writes per pod changed, so that HEAD may make all of them do more.
+    `unusable` is why endpoints that take CPU are not relative to it: both sides ran at once, too
+    little is known, the components disagree, or the writes per pod changed, so that HEAD may make
+    all of them do more.
     It is "" if they are. Waits of runs that were not interleaved are not judged at all if the speed
     differed (`waits_left_out`): how they depend on it is not known.
     """
@@ -161,6 +166,7 @@ class Comparison(Record, frozen=True, kw_only=True):
     machine: str
     session: str
     pairs: int
+    pairing: Pairing = "interleaved"
     errors: Errors
     speed: MachineSpeed
     base: Side

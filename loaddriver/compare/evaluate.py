@@ -19,6 +19,7 @@ from loaddriver.compare.comparison import (
     EventResult,
     Fact,
     Overall,
+    Pairing,
     PartChange,
     Side,
     Voids,
@@ -57,7 +58,7 @@ _MOST_FLIPPED = 16
 class About:
     """What is known of a comparison besides its pairs.
 
-    `runs` are given for results on disk, of which each side may have another number.
+    `runs` are given for pairs that are on disk, of which each side may have another number.
     """
 
     profile: str
@@ -69,18 +70,14 @@ class About:
     warnings: Sequence[str] = ()
     facts: Sequence[Fact] = field(default=())
     runs: Runs | None = None
-
-    @property
-    def interleaved(self) -> bool:
-        """Whether both sides had the machine as it was, on average."""
-        return self.runs is None
+    pairing: Pairing = "interleaved"
 
 
 def compare(
     about: About, pairs: Sequence[PairMeasures], voids: Sequence[Void], plan: Spending
 ) -> Comparison:
     """The comparison of these valid pairs and of the voids that discarded others."""
-    speed = machine_speed(pairs, about.interleaved)
+    speed = machine_speed(pairs, about.pairing)
     comparable, parts = relative(pairs, speed), changes(pairs)
     growth = growths(pairs, relative_parts(parts, speed), speed)
     endpoints = [_endpoint(each, comparable, growth, plan) for each in ENDPOINTS]
@@ -98,6 +95,7 @@ def compare(
         machine=about.machine,
         session=about.session,
         pairs=len(pairs),
+        pairing=about.pairing,
         errors=_errors(plan),
         speed=speed,
         base=about.base,

@@ -159,6 +159,7 @@ def _shared(one: Evidence, other: Evidence) -> Iterator[tuple[str, object, objec
     yield "profile", runs[0].profile, runs[1].profile
     yield "seed", runs[0].seed, runs[1].seed
     yield "substrate", runs[0].substrate, runs[1].substrate
+    yield "number of runs at once", 1 + runs[0].at_once, 1 + runs[1].at_once
     sources = one.summary.provenance, other.summary.provenance
     if sources[0] is None or sources[1] is None:
         return  # `check` refuses such a run by itself

@@ -5,7 +5,8 @@ varies by a tenth from run to run, and all that takes CPU varies with it. kwok a
 kube-controller-manager are no part of what is compared, and do the same for each pod; so do
 BigFleet's controllers where two Kubernetes releases are compared. So whatever takes CPU is given
 relative to what two of these took in the same run, which leaves a quarter of the noise of CPU and
-half of that of waits. A reference that a change does not touch adds no bias.
+half of that of waits. A reference that a change does not touch adds no bias. Runs that were played
+at the same time met a machine of one speed, so that references would only add their own noise.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from collections.abc import Collection, Mapping, Sequence
 import msgspec
 import numpy as np
 
-from loaddriver.compare.comparison import MachineSpeed, Objection
+from loaddriver.compare.comparison import MachineSpeed, Objection, Pairing
 from loaddriver.compare.measures import (
     DUE_TO_BIND,
     ENDPOINTS,
@@ -43,17 +44,17 @@ _MOST_CHANGE_OF_SPEED = math.log(1.05)
 _WAITS = (DUE_TO_BIND, SCHEDULED)
 
 
-def machine_speed(pairs: Sequence[PairMeasures], interleaved: bool = True) -> MachineSpeed:
+def machine_speed(pairs: Sequence[PairMeasures], pairing: Pairing = "interleaved") -> MachineSpeed:
     """How much slower the machine was for HEAD, and whether that can be told."""
     names = [name for name in REFERENCES if pairs and all(name in p.shared for p in pairs)][:_TWO]
     changes = {name: float(np.mean([pair.shared[name] for pair in pairs])) for name in names}
     mean = float(np.mean([*changes.values()])) if names else 0.0
-    unusable = _objection(pairs, names)
+    unusable = "at once" if pairing == "at once" else _objection(pairs, names)
     return MachineSpeed(
         components={name: percent_of(change) for name, change in changes.items()},
         unusable=unusable,
         slower_percent=percent_of(mean),
-        waits_left_out=not (unusable or interleaved) and abs(mean) > _MOST_CHANGE_OF_SPEED,
+        waits_left_out=pairing == "on disk" and not unusable and abs(mean) > _MOST_CHANGE_OF_SPEED,
     )
 
 

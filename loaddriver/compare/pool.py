@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bigfleet.model.errors import UNDECODABLE
-from loaddriver.compare.comparison import Record
+from loaddriver.compare.comparison import Pairing, Record
 from loaddriver.compare.measures import ENDPOINTS, EVENTS, PairMeasures
 from loaddriver.compare.sequential import (
     FAMILY_ERROR,
@@ -64,6 +64,7 @@ class Pool(Record, frozen=True, kw_only=True):
     machine: str
     injected: str
     endpoint: str
+    pairing: Pairing = "interleaved"
     pairs: list[PoolPair]
 
 
@@ -131,6 +132,7 @@ def pool_of(
     pairs: Sequence[PairMeasures],
     injected: str = "",
     endpoint: str = "",
+    pairing: Pairing = "interleaved",
 ) -> Pool:
     """A pool of these pairs."""
     return Pool(
@@ -138,6 +140,7 @@ def pool_of(
         machine=machine,
         injected=injected,
         endpoint=endpoint,
+        pairing=pairing,
         pairs=[
             PoolPair(ratios=p.ratios, base_events=p.base.events, head_events=p.head.events)
             for p in pairs
@@ -149,7 +152,7 @@ def together(pools: Sequence[Pool]) -> Pool:
     """One pool of the pairs of all. Raises ProfileError if they are of different things."""
     first = pools[0]
     for other in pools[1:]:
-        for what in ("profile", "machine", "injected", "endpoint"):
+        for what in ("profile", "machine", "injected", "endpoint", "pairing"):
             one, another = getattr(first, what), getattr(other, what)
             if one != another:
                 raise ProfileError(

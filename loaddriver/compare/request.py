@@ -25,7 +25,8 @@ class Request:
     """The flags of `loaddriver compare` that make a session.
 
     `kubernetes` and `scheduler_config` are `A,B`, `components` are `NAME=PATH` for HEAD or
-    `NAME=PATH,PATH` for both sides; `inject` is `FAULT=+P%` for HEAD.
+    `NAME=PATH,PATH` for both sides; `inject` is `FAULT=+P%` for HEAD. `at_once` plays both runs of
+    a pair at the same time.
     """
 
     profile: str
@@ -40,6 +41,7 @@ class Request:
     components: Sequence[str] = ()
     overrides: Mapping[SideName, Sequence[str]] = field(default_factory=dict)
     inject: str = ""
+    at_once: bool = False
 
 
 @dataclass(frozen=True)
@@ -105,6 +107,7 @@ def session_spec(request: Request, ports: Ports, order_seed: int) -> SessionSpec
         base=base,
         head=head,
         inject=request.inject,
+        at_once=request.at_once,
         profiles=request.profiles,
     )
 

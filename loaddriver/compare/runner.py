@@ -1,4 +1,4 @@
-"""Plays one run as a process of its own, so that none inherits another's memory or threads."""
+"""Plays each run as a process of its own, so that none inherits another's memory or threads."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +16,7 @@ import psutil
 from loaddriver.compare.state import SessionSpec, SideSpec
 from loaddriver.errors import ExitCode, InfrastructureError, LoaddriverError
 from loaddriver.run.folder import finished_runs
+from loaddriver.substrates.runlock import RunLock, machine_claimed
 
 OUTPUT = "output.log"
 _QUIET_SHARE = 0.15
@@ -47,26 +49,37 @@ class ProcessRunner:
     busy: Callable[[float], float] = lambda seconds: psutil.cpu_percent(seconds) / 100
     clock: Callable[[], float] = time.monotonic
 
-    def run(self, spec: SideSpec, folder: Path) -> Path:
-        """Run it; return its results folder. Raises RunEndedError if there is none to judge.
+    def run(self, runs: Sequence[tuple[SideSpec, Path]]) -> list[Path]:
+        """Run them; return their results folders. Raises RunEndedError if one has none to judge.
 
         A run that failed has results, whoever failed it. One that has none never started: the
         machine's lock was held, or a binary was missing.
         """
-        log = folder / OUTPUT
-        with log.open("w") as output:
-            child = subprocess.Popen(
-                self.command(spec, folder),
+        with ExitStack() as held:
+            lock = None
+            if len(runs) > 1:
+                lock = held.enter_context(machine_claimed(self.spec.profile))
+            children = [
+                self._started(spec, folder, number, lock)
+                for number, (spec, folder) in enumerate(runs, 1)
+            ]
+            codes = _ended(children)
+        return [_results(folder, code) for (_, folder), code in zip(runs, codes, strict=True)]
+
+    def _started(
+        self, spec: SideSpec, folder: Path, number: int, lock: RunLock | None
+    ) -> subprocess.Popen[bytes]:
+        """A run; with a lock it is the `number`-th of two that share it."""
+        shared = ["--of-two", f"{number}:{lock.descriptor}"] if lock else []
+        with (folder / OUTPUT).open("w") as output:
+            return subprocess.Popen(
+                [*self.command(spec, folder), *shared],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
+                pass_fds=[lock.descriptor] if lock else [],
             )
-            code = _ended(child)
-        found = finished_runs(folder)
-        if code in _ENDING_THE_SESSION or not found:
-            raise RunEndedError(_exit_code(code), log)
-        return found[-1].folder
 
     def command(self, spec: SideSpec, folder: Path) -> list[str]:
         """The command line of a run of this side with its results below `folder`."""
@@ -103,16 +116,29 @@ class ProcessRunner:
                 )
 
 
+def _results(folder: Path, code: int) -> Path:
+    """The results of a run that ended with this code. Raises RunEndedError."""
+    found = finished_runs(folder)
+    if code in _ENDING_THE_SESSION or not found:
+        raise RunEndedError(_exit_code(code), folder / OUTPUT)
+    return found[-1].folder
+
+
 def _exit_code(code: int) -> ExitCode:
     """The exit code of a run as one of the harness's; a run that a signal killed has none."""
     known = code in set(ExitCode) and code != ExitCode.PASS
     return ExitCode(code) if known else ExitCode.INFRASTRUCTURE
 
 
-def _ended(child: subprocess.Popen[bytes]) -> int:
-    """The exit code of a run. An interruption is passed on, and the run cleans up first."""
+def _ended(children: Sequence[subprocess.Popen[bytes]]) -> list[int]:
+    """The exit codes of runs. An interruption is passed on, and the runs clean up first."""
+    return [_code(child, children) for child in children]
+
+
+def _code(child: subprocess.Popen[bytes], children: Sequence[subprocess.Popen[bytes]]) -> int:
     while True:
         try:
             return child.wait()
         except KeyboardInterrupt:
-            child.send_signal(signal.SIGINT)
+            for each in children:
+                each.send_signal(signal.SIGINT)

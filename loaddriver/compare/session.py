@@ -31,9 +31,9 @@ from loaddriver.compare.state import (
     SideSpec,
     Step,
     next_step,
-    order,
     pairs,
     resumed,
+    sides_first,
     voids,
     write_state,
 )
@@ -43,12 +43,13 @@ _SETTLED = {"regression", "same", "improvement", "not measured"}
 
 
 class Runner(Protocol):
-    """Plays one run of a side."""
+    """Plays runs."""
 
-    def run(self, spec: SideSpec, folder: Path) -> Path:
-        """Run it; return its results folder below `folder`.
+    def run(self, runs: Sequence[tuple[SideSpec, Path]]) -> list[Path]:
+        """Play a run of each side in its folder, at the same time if they are several; return their
+        results folders, each below the one given.
 
-        Raises LoaddriverError if it was interrupted, or left no results: the session ends, and can
+        Raises LoaddriverError if one was interrupted, or left no results: the session ends, and can
         go on later.
         """
         ...
@@ -105,6 +106,7 @@ class Session:
             base=side_of(spec.base, [base for base, _ in found]),
             head=side_of(spec.head, [head for _, head in found]),
             warnings=warnings,
+            pairing=spec.pairing,
             facts=[*(self.state.facts or ()), *_traffic_facts(found)],
         )
         of_voids = [Void(run.side, run.void) for run in voids(self.state)]
@@ -138,8 +140,9 @@ class Session:
         insist(one_system(zip(*found, strict=True)), self.force)
         endpoint = ENDPOINTS[injection_of(spec.inject).fault] if spec.inject else ""
         measured = _measured(found)
-        comparable = relative(measured, machine_speed(measured))
-        return pool_of(spec.profile, machine_of(runs), comparable, spec.inject, endpoint)
+        comparable = relative(measured, machine_speed(measured, spec.pairing))
+        machine = machine_of(runs)
+        return pool_of(spec.profile, machine, comparable, spec.inject, endpoint, spec.pairing)
 
     def _pairs(self) -> list[tuple[Evidence, Evidence]]:
         return [(self._evidence(base), self._evidence(head)) for base, head in pairs(self.state)]
@@ -155,14 +158,12 @@ class Session:
         ]
 
     def _warm_up_again(self) -> None:
-        """Play a run that does not count: caches are cold again."""
+        """Play what does not count: caches are cold again."""
         self.runner.wait_until_quiet()
-        side = order(self.state.spec, len(self.state.runs))[0]
+        spec = self.state.spec
+        sides = sides_first(spec, len(self.state.runs))
         self.say("warm-up after a break, discarded")
-        folder = self.folder / "runs" / "warm-up"
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir(parents=True)
-        self.runner.run(self.state.spec.side(side), folder)
+        self.runner.run([(spec.side(side), self._emptied(f"warm-up-{side}")) for side in sides])
 
     def _may_stop(self, step: Step) -> bool:
         """Whether the pairs so far suffice; asked only between pairs, and only at looks."""
@@ -176,26 +177,42 @@ class Session:
 
     def _play(self, step: Step) -> None:
         self.runner.wait_until_quiet()
-        spec = self.state.spec.side(step.side)
-        name = f"{step.pair:02d}-{step.side}"
+        spec = self.state.spec
+        names = [f"{step.pair:02d}-{side}" for side in step.sides]
+        labels = " and ".join(spec.side(side).label for side in step.sides)
         self.say(
-            f"warm-up, discarded: {spec.label}" if step.is_warm_up else f"{name}: {spec.label}"
+            f"warm-up, discarded: {labels}"
+            if step.is_warm_up
+            else f"{' and '.join(names)}: {labels}"
         )
-        folder = self.folder / "runs" / name
-        shutil.rmtree(folder, ignore_errors=True)  # of a run that was broken off
-        folder.mkdir(parents=True)
-        results = self.runner.run(spec, folder)
-        evidence = self.read(results)
-        void, asked = evidence.void_reason, self.state.spec
-        record = RunRecord(
-            pair=step.pair, side=step.side, folder=str(results.relative_to(self.folder)), void=void
+        sides = [spec.side(side) for side in step.sides]
+        folders = self.runner.run(
+            [(side, self._emptied(name)) for side, name in zip(sides, names, strict=True)]
         )
+        found = [self.read(folder) for folder in folders]
         if step.is_warm_up and self.inject is not None:
-            asked = self.inject(asked, evidence)
-        runs = [*self.state.runs, record]
-        self._save(msgspec.structs.replace(self.state, spec=asked, runs=runs))
-        if void and not step.is_warm_up:
-            self.say(f"{name} is void, and its pair with it: {void}")
+            spec = self.inject(spec, found[0])
+        records = [
+            RunRecord(
+                pair=step.pair,
+                side=side,
+                folder=str(folder.relative_to(self.folder)),
+                void=evidence.void_reason,
+            )
+            for side, folder, evidence in zip(step.sides, folders, found, strict=True)
+        ]
+        runs = [*self.state.runs, *records]
+        self._save(msgspec.structs.replace(self.state, spec=spec, runs=runs))
+        for name, record in zip(names, records, strict=True):
+            if record.void and not step.is_warm_up:
+                self.say(f"{name} is void, and its pair with it: {record.void}")
+
+    def _emptied(self, name: str) -> Path:
+        """A folder for a run, without what one that was broken off left there."""
+        folder = self.folder / "runs" / name
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        return folder
 
     def _evidence(self, record: RunRecord) -> Evidence:
         if record.folder not in self._known:

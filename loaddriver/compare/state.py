@@ -12,7 +12,7 @@ from typing import Literal
 import msgspec
 
 from bigfleet.model.errors import UNDECODABLE
-from loaddriver.compare.comparison import Fact, Record
+from loaddriver.compare.comparison import Fact, Pairing, Record
 from loaddriver.compare.exact import VOID_LIMIT
 from loaddriver.compare.sequential import Spending, spending
 from loaddriver.errors import ProfileError
@@ -53,7 +53,8 @@ class SideSpec(Record, frozen=True, kw_only=True):
 class SessionSpec(Record, frozen=True, kw_only=True):
     """What a session was asked to do; `order_seed` decides which side of a pair is first, `inject`
     is the fault that HEAD gets after the warm-up, such as scheduled=+10%, and `profiles` the folder
-    of the profile, "" for the harness's own.
+    of the profile, "" for the harness's own. `at_once`: both runs of a pair are played at the same
+    time.
     """
 
     profile: str
@@ -66,6 +67,12 @@ class SessionSpec(Record, frozen=True, kw_only=True):
     head: SideSpec
     inject: str = ""
     profiles: str = ""
+    at_once: bool = False
+
+    @property
+    def pairing(self) -> Pairing:
+        """How the runs of a pair meet the machine."""
+        return "at once" if self.at_once else "interleaved"
 
     def side(self, name: SideName) -> SideSpec:
         """The side of that name."""
@@ -108,14 +115,14 @@ class SessionState(Record, frozen=True, kw_only=True):
 
 @dataclass(frozen=True)
 class Step:
-    """The next run of a session."""
+    """The next runs of a session: one, or those of both sides at once, in the order of starting."""
 
     pair: int
-    side: SideName
+    sides: Sequence[SideName]
 
     @property
     def is_warm_up(self) -> bool:
-        """Whether its result is discarded."""
+        """Whether its results are discarded."""
         return self.pair == _WARM_UP
 
 
@@ -126,21 +133,26 @@ def order(spec: SessionSpec, pair: int) -> tuple[SideName, SideName]:
 
 
 def next_step(state: SessionState) -> Step | None:
-    """The next run, None once there are enough pairs or too many voids.
+    """What to run next, None once there are enough pairs or too many voids.
 
     The first run of all is discarded: it fills caches that later ones find. A void discards its
     pair; if it was the first of the two, the second is not run.
     """
     if not state.runs:
-        return Step(_WARM_UP, order(state.spec, _WARM_UP)[0])
+        return Step(_WARM_UP, sides_first(state.spec, _WARM_UP))
     if len(voids(state)) >= VOID_LIMIT or len(pairs(state)) >= state.spec.most_pairs:
         return None
     last = max(run.pair for run in state.runs)
     of_last = [run for run in state.runs if run.pair == last]
     open_pair = last != _WARM_UP and len(of_last) == 1 and not of_last[0].void
     if open_pair:
-        return Step(last, order(state.spec, last)[1])
-    return Step(last + 1, order(state.spec, last + 1)[0])
+        return Step(last, order(state.spec, last)[1:])
+    return Step(last + 1, sides_first(state.spec, last + 1))
+
+
+def sides_first(spec: SessionSpec, pair: int) -> Sequence[SideName]:
+    """The sides with which a pair, or a warm-up in its place, begins."""
+    return order(spec, pair)[: len(SIDES) if spec.at_once else 1]
 
 
 def resumed(state: SessionState) -> SessionState:

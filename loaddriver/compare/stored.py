@@ -68,6 +68,7 @@ def compare_stored(base: Path, head: Path, least_effect: float, force: bool) -> 
         head=side_of(SideSpec(label=str(head)), sides[1]),
         warnings=warnings,
         runs=Runs(*map(len, sides)),
+        pairing="on disk",
     )
     measured = [
         pair_measures(one.measures, other.measures)

@@ -79,6 +79,11 @@ def speed_sentence(speed: MachineSpeed) -> str:
                     "wait on a slower machine is not known. Interleave runs instead of adding some."
                 )
             return f"{told} Changes of CPU, due to bind and scheduled are relative to that."
+        case "at once":
+            return (
+                "Times are as measured: both runs of a pair were played at the same time, on a "
+                f"machine of one speed{f'; {took} CPU for a pod' if took else ''}."
+            )
         case "unknown":
             return (
                 "Times are as measured: the sides share too little that shows how fast the machine "

@@ -82,6 +82,10 @@ def line_of(summary: Summary, rows: Sequence[PodRow]) -> Line:
     source, run = summary.provenance, summary.run
     if source is None:
         raise ProfileError([f"{run.id}: has no provenance, so it has no place in a history"])
+    if run.at_once:
+        raise ProfileError(
+            [f"{run.id}: another run was played at the same time; a history has runs that were not"]
+        )
     measures = run_measures(summary, rows)
     return Line(
         run=run.id,

@@ -170,7 +170,7 @@ class RunFacts:
     keys with units), if the profile searches it. `harness_health`, `provenance`, `shortfalls` and
     `fleet_audit` are None if unknown. `clock_offset_seconds` is the largest offset between the
     clocks of the load, the API servers and the shards that the recording proves, None if nothing
-    was compared.
+    was compared. `at_once`: another run was played at the same time.
     """
 
     id: str
@@ -205,3 +205,4 @@ class RunFacts:
     budget_floors: Mapping[BudgetKey, int] = field(default_factory=dict)
     fleet: FleetFacts | None = None
     fleet_audit: FleetAudit | None = None
+    at_once: bool = False

@@ -172,7 +172,7 @@ def _key(what: str) -> str:
 
 
 def _windows(parts: Sequence[CpuWindow]) -> CpuTimeline:
-    run = (max(0.0, part.busy_share - part.others_share) for part in parts)
+    run = (max(0.0, part.busy_share - part.others_share - part.other_run_share) for part in parts)
     return CpuTimeline(
         seconds=[round(end, 1) for end in accumulate(part.seconds for part in parts)],
         run_share=[round(share, 4) for share in run],

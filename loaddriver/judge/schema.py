@@ -46,6 +46,7 @@ class Run(Section, frozen=True, kw_only=True):
 
     `anchors` is on, off, or "" if it does not apply. `system` is the autoscaler under test, none
     if there is none. A `bare` run has "", but all nodes of the run `bareOf` from the start.
+    `atOnce`: another run of its comparison was played at the same time.
     """
 
     id: str
@@ -56,6 +57,7 @@ class Run(Section, frozen=True, kw_only=True):
     bare: bool
     bare_of: str
     system: str = "bigfleet"
+    at_once: bool = False
     started_unix_seconds: float
     soak_started_unix_seconds: float | None
     duration_seconds: float

@@ -96,11 +96,21 @@ def _others(own: HarnessHealth | None) -> dict[str, SelfCheck]:
         share = _unknown(OTHERS_SHARE, own.others_unknown)
         worst = _unknown(OTHERS_WINDOW, own.others_unknown)
     return {
+        **_other_run(own),
         "othersCpuShare": share,
         "othersCpuShareMax10s": worst,
         "throttledShare": throttled,
         "throttledShareMax10s": most,
     }
+
+
+def _other_run(own: HarnessHealth | None) -> dict[str, SelfCheck]:
+    """The CPU of the run that a comparison plays at the same time, if there is one."""
+    share = own.cpu.whole.other_run_share if own is not None else 0.0
+    if not share:
+        return {}
+    what = "CPU used by the run that is played at the same time"
+    return {"otherRunCpuShare": SelfCheck(value=share, unit="share of the machine", what=what)}
 
 
 def _others_of(limit: CheckLimit, window: CpuWindow) -> SelfCheck:
@@ -124,6 +134,12 @@ def disclosures(checks: Mapping[str, SelfCheck]) -> Iterator[str]:
         yield (
             "All times are receipts by watch, because the API servers' audit logs cannot be read: "
             f"measured beside the load, 99 % of receipts were late by at most {stamps.value:.3f} s."
+        )
+    other = checks.get("otherRunCpuShare")
+    if other is not None and other.value is not None:
+        yield (
+            f"Another run was played at the same time and used {100 * other.value:.0f} % of this "
+            "machine's CPU, so waits are longer than those of a run that has it alone."
         )
     others = checks.get("othersCpuShare")
     if others is not None and others.value is not None and others.value > _SHARED_MACHINE_SHARE:

@@ -190,6 +190,7 @@ def _run(facts: RunFacts) -> Run:
         bare=facts.bare,
         bare_of=facts.bare_of,
         system=facts.system,
+        at_once=facts.at_once,
         started_unix_seconds=facts.started_micros / 1e6,
         soak_started_unix_seconds=None if soak_started is None else soak_started / 1e6,
         duration_seconds=(facts.ended_micros - facts.started_micros) / 1e6,

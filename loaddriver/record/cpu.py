@@ -53,8 +53,9 @@ class QuotaPeriods:
 class CpuReading:
     """CPU seconds so far, at one moment of the monotonic clock.
 
-    `run_seconds` is of all processes of the run, `processes` of each by its name. `others` has
-    other processes by command and process id. `waits` has the seconds that the main threads of
+    `run_seconds` is of all processes of the run, `processes` of each by its name, and
+    `other_run_seconds` of the run that a comparison plays at the same time. `others` has other
+    processes by command and process id. `waits` has the seconds that the main threads of
     the harness's own processes were ready to run and had no core. `quotas` are those that limit
     this process.
     """
@@ -66,6 +67,7 @@ class CpuReading:
     others: Mapping[str, float] = field(default_factory=dict)
     waits: Mapping[str, float] = field(default_factory=dict)
     quotas: Mapping[str, QuotaPeriods] = field(default_factory=dict)
+    other_run_seconds: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -83,11 +85,17 @@ class CpuWindow:
     others: Mapping[str, float] = field(default_factory=dict)
     throttled_share: float = 0.0
     waits: Mapping[str, float] = field(default_factory=dict)
+    other_run_seconds: float = 0.0
 
     @property
     def others_share(self) -> float:
         """The share of the machine's CPU used by other processes or withheld, 0 to 1."""
-        return other_cpu_share(self.machine, self.run_seconds) or 0.0
+        return other_cpu_share(self.machine, self.run_seconds + self.other_run_seconds) or 0.0
+
+    @property
+    def other_run_share(self) -> float:
+        """The share of the machine's CPU used by the run that is played at the same time."""
+        return self.other_run_seconds / self.machine.all if self.machine.all else 0.0
 
     @property
     def busy_share(self) -> float:
@@ -179,6 +187,7 @@ def total(parts: Sequence[CpuWindow]) -> CpuWindow:
         others=_summed([part.others for part in parts]),
         throttled_share=throttled / seconds if seconds else 0.0,
         waits=_summed([part.waits for part in parts]),
+        other_run_seconds=sum(part.other_run_seconds for part in parts),
     )
 
 
@@ -201,6 +210,7 @@ def _window(before: CpuReading, now: CpuReading) -> CpuWindow:
         others={name: used for name, used in others.items() if used > _NAMED_SHARE * machine.all},
         throttled_share=_throttled_share(before.quotas, now.quotas),
         waits=_used(before.waits, now.waits),
+        other_run_seconds=now.other_run_seconds - before.other_run_seconds,
     )
 
 

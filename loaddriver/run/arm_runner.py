@@ -136,8 +136,13 @@ class ArmRunner:
                 self.substrate.first_worker_exit,
                 self.options.load_listen,
             ),
-            make_auditor(self._pids, self.arm.inputs.beside, self.substrate),
+            make_auditor(self._pids, self.arm.inputs.beside, self.substrate, self._session),
         )
+
+    @property
+    def _session(self) -> int | None:
+        """The process that plays another run at the same time."""
+        return self.options.at_once.session if self.options.at_once else None
 
     def _pids(self) -> dict[str, int]:
         """The process ids of the run's components and of the load."""
@@ -264,6 +269,7 @@ class ArmRunner:
             run_failure=run_failure,
             provenance=self.provenance,
             fleet_audit=fleet_audit,
+            at_once=self.options.at_once is not None,
         )
         return conclude(evidence)
 

@@ -73,6 +73,7 @@ class Evidence:
     run_failure: RunFailure | None = None
     provenance: Provenance | None = None
     fleet_audit: FleetAudit | None = None
+    at_once: bool = False
 
 
 def conclude(evidence: Evidence) -> Summary:
@@ -221,6 +222,7 @@ def _run_facts(evidence: Evidence, own_nodes: Sequence[InventoryMachine]) -> Run
         archetypes=archetype_facts(inputs.profile, inputs.machines),
         shortfalls=evidence.shortfalls,
         fleet_audit=evidence.fleet_audit,
+        at_once=evidence.at_once,
         budget_floors=inputs.budget_floors() if pods_mode else {},
         fleet=replace(
             inputs.fleet_facts(

@@ -19,6 +19,19 @@ _OF_IMAGES = ("PYTHONPATH",)
 
 
 @dataclass(frozen=True)
+class AtOnce:
+    """A run that is one of two which a comparison plays at the same time.
+
+    `number` keeps their ids apart. `lock` is the descriptor of the machine's lock, which process
+    `session` holds for both.
+    """
+
+    number: int
+    lock: int
+    session: int
+
+
+@dataclass(frozen=True)
 class RunOptions:
     """The options of a run.
 
@@ -29,7 +42,8 @@ class RunOptions:
     is kube-scheduler's configuration, None for its defaults. `contexts` are those of the existing
     clusters to run in; `components` are binaries by name, in place of the pinned ones, and
     `bigfleet` is a program in place of that checkout's `bigfleet`. `load_listen` is where workers
-    of the load join from other hosts, HOST:PORT; if it is empty they are started here.
+    of the load join from other hosts, HOST:PORT; if it is empty they are started here. `at_once` is
+    None for a run that has the machine alone.
     """
 
     profile: str
@@ -49,6 +63,7 @@ class RunOptions:
     components: Mapping[str, Path] = field(default_factory=dict)
     bigfleet: Path | None = None
     load_listen: str = ""
+    at_once: AtOnce | None = None
 
     @property
     def in_pod(self) -> bool:

@@ -21,8 +21,9 @@ class CpuReader:
     """Reads the CPU of this process, of `pids` with their descendants, and of all others. Processes
     `beside` are the run's although it did not start them.
 
-    Time of a process that has exited counts up to the last reading. With `whole_machine` all CPU
-    time counts as the run's, because its processes cannot be told from others.
+    `session` is the process that has started this one and another run, which is played at the same
+    time. Time of a process that has exited counts up to the last reading. With `whole_machine` all
+    CPU time counts as the run's, because its processes cannot be told from others.
     `peak_memory_bytes` has the largest memory of each process so far, with its descendants'.
     """
 
@@ -33,9 +34,10 @@ class CpuReader:
         beside: Pids = dict,
         *,
         whole_machine: bool = False,
+        session: int | None = None,
     ) -> None:
         self._pids, self._quotas, self._whole_machine = pids, tuple(quotas), whole_machine
-        self._beside = beside
+        self._beside, self._session = beside, session
         self._last: dict[str, tuple[int, float]] = {}
         self._ended: dict[str, float] = {}
         self.peak_memory_bytes: dict[str, int] = {}
@@ -50,15 +52,23 @@ class CpuReader:
         }
         beside = self._beside()
         of_run = table.tree_seconds(own) + sum(used.get(name, 0.0) for name in beside)
+        roots = [own, *beside.values(), *([self._session] if self._session else [])]
         return CpuReading(
             at_seconds=time.monotonic(),
             machine=machine,
             run_seconds=machine.used if self._whole_machine else of_run,
             processes={RUNNER: time.process_time(), **used},
-            others={} if self._whole_machine else _others(table, [own, *beside.values()]),
+            others={} if self._whole_machine else _others(table, roots),
             waits={RUNNER: wait_seconds(own), **self._load_wait_seconds()},
             quotas=read_quotas(self._quotas),
+            other_run_seconds=self._other_run_seconds(table, own),
         )
+
+    def _other_run_seconds(self, table: ProcessTable, own: int) -> float:
+        """Of the session without this run; a run that has ended is in what its parent reaped."""
+        if self._session is None:
+            return 0.0
+        return table.tree_seconds(self._session) - table.tree_seconds(own)
 
     def _note(self, table: ProcessTable) -> None:
         """Update the time of each running process, and keep that of exited ones."""

@@ -22,13 +22,13 @@ KEPT_RUNS = 20
 _RUN_NAME = re.compile(r"-\d{8}-\d{6}(-\d+)?$")
 
 
-def create(results: Path, profile: str) -> Path:
-    """Create a results folder with empty `logs`; its name is the run id.
+def create(results: Path, profile: str, number: int = 0) -> Path:
+    """Create a results folder with empty `logs`; its name is the run id, unique in `results`.
 
-    Raises InfrastructureError.
+    Runs of the same second elsewhere have other numbers. Raises InfrastructureError.
     """
     moment = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
-    for attempt in range(100):
+    for attempt in range(number, number + 100):
         folder = results / (f"{profile}-{moment}" + (f"-{attempt}" if attempt else ""))
         try:
             (folder / "logs").mkdir(parents=True)

@@ -106,16 +106,19 @@ class SelfAuditor:
         )
 
 
-def make_auditor(pids: Pids, beside: Pids, substrate: Substrate) -> SelfAuditor:
+def make_auditor(
+    pids: Pids, beside: Pids, substrate: Substrate, session: int | None
+) -> SelfAuditor:
     """The auditor of a run on this machine, whose processes are `pids`, and those `beside` it.
 
-    Processes in pods are no children of ours, so all CPU time of this machine counts as the run's
+    `session` is the process that plays another run at the same time, if there is one. Processes in
+    pods are no children of ours, so all CPU time of this machine counts as the run's
     in each window.
     """
     quotas = find_quotas()
     in_pods = substrate.capabilities.roles_in_pods
     others_unknown = _IN_PODS if in_pods else _QUOTA if quotas else ""
-    reader = CpuReader(pids, quotas, beside, whole_machine=in_pods)
+    reader = CpuReader(pids, quotas, beside, whole_machine=in_pods, session=session)
     return SelfAuditor(reader, others_unknown, RemoteCpu(substrate.process_counters))
 
 

@@ -55,15 +55,34 @@ class RunLock:
         os.pwrite(descriptor, json.dumps(asdict(holder)).encode(), 0)
         return cls(descriptor)
 
+    @classmethod
+    def inherited(cls, descriptor: int, path: Path) -> RunLock:
+        """The lock that another process holds and passed to this one. Raises SubstrateError."""
+        try:
+            same = os.path.samestat(os.fstat(descriptor), path.stat())
+        except OSError as error:
+            raise SubstrateError(f"descriptor {descriptor}: {error.strerror}") from None
+        if not same:
+            raise SubstrateError(f"descriptor {descriptor} is not the run lock {path}")
+        return cls(descriptor)
+
     def release(self) -> None:
         """Release it; a reaper that inherited the lock holds it until it exits."""
         os.close(self.descriptor)
 
 
 @contextmanager
-def machine_claimed(profile: str) -> Iterator[RunLock]:
-    """Hold this machine for a run with all its parts. Raises MachineBusy."""
-    lock = RunLock.acquire(machine_lock_path(), holder_here(profile))
+def machine_claimed(profile: str, inherited: int | None = None) -> Iterator[RunLock]:
+    """Hold this machine for a run with all its parts, also by a lock that was inherited.
+
+    Raises MachineBusy.
+    """
+    path = machine_lock_path()
+    lock = (
+        RunLock.acquire(path, holder_here(profile))
+        if inherited is None
+        else RunLock.inherited(inherited, path)
+    )
     try:
         yield lock
     finally:

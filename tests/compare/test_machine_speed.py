@@ -148,13 +148,22 @@ def test_waits_of_runs_on_a_slower_machine_are_not_judged_unless_interleaved() -
         )
         for pair in pairs_of(8, {}, varies=0.01)
     ]
-    speed = machine_speed(pairs, interleaved=False)
+    speed = machine_speed(pairs, pairing="on disk")
     stored = relative(pairs, speed)
     assert {"dueToBind", "scheduled"}.isdisjoint(stored[0].ratios)
     assert "apiCpu" in stored[0].ratios
     assert "due to bind and scheduled are not judged" in speed_sentence(speed)
     played = relative(pairs, machine_speed(pairs))
     assert played[0].ratios.keys() == pairs[0].ratios.keys()
+
+
+def test_runs_at_once_met_a_machine_of_one_speed() -> None:
+    """References would add their own noise, and nothing is left to correct."""
+    pairs = pairs_of(8, {})
+    found = compared(pairs, pairing="at once")
+    assert relative(pairs, found.speed) == pairs
+    assert "at the same time, on a machine of one speed" in speed_sentence(found.speed)
+    assert speed_sentence(found.speed) in render_markdown(found)
 
 
 def test_between_kubernetes_releases_bigfleets_controllers_show_the_speed() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import stat
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -16,6 +17,12 @@ from loaddriver.compare.runner import ProcessRunner, RunEndedError
 from loaddriver.compare.systems import WORKING_TREE
 from loaddriver.errors import ExitCode
 from loaddriver.run.system import component_at
+from loaddriver.substrates.runlock import (
+    MachineBusy,
+    RunLock,
+    holder_here,
+    machine_lock_path,
+)
 
 PORTS = Ports(lambda _: "", str, component_at)
 # Stands in for `python -m loaddriver run`: leaves a results folder, says a line, and ends.
@@ -30,6 +37,20 @@ folder = results / "compare-50-20261123-120000"
 folder.mkdir()
 (folder / "summary.json").write_text('{{"verdict": "error"}}')
 sys.exit(6)
+"""
+_LEAVE_RESULTS_OF_TWO = """
+import os
+number, lock = arguments[arguments.index("--of-two") + 1].split(":")
+(results / ("fd-" + os.readlink("/proc/self/fd/" + lock).replace("/", "!"))).touch()
+folder = results / ("compare-25-20261123-120000-" + number)
+folder.mkdir()
+other = results.parent / ("ended" if number == "1" else "results")
+(results / "started").touch()
+until = time.monotonic() + 20
+while not (other / "started").exists() and time.monotonic() < until:
+    time.sleep(0.01)
+(folder / "summary.json").write_text('{{"verdict": "pass"}}')
+sys.exit(0 if time.monotonic() < until else 2)
 """
 _WAIT_FOR_INTERRUPT = """
 def end(*_):
@@ -67,7 +88,7 @@ def test_a_run_that_failed_is_a_result(
 ) -> None:
     """Its folder says why, and whether it is void; the session goes on."""
     runner, folder = stand_in(_LEAVE_RESULTS), results(tmp_path)
-    assert runner.run(runner.spec.base, folder) == folder / "compare-50-20261123-120000"
+    assert runner.run([(runner.spec.base, folder)]) == [folder / "compare-50-20261123-120000"]
 
 
 @pytest.mark.parametrize(
@@ -79,8 +100,38 @@ def test_a_run_that_never_started_ends_the_session(
     """With its last lines: nobody's side is to blame for a lock that is held."""
     runner = stand_in(f"print('another run holds the lock'); sys.exit({code})")
     with pytest.raises(RunEndedError, match="another run holds the lock") as error:
-        runner.run(runner.spec.base, results(tmp_path))
+        runner.run([(runner.spec.base, results(tmp_path))])
     assert error.value.exit_code == expected
+
+
+def test_two_runs_play_at_once_and_share_the_machines_lock(
+    stand_in: Callable[[str], ProcessRunner], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each waits for the other to begin. Nobody else can measure meanwhile, and afterwards can."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    runner, one, other = stand_in(_LEAVE_RESULTS_OF_TWO), results(tmp_path), tmp_path / "ended"
+    other.mkdir()
+    found = runner.run([(runner.spec.base, one), (runner.spec.head, other)])
+    assert found == [
+        one / "compare-25-20261123-120000-1",
+        other / "compare-25-20261123-120000-2",
+    ], "runs of one second have different ids"
+    lock = str(machine_lock_path()).replace("/", "!")
+    assert (one / f"fd-{lock}").exists()
+    assert (other / f"fd-{lock}").exists()
+    RunLock.acquire(machine_lock_path(), holder_here("another")).release()
+
+
+def test_two_runs_end_before_they_start_on_a_machine_that_is_taken(
+    stand_in: Callable[[str], ProcessRunner], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    runner, one = stand_in(_LEAVE_RESULTS_OF_TWO), results(tmp_path)
+    taken = RunLock.acquire(machine_lock_path(), holder_here("another"))
+    with pytest.raises(MachineBusy, match="profile another"):
+        runner.run([(runner.spec.base, one), (runner.spec.head, one)])
+    assert list(one.iterdir()) == []
+    taken.release()
 
 
 def test_an_interruption_waits_until_the_run_has_cleaned_up(
@@ -100,6 +151,6 @@ def test_an_interruption_waits_until_the_run_has_cleaned_up(
 
     monkeypatch.setattr(subprocess.Popen, "wait", interrupt_once)
     with pytest.raises(RunEndedError) as error:
-        runner.run(runner.spec.base, folder)
+        runner.run([(runner.spec.base, folder)])
     assert error.value.exit_code == ExitCode.INTERRUPTED
     assert (folder / "cleaned-up").exists()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from loaddriver.compare import session as sessions
 from loaddriver.compare.comparison import Fact
 from loaddriver.compare.evidence import Evidence, IncomparableError
 from loaddriver.compare.exact import VOID_LIMIT
+from loaddriver.compare.pool import together
 from loaddriver.compare.session import Session
 from loaddriver.compare.state import (
     SESSION,
@@ -67,15 +69,18 @@ class MadeUpRuns:
     void: set[str] = field(default_factory=set)
     broken_at: int = 0
     played: list[str] = field(default_factory=list)
+    together: list[int] = field(default_factory=list)
     waits: int = 0
     sides: dict[Path, SideSpec] = field(default_factory=dict)
 
-    def run(self, spec: SideSpec, folder: Path) -> Path:
-        self.played.append(folder.name)
-        if len(self.played) == self.broken_at:
-            raise BrokenOff("interrupted")
-        self.sides[folder] = spec
-        return folder
+    def run(self, runs: Sequence[tuple[SideSpec, Path]]) -> list[Path]:
+        self.together.append(len(runs))
+        for spec, folder in runs:
+            self.played.append(folder.name)
+            if len(self.played) == self.broken_at:
+                raise BrokenOff("interrupted")
+            self.sides[folder] = spec
+        return [folder for _, folder in runs]
 
     def wait_until_quiet(self) -> None:
         self.waits += 1
@@ -123,6 +128,53 @@ def test_a_regression_ends_the_session(tmp_path: Path) -> None:
     assert found.attributed == "scheduled"
 
 
+def test_at_once_both_runs_of_a_pair_are_played_together(tmp_path: Path) -> None:
+    """In random order of starting, the warm-up as well; the machine is idle before each pair."""
+    runs = MadeUpRuns(deviation=0.5)
+    state = SessionState(spec=spec(at_once=True))
+    found = started(tmp_path, runs, state).play(no_facts)
+    assert (found.pairs, found.pairing) == (16, "at once")
+    assert runs.together == [2] * 17
+    assert runs.waits == 17
+    firsts = Counter(name.split("-")[1] for name in runs.played[::2])
+    assert min(firsts["base"], firsts["head"]) >= 3
+
+
+def test_at_once_a_pair_that_was_broken_off_is_played_again(tmp_path: Path) -> None:
+    """Both of its runs, after a warm-up of both sides; none of it was recorded."""
+    broken = MadeUpRuns(deviation=0.01, broken_at=8)
+    with pytest.raises(BrokenOff):
+        started(tmp_path, broken, SessionState(spec=spec(at_once=True))).play(no_facts)
+    last = broken.played[-1][:2]
+    assert all(run.pair < int(last) for run in read_state(tmp_path).runs)
+    again = MadeUpRuns(deviation=0.01)
+    found = started(tmp_path, again, read_state(tmp_path)).play(no_facts)
+    assert {name[:7] for name in again.played[:2]} == {"warm-up"}
+    assert {name[:2] for name in again.played[2:4]} == {last}
+    assert (found.exit_code, found.pairs) == (ExitCode.PASS, 6)
+
+
+def test_at_once_a_void_run_discards_the_other_one_too(tmp_path: Path) -> None:
+    runs = MadeUpRuns(deviation=0.01, void={"02-head", "04-base", "04-head"})
+    session = started(tmp_path, runs, SessionState(spec=spec(at_once=True)))
+    found = session.play(no_facts)
+    assert found.pairs == 6
+    assert (found.voids.base, found.voids.head) == (1, 2)
+    assert all(base.pair not in (2, 4) for base, _ in pairs(session.state))
+
+
+def test_pairs_at_once_are_a_pool_of_their_own(tmp_path: Path) -> None:
+    """Their noise is another, so that they tell nothing of interleaved ones."""
+    state = SessionState(spec=spec(at_once=True, inject="shard.cpu=+10%"))
+    session = started(tmp_path, MadeUpRuns(), state)
+    session.play(no_facts)
+    found = session.pool()
+    assert found.pairing == "at once"
+    other = msgspec.structs.replace(found, pairing="interleaved")
+    with pytest.raises(ProfileError, match="another pairing: at once and interleaved"):
+        together([found, other])
+
+
 def test_both_orders_occur_and_each_pair_has_both_sides(tmp_path: Path) -> None:
     runs = MadeUpRuns(deviation=0.5)
     started(tmp_path, runs).play(no_facts)
@@ -148,7 +200,7 @@ def test_a_broken_off_session_goes_on_where_it_was(tmp_path: Path) -> None:
         started(tmp_path / "broken", broken).play(no_facts)
     again = prepared(tmp_path / "broken", 0)
     found = started(tmp_path / "broken", again, read_state(tmp_path / "broken")).play(no_facts)
-    assert again.played[0] == "warm-up"
+    assert again.played[0].startswith("warm-up")
     last = broken.played[-1][:2]
     kept = [name for name in broken.played if not name.startswith(last)]
     assert [*kept, *again.played[1:]] == list(dict.fromkeys([*kept, *again.played[1:]]))
@@ -335,4 +387,4 @@ def test_the_state_survives_its_file(tmp_path: Path) -> None:
     assert read_state(tmp_path) == state
     step = next_step(read_state(tmp_path))
     assert step is not None
-    assert (step.pair, step.side) == (1, order(spec(), 1)[0])
+    assert (step.pair, step.sides) == (1, order(spec(), 1)[:1])

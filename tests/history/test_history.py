@@ -57,6 +57,9 @@ def test_what_a_run_did_not_measure_has_no_number(run: Run) -> None:
 def test_a_run_of_unknown_origin_and_a_line_too_long_are_refused(run: Run) -> None:
     with pytest.raises(ProfileError, match="has no provenance"):
         line_of(judged(run, provenance=None), run.rows)
+    at_once = msgspec.structs.replace(run.summary.run, at_once=True)
+    with pytest.raises(ProfileError, match="another run was played at the same time"):
+        line_of(msgspec.structs.replace(run.summary, run=at_once), run.rows)
     with pytest.raises(ProfileError, match="at most 4096"):
         encode(line(1, versions={"kubernetes": "1" * MOST_BYTES}))
 

@@ -264,6 +264,18 @@ def test_a_run_that_was_not_alone_says_so_although_it_is_valid(share: float, tol
     assert (missed.verdict, len(missed.why)) == ("fail", 1 + told)
 
 
+def test_a_run_that_was_one_of_two_at_once_says_so_and_is_valid() -> None:
+    """What the other one took is nobody else's, and no part of what this one cost."""
+    shared = replace(window(others=0.4, busy=0.9), other_run_seconds=0.38 * 20.0)
+    made = summary(**used(shared))
+    assert made.verdict == "pass"
+    assert "Another run was played at the same time and used 38 %" in "".join(made.why)
+    assert made.self_checks["othersCpuShare"].value == pytest.approx(0.02)
+    assert made.resources is not None
+    assert made.resources.windows.run_share == [pytest.approx(0.5)]
+    assert "otherRunCpuShare" not in summary().self_checks
+
+
 def test_others_that_took_too_much_have_names() -> None:
     """So that somebody can end them."""
     made = summary(**used(window(others=0.6, busy=0.9)))

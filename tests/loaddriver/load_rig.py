@@ -26,6 +26,7 @@ SPECIAL = (
     "scarcity-50",
     "shards-8",
     "compare-50",
+    "compare-25",
     "drain-50",
     "providers-50",
     "shards-grow",

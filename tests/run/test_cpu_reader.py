@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,6 +17,7 @@ from loaddriver.run.cpu_quota import find_quotas, read_quotas
 from loaddriver.run.cpu_reader import CpuReader
 from loaddriver.run.process_table import ProcessTable, ProcessTimes, peak_memory_bytes, read_table
 from tests.run.burner import Burner, burn
+from tests.support.substrates import ROOT
 from tests.support.waiting import wait_until
 
 
@@ -65,6 +67,49 @@ def test_a_process_beside_the_run_is_not_one_of_the_others(tmp_path: Path) -> No
     finally:
         os.kill(pid, signal.SIGKILL)
     assert reader.read().processes["provider"] >= 0.1
+
+
+_RUN_OF_A_SESSION = """
+import os, sys, time
+from loaddriver.record.cpu import windows
+from loaddriver.run.cpu_reader import CpuReader
+reader = CpuReader(dict, session=os.getppid())
+readings = [reader.read()]
+print("begun", flush=True)
+sys.stdin.readline()
+until = time.process_time() + 0.2
+while time.process_time() < until:
+    pass
+readings.append(reader.read())
+[window] = windows(readings)
+session = f"({os.getppid()})"
+of_session = any(name.endswith(session) for name in readings[-1].others)
+rest = window.machine.used - window.run_seconds - window.other_run_seconds
+print(window.run_seconds, window.other_run_seconds, of_session)
+print(window.others_share * window.machine.all - max(0.0, rest), flush=True)
+"""
+
+
+def test_the_other_run_of_a_session_is_neither_the_runs_nor_one_of_the_others() -> None:
+    """The session is the parent of both, as this process is here."""
+    command = [sys.executable, "-c", _RUN_OF_A_SESSION]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT
+    ) as run:
+        assert run.stdin is not None
+        assert run.stdout is not None
+        assert run.stdout.readline() == "begun\n"
+        other = Burner()
+        other.burn(0.3)
+        other.end()
+        burn(0.1)
+        said, _ = run.communicate("go on\n")
+    first, excess = said.splitlines()
+    own, others, named = first.split()
+    assert 0.15 <= float(own) <= 0.35
+    assert 0.35 <= float(others) <= 0.7, "also of what has ended"
+    assert named == "False"
+    assert float(excess) == pytest.approx(0, abs=1e-9)
 
 
 def test_processes_outside_the_run_have_a_name(burner: Burner) -> None:

@@ -28,6 +28,30 @@ def test_a_second_run_is_refused_and_told_who_runs(tmp_path: Path) -> None:
     RunLock.acquire(tmp_path / "lock", US).release()
 
 
+def test_a_run_can_go_on_under_the_lock_of_the_process_that_started_it(tmp_path: Path) -> None:
+    """It stays locked when the run has released its own descriptor, until the last one has."""
+    path = tmp_path / "lock"
+    held = RunLock.acquire(path, US)
+    inherited = RunLock.inherited(os.dup(held.descriptor), path)
+    inherited.release()
+    with pytest.raises(MachineBusy):
+        RunLock.acquire(path, US)
+    inherited = RunLock.inherited(os.dup(held.descriptor), path)
+    held.release()
+    with pytest.raises(MachineBusy):
+        RunLock.acquire(path, US)
+    inherited.release()
+    RunLock.acquire(path, US).release()
+
+
+def test_another_file_is_no_inherited_lock(tmp_path: Path) -> None:
+    RunLock.acquire(tmp_path / "lock", US).release()
+    with (tmp_path / "other").open("w") as other, pytest.raises(SubstrateError, match="is not the"):
+        RunLock.inherited(other.fileno(), tmp_path / "lock")
+    with pytest.raises(SubstrateError, match="descriptor 9999: Bad file descriptor"):
+        RunLock.inherited(9999, tmp_path / "lock")
+
+
 async def test_two_runs_at_once_are_one_too_many(
     tmp_path: Path, run_id: str, scope: RunScope
 ) -> None:

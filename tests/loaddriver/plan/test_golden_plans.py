@@ -27,6 +27,7 @@ DIGESTS = {
     "fedhpa-3": ("fc8298afe6503e1f", "40e0353096ba70e7"),
     "scarcity-50": ("6cccc1d6cb8f639c", "0d43b48b6cbd6d4a"),
     "compare-50": ("83c1fa643002d902", "593a9f19cd8d31b3"),
+    "compare-25": ("3d17222561195dfa", "0bf5f4bee64acef8"),
     "drain-50": ("07433dd88c90cb27", "593a9f19cd8d31b3"),
     "providers-50": ("8e7d29cfc431b202", "42879bcd9533cd13"),
     "shards-grow": ("a14326ae220dad87", "e9ec45c2f139f094"),

@@ -17,6 +17,7 @@ from tests.engine.engine_rig import (
     DONE,
     NOW,
     ZONE,
+    Spec,
     action_names,
     carried_out,
     checked,
@@ -147,6 +148,58 @@ def test_where_consolidation_wastes_room_pods_are_balanced() -> None:
     specs = [configured(f"c{n}", cpu=8, more={"memory": 8}) for n in range(2)]
     found = outcome(specs, pods((2, 4, 2), (1, 3, 3), (2, 2, 3)), settings=EngineConfig())
     assert (found.actions, found.short) == ([], {})
+
+
+def with_memory(spec: Spec, memory: int) -> Spec:
+    """The machine with so much memory."""
+    return replace(spec, more={"memory": memory})
+
+
+def test_a_machine_that_a_large_pod_was_given_is_not_counted_for_a_small_one() -> None:
+    """The small pod is placed earlier and fits there better; then another one would be bought for
+    the large pod in every such fleet, and neither released.
+    """
+    zone = {ZONE: "a"}
+    specs = [
+        with_memory(configured("large", cpu=8, labels=zone, last_claimed_by=0), 8),
+        with_memory(configured("small", cpu=2, labels=zone, last_claimed_by=1), 8),
+        with_memory(idle("spare", cpu=8), 8),
+        with_memory(idle("other", cpu=16, price=9), 16),
+    ]
+    in_zone = Requirement(ZONE, Operator.IN, ("a",))
+    found = outcome(specs, pods((1, 8, 8)), pods((1, 2, 2), requirements=(in_zone,), group="b"))
+    assert (found.actions, found.short) == ([], {})
+    assert found.places == {"large": {0: 1}, "small": {1: 1}}
+
+
+def test_own_machines_come_first_only_if_pods_are_left_otherwise() -> None:
+    """Else two half-empty machines of two needs would never become one."""
+    specs = [
+        with_memory(configured("a", cpu=8, last_claimed_by=0), 8),
+        with_memory(configured("b", cpu=8, last_claimed_by=1), 16),
+    ]
+    found = outcome(specs, pods((3, 1, 1)), pods((3, 1, 1), group="b"))
+    assert len(found.places) == 1
+
+
+def test_a_pod_that_waits_moves_no_others_to_machines_of_lower_priorities() -> None:
+    """Those would lack them and get another one; the pod that waits is not helped by it."""
+    specs = [
+        with_memory(configured("own", cpu=4, last_claimed_by=1), 16),
+        with_memory(configured("lower", cpu=10, last_claimed_by=2), 10),
+        with_memory(idle("spare", cpu=10), 10),
+        with_memory(configured("elsewhere", "west", cpu=16, last_claimed_by=0), 16),
+    ]
+    fleet = fleet_of(specs)
+    needs = [
+        ("west", pods((1, 16, 16), priority=9)),
+        ("east", pods((4, 1, 1), (1, 16, 16), priority=5)),
+        ("east", pods((10, 1, 1), group="b")),
+    ]
+    decision = checked(fleet, demand_of(fleet, needs))
+    assert action_names(specs, decision) == []
+    assert places(specs, decision) == {"own": {1: 4}, "lower": {2: 10}, "elsewhere": {0: 1}}
+    assert [short.need for short in decision.shortfalls] == [1]
 
 
 def test_an_acquired_machine_serves_no_higher_priority() -> None:

@@ -300,6 +300,32 @@ def test_hard_spread_is_used_up_to_its_skew(max_skew: int, in_a: int) -> None:
     assert found.short == {0: 9 - in_a - 2}
 
 
+@pytest.mark.parametrize(
+    "constraint",
+    [
+        {"anti_affinity": (HOSTNAME_LABEL,)},
+        {"spread": (Spread(HOSTNAME_LABEL, 1, True),)},
+        {"spread": EVENLY_BY_ZONE},
+    ],
+)
+def test_a_size_that_waits_keeps_no_machines_from_smaller_ones_of_its_need(
+    constraint: dict[str, tuple[object, ...]],
+) -> None:
+    """The only machine that holds the large pod serves another cluster, at a higher priority."""
+    specs = [
+        idle("a", cpu=4, labels={ZONE: "a"}),
+        idle("b", cpu=4, labels={ZONE: "b"}),
+        configured("huge", "west", cpu=16, labels={ZONE: "a"}, last_claimed_by=0),
+    ]
+    fleet = fleet_of(specs)
+    small_and_large = pods((1, 16), (2, 3), **constraint)  # type: ignore[arg-type]
+    demand = demand_of(fleet, [("west", pods((1, 16), priority=9)), ("east", small_and_large)])
+    decision = checked(fleet, demand)
+    assert action_names(specs, decision) == ["Bootstrap a", "Bootstrap b"]
+    (short,) = decision.shortfalls
+    assert [(size.pods, dict(size.amounts)) for size in short.sizes] == [(1, {"cpu": 16})]
+
+
 @pytest.mark.parametrize(("least", "places"), [(2, 6), (3, 2), (4, 2)])
 def test_with_fewer_domains_than_min_domains_each_takes_max_skew_pods(
     least: int, places: int

@@ -95,6 +95,16 @@ def test_a_need_that_fits_backed_off_machines_only_waits_for_them() -> None:
     assert reason(fleet, demand, decision) is Reason.OFFERINGS_UNAVAILABLE
 
 
+def test_the_reason_is_that_of_the_size_that_is_short() -> None:
+    """A machine that holds only the others is out of service, which changes nothing for it."""
+    specs = [configured("own", cpu=2), speculative("sold-out"), configured("huge", "west", cpu=16)]
+    needs = [("west", pods((1, 16), priority=9)), ("east", pods((1, 16), (1, 2)))]
+    fleet, demand = world(specs, *needs, backed_off=["sold-out"])
+    decision = checked(fleet, demand)
+    assert places(specs, decision) == {"own": {1: 1}, "huge": {0: 1}}
+    assert Explainer(fleet, demand, decision).reason(1) is Reason.PRIORITY_STARVED
+
+
 def test_an_idle_machine_that_is_backed_off_is_still_given_back() -> None:
     """One that does not boot must not be paid for until it may be tried again."""
     old = idle("broken", capacity_type=CapacityType.SPOT, idle_since=NOW - 61)

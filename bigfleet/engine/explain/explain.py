@@ -89,11 +89,17 @@ class Explainer:
         return f"{reason.value}: {'; '.join(messages)}"
 
     def _usable(self, index: int) -> Flags:
-        """The flavours [F] that the need accepts and that hold one of its pods."""
+        """The flavours [F] that the need accepts and that hold one of its pods: one of a size that
+        is short if any is.
+        """
         usable = np.zeros(len(self._capacities.columns), np.bool_)
-        capacity = self._capacity_for(index)
+        capacity, begin = self._capacity_for(index), self._bounds(index)[0]
+        shortfall, sizes = self._short.get(index), self._demand.needs[index].sizes
+        short = {size.amounts for size in shortfall.sizes} if shortfall else set()
         for pod_class in range(*self._bounds(index)):
-            usable |= (capacity >= self._classes.sizes[pod_class]).all(axis=1)
+            amounts = sizes[int(self._classes.original[pod_class]) - begin].amounts
+            if not short or amounts in short:
+                usable |= (capacity >= self._classes.sizes[pod_class]).all(axis=1)
         if self._bounds(index)[0] < self._bounds(index)[1]:
             possible = ~self._classes.impossible[slice(*self._bounds(index))]
             usable &= bool(possible.any())

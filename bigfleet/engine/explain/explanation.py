@@ -56,7 +56,7 @@ class Explanation:
     need: int
     #: machines that meet the per-machine conditions, by state
     matching: Mapping[MachineState, int]
-    #: of these, machines that hold its smallest possible pod when empty, by state
+    #: of these, machines that hold one of its pods when empty (that is short, if any is), by state
     usable: Mapping[MachineState, int]
     #: machines that meet each requirement alone
     by_requirement: Mapping[str, int]

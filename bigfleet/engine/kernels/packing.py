@@ -149,21 +149,23 @@ def _queue_groups(
     classes: ClassColumns,
     pod_class: int,
     strategy: ScoringStrategy,
+    only_own: bool,
     heap: Longs,
 ) -> int:
     """Push the rank of each group that can take a pod of the class; returns how many there are."""
     sizes, row, queued = classes.sizes, classes.flavour_fit[pod_class], 0
+    need = classes.need[pod_class]
     for group in range(groups.number[0]):
         # First what most groups lack, and what lies side by side.
         if not fits(groups.free, group, sizes, pod_class):
             continue
         at = groups.machine[groups.begin[group]]
-        flavour = machines.flavour[at]
-        if classes.accepted[row, flavour]:
+        flavour, own = machines.flavour[at], machines.last_claimed_by[at] == need
+        if classes.accepted[row, flavour] and (own or not only_own):
             place = rank_of(
                 utilization(machines.capacity[at, 0], groups.free[group, 0] - sizes[pod_class, 0]),
                 utilization(machines.capacity[at, 1], groups.free[group, 1] - sizes[pod_class, 1]),
-                machines.last_claimed_by[at] == classes.need[pod_class],
+                own,
                 groups.has_pods[group],
                 classes.scarce[row, flavour],
                 strategy,
@@ -180,13 +182,14 @@ def _place_class(
     pods: int,
     pod_class: int,
     strategy: ScoringStrategy,
+    only_own: bool,
     heap: Longs,
     tied: _Tied,
 ) -> int:
     """Place `pods` pods of one class; returns how many have no place."""
     total, sizes, need = machines.flavour.shape[0], classes.sizes, classes.need[pod_class]
     row, batch = classes.flavour_fit[pod_class], max(1, pods // _MAX_BATCHES)
-    waiting = _queue_groups(groups, machines, classes, pod_class, strategy, heap)
+    waiting = _queue_groups(groups, machines, classes, pod_class, strategy, only_own, heap)
     while pods > 0 and waiting > 0:
         level, number, wanted = heap[0] // total, 0, 0
         while waiting > 0 and heap[0] // total == level:
@@ -232,11 +235,13 @@ def pack_groups(
     order: Longs,
     priority: int,
     strategy: ScoringStrategy,
+    only_own: bool,
     log: PlacementLog,
     length: int,
 ) -> tuple[Groups, int]:
     """As `pack`, but the machines stay as they are: returns the groups to `write_back`, and the
-    log's new length.
+    log's new length. With `only_own` each need gets only machines that it claimed in the last
+    decision.
     """
     claims, least = (
         relevant_claims(machines, classes, left, order), least_requests(classes, left, order)
@@ -255,7 +260,15 @@ def pack_groups(
     for pod_class in order:
         if left[pod_class] > 0:
             left[pod_class] = _place_class(
-                groups, machines, classes, left[pod_class], pod_class, strategy, heap, tied
+                groups,
+                machines,
+                classes,
+                left[pod_class],
+                pod_class,
+                strategy,
+                only_own,
+                heap,
+                tied,
             )
             length = log_class(groups, log, length, pod_class)
     return groups, length
@@ -279,7 +292,7 @@ def pack(
     log's new length.
     """
     groups, end = pack_groups(
-        machines, classes, left, order, priority, strategy, log, length
+        machines, classes, left, order, priority, strategy, False, log, length
     )  # fmt: skip
     write_back(groups, machines)
     return end

@@ -1,14 +1,16 @@
 """Kernel that places all plain pods of a cluster that have one priority.
 
-It packs them up to four times: without the machines that needs of a lower priority claimed in the
-last decision, and with them; in each case consolidating, and for balanced utilization if that
-leaves some unplaced.
+It packs them without the machines that needs of a lower priority claimed in the last decision, and
+what is left with them. In each case it consolidates; if that leaves some unplaced, it tries to
+balance utilization and to give each need its own machines first, and keeps what leaves least.
 """
 
 from __future__ import annotations
 
-from bigfleet.engine.kernels.machine_groups import Groups, write_back
-from bigfleet.engine.kernels.packing import pack_groups
+from typing import NamedTuple
+
+from bigfleet.engine.kernels.machine_groups import relevant_claims, write_back
+from bigfleet.engine.kernels.packing import pack, pack_groups
 from bigfleet.engine.kernels.scoring import (
     BALANCED,
     ClassColumns,
@@ -16,8 +18,28 @@ from bigfleet.engine.kernels.scoring import (
     PlacementLog,
     ScoringStrategy,
 )
-from bigfleet.engine.snapshot import NONE, Floats, Longs
+from bigfleet.engine.snapshot import NONE, Flags, Floats, Ints, Longs
 from bigfleet.jit import kernel, lean_kernel
+
+PASSES = 4
+"""How often `place` may count the same pods in entries of the log: on the machines that are not
+withheld and on all, and each time on own machines and on others.
+"""
+
+
+class _Packed(NamedTuple):
+    """A result of packing, for `_return_to`."""
+
+    #: [M, R] int64, as in `Machines`
+    free: Longs
+    #: [M] bool, as in `Machines`
+    has_pods: Flags
+    #: [O] int64, pods left of the classes in `order`
+    left: Longs
+    #: [E], the entries of the log
+    machine: Ints
+    pod_class: Ints
+    pods: Longs
 
 
 @lean_kernel
@@ -47,6 +69,73 @@ def _share_left(left: Longs, order: Longs, share: Floats) -> float:
 
 
 @kernel
+def _packed(
+    machines: Machines, left: Longs, order: Longs, log: PlacementLog, length: int, end: int
+) -> _Packed:
+    """The result that was written to the log from `length` to `end`."""
+    return _Packed(
+        machines.free.copy(),
+        machines.has_pods.copy(),
+        left[order],
+        log.machine[length:end].copy(),
+        log.pod_class[length:end].copy(),
+        log.pods[length:end].copy(),
+    )
+
+
+@kernel
+def _return_to(
+    packed: _Packed,
+    machines: Machines,
+    left: Longs,
+    order: Longs,
+    log: PlacementLog,
+    length: int,
+) -> int:
+    """Write a result back, the log from `length` on; returns the log's new length."""
+    machines.free[:], machines.has_pods[:] = packed.free, packed.has_pods
+    left[order] = packed.left
+    end: int = length + packed.machine.shape[0]
+    log.machine[length:end], log.pod_class[length:end] = packed.machine, packed.pod_class
+    log.pods[length:end] = packed.pods
+    return end
+
+
+@kernel
+def _have_own(
+    machines: Machines, classes: ClassColumns, left: Longs, order: Longs, priority: int
+) -> bool:
+    """Whether needs with pods left claimed machines in the last decision."""
+    claims = relevant_claims(machines, classes, left, order)
+    for at in range(claims.shape[0]):
+        if claims[at] >= 0 and machines.max_priority[at] >= priority:
+            return True
+    return False
+
+
+@kernel
+def _pack_own_first(
+    machines: Machines,
+    classes: ClassColumns,
+    left: Longs,
+    order: Longs,
+    priority: int,
+    strategy: ScoringStrategy,
+    log: PlacementLog,
+    length: int,
+) -> int:
+    """Pack each need on the machines that it claimed in the last decision, and the rest anywhere.
+
+    A machine that was bought for a large pod is not taken by a small one that has its own.
+    """
+    groups, length = pack_groups(
+        machines, classes, left, order, priority, strategy, True, log, length
+    )  # fmt: skip
+    write_back(groups, machines)
+    return pack(machines, classes, left, order, priority, strategy, log, length)
+
+
+@kernel
 def _pack_best(
     machines: Machines,
     classes: ClassColumns,
@@ -57,29 +146,45 @@ def _pack_best(
     strategy: ScoringStrategy,
     log: PlacementLog,
     length: int,
-) -> tuple[Groups, int]:
-    """Consolidate; if pods stay unplaced, pack again for balanced utilization and keep the better
-    result. The machines stay as they are, see `pack_groups`.
+) -> int:
+    """Consolidate; if pods stay unplaced, also pack for balanced utilization and each need on its
+    own machines first, and keep the first result that leaves least.
     """
     before = left[order]
     groups, end = pack_groups(
-        machines, classes, left, order, priority, strategy, log, length
+        machines, classes, left, order, priority, strategy, False, log, length
     )  # fmt: skip
-    unplaced, least = left[order], _share_left(left, order, share)
-    if not unplaced.any():
-        return groups, end
-    machine, pod_class = log.machine[length:end].copy(), log.pod_class[length:end].copy()
-    pods = log.pods[length:end].copy()
-    left[order] = before
-    balanced, balanced_end = pack_groups(
-        machines, classes, left, order, priority, BALANCED, log, length
-    )  # fmt: skip
-    if _share_left(left, order, share) < least:
-        return balanced, balanced_end
-    left[order] = unplaced
-    log.machine[length:end], log.pod_class[length:end] = machine, pod_class
-    log.pods[length:end] = pods
-    return groups, end
+    if not left[order].any():
+        write_back(groups, machines)
+        return end
+    start = _Packed(
+        machines.free.copy(),
+        machines.has_pods.copy(),
+        before,
+        log.machine[:0],
+        log.pod_class[:0],
+        log.pods[:0],
+    )
+    write_back(groups, machines)
+    best, least = _packed(machines, left, order, log, length, end), _share_left(left, order, share)
+    for own_first in (False, True):
+        if own_first and not _have_own(machines, classes, left, order, priority):
+            continue
+        _return_to(start, machines, left, order, log, length)
+        if own_first:
+            end = _pack_own_first(
+                machines, classes, left, order, priority, strategy, log, length
+            )  # fmt: skip
+        else:
+            end = pack(machines, classes, left, order, priority, BALANCED, log, length)
+        if _share_left(left, order, share) < least:
+            best, least = (
+                _packed(machines, left, order, log, length, end),
+                _share_left(left, order, share),
+            )
+        else:
+            end = _return_to(best, machines, left, order, log, length)
+    return end
 
 
 @kernel
@@ -97,22 +202,18 @@ def place(
 ) -> int:
     """Place the pods `left` [C] of the classes `order`, which have this `priority`; see `pack`.
 
-    If all of them fit, they leave alone the machines that needs of a lower priority claimed in the
-    last decision. `priorities` [N] are those of all needs; `share` [C] is what an unplaced pod
-    counts for, a whole number.
+    Only what finds no place elsewhere goes to the machines that needs of a lower priority claimed
+    in the last decision. `priorities` [N] are those of all needs; `share` [C] is what an unplaced
+    pod counts for, a whole number. The log must have `PASSES` times `log_capacity` to spare.
     """
-    before, everywhere = left[order], machines.max_priority.copy()
+    everywhere = machines.max_priority.copy()
     if _withhold(machines, priorities, priority):
-        groups, end = _pack_best(
+        length = _pack_best(
             machines, classes, share, left, order, priority, strategy, log, length
         )  # fmt: skip
         machines.max_priority[:] = everywhere
         if not left[order].any():
-            write_back(groups, machines)
-            return end
-        left[order] = before
-    groups, end = _pack_best(
+            return length
+    return _pack_best(
         machines, classes, share, left, order, priority, strategy, log, length
     )  # fmt: skip
-    write_back(groups, machines)
-    return end

@@ -200,19 +200,20 @@ def choose_machines(
     pools: Iterable[EligiblePool],
     *,
     keys: tuple[str, ...] = (),
+    from_class: int = 0,
     pods_at_most: int = NO_LIMIT,
     machines_at_most: int = NO_LIMIT,
     expected: ExpectedPods | None = None,
 ) -> Selection:
-    """Choose machines from `pools`, one pool after the other, until the need's pods (at most
-    `pods_at_most` of them) are placed. A machine may be larger for the pending pods of `others` and
-    a growth of each class, or for those `expected`.
+    """Choose machines from `pools`, one pool after the other, until the need's pods (of its classes
+    from `from_class` on, and at most `pods_at_most` of them) are placed. A machine may be larger for
+    the pending pods of `others` and a growth of each class, or for those `expected`.
 
     The machines become unavailable; `state.left` stays as it is. Ties go to the domain of the
     labels `keys` with fewer pods of the need.
     """
     left, availability = state.left.copy(), state.availability(index)
-    classes = own = _own_pending(state, index, left, pods_at_most)
+    classes = own = _own_pending(state, index, left, from_class, pods_at_most)
     more, weights = np.empty(0, np.int64), np.empty(0)
     parts: list[Selection] = []
     used: list[CandidatePool] = []
@@ -297,9 +298,36 @@ def _expected_growth(
     return growth
 
 
-def _own_pending(state: CycleState, index: int, left: Longs, pods_at_most: int) -> Longs:
-    """The need's classes with pending pods; `left` is cut to `pods_at_most` of them in total."""
+def first_servable(state: CycleState, index: int, pools: Sequence[EligiblePool]) -> int:
+    """The first of the need's classes of which a machine of the pools could hold a pending pod; the
+    end of its classes if there is none.
+    """
+    its, availability = state.classes.of(index), state.availability(index)
+    left, columns = state.left, state.classes.columns
+
+    def is_servable(pod_class: int) -> bool:
+        own = np.array([pod_class])
+        return any(
+            has_candidate(*eligible, availability, index, columns, left, own) for eligible in pools
+        )
+
+    pending = (its.start + np.flatnonzero(left[its])).tolist()
+    found: int = next(filter(is_servable, pending), its.stop)
+    if availability.budget[WITHHELD] and left[its.start : found].any():
+        state.at_ceiling.add(index)
+    for pool, _ in pools:
+        pool.first[:] = pool.starts[:-1]
+    return found
+
+
+def _own_pending(
+    state: CycleState, index: int, left: Longs, from_class: int, pods_at_most: int
+) -> Longs:
+    """The need's classes with pending pods; `left` is cut to those from `from_class` on, and to
+    `pods_at_most` of them in total.
+    """
     its = state.classes.of(index)
+    left[its.start : max(its.start, from_class)] = 0
     left[its] = np.diff(np.minimum(left[its].cumsum(), pods_at_most), prepend=0)
     own: Longs = its.start + np.flatnonzero(left[its])
     return own

@@ -21,6 +21,7 @@ from bigfleet.engine.placement.acquire import (
     EligiblePool,
     FreePools,
     choose_machines,
+    first_servable,
     order,
 )
 from bigfleet.engine.placement.growth import (
@@ -247,12 +248,17 @@ def _next(
     terms = terms_of(state, index, packing, entered)
     allowed = {codes: _pods_in(flavour_fit, terms, codes) for codes in inside}
     for pods, codes in sorted((p, c) for c, p in allowed.items() if p is not None):
+        # Else a size that waits would keep smaller ones from getting machines.
+        first = first_servable(state, index, inside[codes])
+        if first == state.classes.of(index).stop:
+            continue
         most = _fair_share(state, index, terms, pods, len(allowed))
         selection = choose_machines(
             state,
             index,
             np.empty(0, np.int64),
             inside[codes],
+            from_class=first,
             pods_at_most=most,
             machines_at_most=1,
             expected=expected,
@@ -354,28 +360,44 @@ def _worthwhile(
 def _rooms(
     state: CycleState, index: int, pools: Sequence[EligiblePool], terms: TopologyTerms
 ) -> dict[int, int]:
-    """How many pods of the need's largest size each domain could hold."""
-    its, packing, flavour_fit = (
-        state.classes.of(index),
-        state.packing_of(index),
-        state.flavour_fit(index),
-    )
+    """How many pods each domain could hold, of the need's largest size that any of them could."""
+    its, rooms = state.classes.of(index), dict[int, int]()
+    for pod_class in its.start + np.flatnonzero(~state.classes.impossible[its]):
+        rooms, more = _rooms_of(state, index, pod_class, pools, terms)
+        # Else a size that waits would keep smaller ones out of new domains.
+        if more:
+            break
+    return rooms
+
+
+def _rooms_of(
+    state: CycleState,
+    index: int,
+    pod_class: int,
+    pools: Sequence[EligiblePool],
+    terms: TopologyTerms,
+) -> tuple[dict[int, int], bool]:
+    """How many pods each domain could hold if those that it lacks are of this class, and whether
+    any could hold more than it has.
+    """
+    packing, flavour_fit = state.packing_of(index), state.flavour_fit(index)
     sizes = state.classes.sizes
-    largest = next(k for k in range(its.start, its.stop) if not state.classes.impossible[k])
     apart = HOSTNAME_LABEL in flavour_fit.profile.anti_affinity
     machines, priority = packing.machines(), int(state.priorities[index])
     usable = flavour_fit.accepted[packing.flavour] & packing.present(priority)
     room_of, most = terms.pods[0].copy(), 1 if apart else NO_LIMIT
-    add_rooms(machines, state.classes.columns, largest, priority, most, terms.domain[0], room_of)
+    add_rooms(machines, state.classes.columns, pod_class, priority, most, terms.domain[0], room_of)
     rooms = {int(code): int(room_of[code]) for code in np.unique(terms.domain[0, usable])}
+    more = bool((room_of > terms.pods[0]).any())
     for pool, eligible in pools:
         everywhere = np.ones(len(pool.codes), np.bool_)
         free = count_free(pool, eligible, everywhere, state.availability(index), index)
         for group in np.flatnonzero(eligible).tolist():
             code = int(pool.codes[pool.domain[group], 0])
-            room = min(fitting(pool.capacity, group, sizes, largest), most)
-            rooms[code] = rooms.get(code, 0) + room * int(free[group])
-    return rooms
+            room = min(fitting(pool.capacity, group, sizes, pod_class), most) * int(free[group])
+            rooms[code] = rooms.get(code, 0) + room
+            more = more or room > 0
+    return rooms, more
 
 
 def _placeable(rooms: dict[int, int], codes: set[int], max_skew: int, min_domains: int) -> int:

@@ -15,7 +15,7 @@ import numpy as np
 from bigfleet.engine.fit.pod_classes import PodClasses
 from bigfleet.engine.kernels.packing import pack
 from bigfleet.engine.kernels.placed import claim, collect
-from bigfleet.engine.kernels.placing import place
+from bigfleet.engine.kernels.placing import PASSES, place
 from bigfleet.engine.kernels.scoring import (
     BALANCED,
     Machines,
@@ -156,8 +156,8 @@ class ClusterPacking:
     def place(self, order: Longs, priority: int) -> None:
         """Place the pods left of the classes `order`, which have this `priority`.
 
-        If all of them fit, they leave alone the machines that needs of a lower priority claimed in
-        the last decision.
+        Only what finds no place elsewhere goes to the machines that needs of a lower priority
+        claimed in the last decision.
         """
         if not self._left[order].any() or not len(self):
             return
@@ -177,7 +177,7 @@ class ClusterPacking:
                 length,
             )
 
-        self.write(order, kernel)
+        self.write(order, kernel, PASSES)
 
     def place_on(self, rows: Rows, order: Longs, priority: int) -> None:
         """Place pods left of the classes `order`, which have this `priority`, on these machines of
@@ -229,11 +229,13 @@ class ClusterPacking:
             self.last_claimed_by,
         )
 
-    def write(self, order: Longs, kernel: Callable[[PlacementLog, int], int]) -> None:
-        """Run a kernel that places the classes `order`: it gets the log and its length, and returns
-        the new length.
+    def write(
+        self, order: Longs, kernel: Callable[[PlacementLog, int], int], passes: int = 1
+    ) -> None:
+        """Run a kernel that places the classes `order` in so many passes: it gets the log and its
+        length, and returns the new length.
         """
-        self._grow_log(int(log_capacity(self._left, order, len(self))))
+        self._grow_log(passes * int(log_capacity(self._left, order, len(self))))
         self._length = kernel(self._log, self._length)
 
     def entries(self) -> PlacementLog:

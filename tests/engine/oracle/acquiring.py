@@ -132,14 +132,15 @@ def choose(
     offers: Iterable[Offer],
     *,
     keys: Sequence[str] = (),
+    first: int = 0,
     pods_at_most: int | None = None,
     one_machine: bool = False,
     expected: Mapping[PodSize, int] | None = None,
 ) -> list[Chosen]:
-    """Select machines, one offer after the other, until the need's pods are placed. A machine may
-    be larger for the pods `expected`.
+    """Select machines, one offer after the other, until the need's pods are placed: those of
+    its sizes from the one with number `first` on. A machine may be larger for the pods `expected`.
     """
-    wanted = _wanted(cycle, need, others, pods_at_most, keys)
+    wanted = _wanted(cycle, need, others, first, pods_at_most, keys)
     if not need.requests_scarce:
         _expect(cycle, wanted, expected, one_machine=one_machine)
     chosen: list[Chosen] = []
@@ -162,18 +163,32 @@ def choose(
     return _without_redundant(cycle, wanted.sizes, chosen)
 
 
+def first_servable(cycle: Cycle, need: NeedView, offers: Sequence[Offer]) -> int:
+    """The place of the need's first size of which a machine could hold a pending pod."""
+    wanted = _wanted(cycle, need, (), 0, None, ())
+    heads = [(group, _head(cycle, need, group, wanted, ())) for offer in offers for group in offer]
+    rooms = [group.room for group, head in heads if head is not None]
+    for place, size in enumerate(need.sizes):
+        if size.left and any(need.holds_one(room, size) for room in rooms):
+            return place
+        if size.left and wanted.withheld:
+            cycle.at_ceiling.add(need.index)
+    return len(need.sizes)
+
+
 def _wanted(
     cycle: Cycle,
     need: NeedView,
     others: Sequence[PodSize],
+    first: int,
     pods_at_most: int | None,
     keys: Sequence[str],
 ) -> Wanted:
     left: dict[PodSize, int] = {}
-    for size in need.sizes:
+    for size in need.sizes[first:]:
         before = sum(left.values())
         left[size] = size.left if pods_at_most is None else min(size.left, pods_at_most - before)
-    own = [size for size in need.sizes if left[size]]
+    own = [size for size in left if left[size]]
     further = [size for size in others if size.left and size.need != need.index]
     left.update((size, size.left) for size in further)
     sizes = [*own, *further]

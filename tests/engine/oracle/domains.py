@@ -12,6 +12,7 @@ from tests.engine.oracle.acquiring import (
     Domain,
     Offer,
     choose,
+    first_servable,
     free_machines,
     give_back,
     growth_part,
@@ -80,11 +81,13 @@ def _next_machine(
     for there, domain in sorted(open_domains):
         most = _share_of(cycle, need, terms, there, len(domains))
         inside = [[kind for kind in offer if kind.domain == domain] for offer in offers]
+        first = first_servable(cycle, need, inside)
         chosen = choose(
             cycle,
             need,
             (),
             inside,
+            first=first,
             pods_at_most=most,
             one_machine=True,
             expected=_expected(cycle, need, len(domains), left_at_first),
@@ -168,13 +171,32 @@ def _worth_entering(cycle: Cycle, need: NeedView, offers: Sequence[Offer]) -> se
 def _room_by_domain(
     cycle: Cycle, need: NeedView, offers: Sequence[Offer], key: str
 ) -> dict[str, int]:
-    """How many of its largest pods each domain could hold, pods already there included."""
-    size = next(size for size in need.sizes if not size.impossible)
+    """How many pods each domain could hold, those already there included: of the largest size that
+    any domain has room for.
+    """
+    room: dict[str, int] = {}
+    for size in need.sizes:
+        if not size.impossible:
+            room, more = _room_for(cycle, need, size, offers, key)
+            if more:
+                break
+    return room
+
+
+def _room_for(
+    cycle: Cycle, need: NeedView, size: PodSize, offers: Sequence[Offer], key: str
+) -> tuple[dict[str, int], bool]:
+    """The same for one size, and whether any domain has room for more than is there."""
     most = 1 if need.one_a_machine else None
     room = {str(d): n for d, n in pods_by_domain(cycle, need, key).items() if d is not None}
 
+    more = False
+
     def add(domain: str, pods: int) -> None:
-        room[domain] = room.get(domain, 0) + (pods if most is None else min(most, pods))
+        nonlocal more
+        pods = pods if most is None else min(most, pods)
+        room[domain] = room.get(domain, 0) + pods
+        more = more or pods > 0
 
     for slot in cycle.slots_for(need):
         add(slot.machine.flavour.labels[key], slot.fits(size))
@@ -184,7 +206,7 @@ def _room_by_domain(
             for machine in kind.machines:
                 if cycle.is_free(need, machine):
                     add(str(kind.domain[0]), fits)
-    return room
+    return room, more
 
 
 class DomainChoice(NamedTuple):

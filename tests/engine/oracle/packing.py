@@ -59,32 +59,41 @@ def score(need: NeedView, slot: Slot, size: PodSize, strategy: ScoringStrategy) 
     return steps, not counted_last_time
 
 
-def pack(cycle: Cycle, sizes: Sequence[PodSize], strategy: ScoringStrategy) -> None:
-    """Place plain pods, one size after the other."""
+def pack(
+    cycle: Cycle, sizes: Sequence[PodSize], strategy: ScoringStrategy, only_own: bool = False
+) -> None:
+    """Place plain pods, one size after the other; with `only_own` on machines that their needs
+    claimed in the last decision.
+    """
     for size in sizes:
         need = cycle.needs[size.need]
         batch = max(1, size.left // _MAX_BATCHES)
         while size.left:
-            open_slots = [slot for slot in cycle.slots_for(need) if slot.fits(size) > 0]
+            open_slots = [
+                slot
+                for slot in cycle.slots_for(need)
+                if slot.fits(size) > 0 and (not only_own or _is_own(slot, size))
+            ]
             if not open_slots:
                 break
             slot = min(open_slots, key=lambda slot: score(need, slot, size, strategy))
             slot.put(size, min(batch, size.left, slot.fits(size)))
 
 
+def _is_own(slot: Slot, size: PodSize) -> bool:
+    return slot.machine.last_claimed_by == size.need
+
+
 def place_plain(cycle: Cycle, cluster: Cluster, sizes: Sequence[PodSize]) -> None:
     """Place plain pods of one priority: without the machines that lower priorities claimed last,
-    if all of them fit.
+    and the rest with them.
     """
     lower = [slot for slot in cluster.slots if any(_is_below(cycle, slot, size) for size in sizes)]
     if lower and any(size.left for size in sizes):
-        before = remember(cluster, sizes)
+        everywhere = cluster.slots
         cluster.slots = [slot for slot in cluster.slots if slot not in lower]
         _place_best(cycle, cluster, sizes)
-        cluster.slots = [slot for slot, _ in before.slots]
-        if not any(size.left for size in sizes):
-            return
-        restore(before)
+        cluster.slots = everywhere
     _place_best(cycle, cluster, sizes)
 
 
@@ -95,16 +104,33 @@ def _is_below(cycle: Cycle, slot: Slot, size: PodSize) -> bool:
 
 
 def _place_best(cycle: Cycle, cluster: Cluster, sizes: Sequence[PodSize]) -> None:
-    """Consolidate and, if some pods stay unplaced, balance."""
+    """Consolidate and, if some pods stay unplaced, balance, and give each need its own machines
+    first; what leaves least is kept, of equal results the first.
+    """
     before = remember(cluster, sizes)
     pack(cycle, sizes, consolidating(cluster))
     if not any(size.left for size in sizes):
         return
-    consolidated, left = remember(cluster, sizes), left_over(sizes)
-    restore(before)
-    pack(cycle, sizes, BALANCED)
-    if left_over(sizes) >= left:
-        restore(consolidated)
+    best, least = remember(cluster, sizes), left_over(sizes)
+    for own_first in (False, True):
+        short = [size for size in sizes if size.left]
+        if own_first and not any(_claimed_some(cycle, size) for size in short):
+            continue
+        restore(before)
+        if own_first:
+            pack(cycle, sizes, consolidating(cluster), only_own=True)
+        pack(cycle, sizes, consolidating(cluster) if own_first else BALANCED)
+        if left_over(sizes) < least:
+            best, least = remember(cluster, sizes), left_over(sizes)
+        else:
+            restore(best)
+
+
+def _claimed_some(cycle: Cycle, size: PodSize) -> bool:
+    """Whether its need claimed a machine of its cluster that it may use."""
+    need = cycle.needs[size.need]
+    slots = cycle.cluster_of(need).slots
+    return any(_is_own(slot, size) and slot.max_priority >= need.priority for slot in slots)
 
 
 def left_over(sizes: Sequence[PodSize]) -> int:

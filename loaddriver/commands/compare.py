@@ -131,7 +131,7 @@ def _difference_flags(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--inject",
         default="",
-        metavar="FAULT=+P%%",
+        metavar="FAULT=+P%",
         help="make HEAD worse by a share of its mean, to see whether that is found: "
         f"{', '.join(Fault)}",
     )

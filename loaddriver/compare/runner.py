@@ -22,6 +22,9 @@ OUTPUT = "output.log"
 _QUIET_SHARE = 0.15
 _SAMPLE_SECONDS = 5.0
 _PATIENCE_SECONDS = 900.0
+# Between the starts of two runs at once. Both play one plan: closer together, each pod of one meets
+# the same pod of the other on the cores, and which comes first is noise of no system.
+_APART_SECONDS = 2.0
 _LAST_LINES = 8
 # Ends that say nothing about the system under test.
 _ENDING_THE_SESSION = (ExitCode.USAGE, ExitCode.HARNESS_BUG, ExitCode.INTERRUPTED)
@@ -40,7 +43,7 @@ class RunEndedError(LoaddriverError):
 class ProcessRunner:
     """Runs `loaddriver run` for each side of a session.
 
-    `clock`, `wait` and `busy` are time and load: `busy` gives the share of the machine's CPU that
+    `clock`, `pause` and `busy` are time and load: `busy` gives the share of the machine's CPU that
     was used in the seconds it is given, 0 to 1.
     """
 
@@ -48,6 +51,7 @@ class ProcessRunner:
     profiles: Path
     busy: Callable[[float], float] = lambda seconds: psutil.cpu_percent(seconds) / 100
     clock: Callable[[], float] = time.monotonic
+    pause: Callable[[float], None] = time.sleep
 
     def run(self, runs: Sequence[tuple[SideSpec, Path]]) -> list[Path]:
         """Run them; return their results folders. Raises RunEndedError if one has none to judge.
@@ -59,10 +63,11 @@ class ProcessRunner:
             lock = None
             if len(runs) > 1:
                 lock = held.enter_context(machine_claimed(self.spec.profile))
-            children = [
-                self._started(spec, folder, number, lock)
-                for number, (spec, folder) in enumerate(runs, 1)
-            ]
+            children = []
+            for number, (spec, folder) in enumerate(runs, 1):
+                if children:
+                    self.pause(_APART_SECONDS)
+                children.append(self._started(spec, folder, number, lock))
             codes = _ended(children)
         return [_results(folder, code) for (_, folder), code in zip(runs, codes, strict=True)]
 

@@ -63,7 +63,7 @@ class ProcessRunner:
             lock = None
             if len(runs) > 1:
                 lock = held.enter_context(machine_claimed(self.spec.profile))
-            children = []
+            children: list[subprocess.Popen[bytes]] = []
             for number, (spec, folder) in enumerate(runs, 1):
                 if children:
                     self.pause(_APART_SECONDS)

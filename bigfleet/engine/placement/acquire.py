@@ -206,8 +206,8 @@ def choose_machines(
     expected: ExpectedPods | None = None,
 ) -> Selection:
     """Choose machines from `pools`, one pool after the other, until the need's pods (of its classes
-    from `from_class` on, and at most `pods_at_most` of them) are placed. A machine may be larger for
-    the pending pods of `others` and a growth of each class, or for those `expected`.
+    from `from_class` on, and at most `pods_at_most` of them) are placed. A machine may be larger
+    for the pending pods of `others` and a growth of each class, or for those `expected`.
 
     The machines become unavailable; `state.left` stays as it is. Ties go to the domain of the
     labels `keys` with fewer pods of the need.

@@ -13,6 +13,7 @@ import msgspec
 import pytest
 
 from loaddriver.__main__ import main
+from loaddriver.commands import compare
 from loaddriver.compare.state import (
     SIDES,
     RunRecord,
@@ -175,6 +176,38 @@ def test_runs_of_two_builds_are_no_side(
     store(Path(head) / "dev-50-20261123-000009", summary, made.rows)
     assert main(["compare", base, head, "--out", str(tmp_path / "out")]) == ExitCode.USAGE
     assert "another bigfleet than" in capsys.readouterr().err
+
+
+def test_a_run_beside_another_is_not_compared_with_one_alone(
+    sides: Any, made: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its pods waited for cores that the other run used."""
+    base, head = sides()
+    shutil.rmtree(head)
+    at_once = msgspec.structs.replace(made.summary.run, at_once=True)
+    summary = msgspec.structs.replace(made.summary, run=at_once)
+    store(Path(head) / "dev-50-20261123-000000", summary, made.rows)
+    assert main(["compare", base, head, "--out", str(tmp_path / "out")]) == ExitCode.USAGE
+    assert "another number of runs at once than" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("flags", "at_once", "profile"),
+    [
+        ([], False, "compare-50"),
+        (["--at-once"], True, "compare-25"),
+        (["--at-once", "--profile", "smoke"], True, "smoke"),
+    ],
+)
+def test_pairs_at_once_have_half_of_the_load_unless_a_profile_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flags: list[str], at_once: bool, profile: str
+) -> None:
+    monkeypatch.setattr(compare, "_play", lambda *_: ExitCode.PASS)
+    command = ["compare", "--base", ".", "--head", ".", "--out", str(tmp_path), *flags]
+    assert main(command) == ExitCode.PASS
+    (session,) = tmp_path.iterdir()
+    found = read_state(session).spec
+    assert (found.at_once, found.profile) == (at_once, profile)
 
 
 def test_runs_with_two_settings_are_no_side(

@@ -11,9 +11,10 @@ shortfall waits until the new part could have been used.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from enum import Enum
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from bigfleet.api.v1alpha1 import coordinator_pb2 as wire
 from bigfleet.services.coordinator.domain_moves import MoveMemory, ShortNeed, urgency
@@ -24,6 +25,10 @@ from bigfleet.services.coordinator.rows import Quota, QuotaName
 AGE_CYCLES = 10
 # A giver keeps this share of its part unused, rounded up.
 MARGIN = 0.05
+
+
+_Use: TypeAlias = tuple[str, wire.QuotaUse]
+"""A shard, and what it uses of a quota."""
 
 
 class QuotaCause(Enum):
@@ -60,8 +65,12 @@ def choose(
     now_seconds: float,
 ) -> QuotaChoice:
     """The moves due now, from the `reports` of all live shards that are not leaving."""
+    uses: defaultdict[QuotaName, list[_Use]] = defaultdict(list)
+    for report in reports:
+        for use in report.quotas:
+            uses[use.provider, use.region].append((report.shard_id, use))
     shares = {
-        name: _Shares(registry, row, reports, memory, now_seconds)
+        name: _Shares(registry, row, uses[name], memory, now_seconds)
         for name, row in registry.quotas.items()
     }
     short = [
@@ -95,24 +104,18 @@ def _helped(shares: _Shares | None, shard: str, short: wire.Shortfall, machines:
 
 
 class _Shares:
-    """One quota: what shards can spare, and the moves chosen so far."""
+    """One quota: what shards, which use as much, can spare, and the moves chosen so far."""
 
     def __init__(
         self,
         registry: Registry,
         row: Quota,
-        reports: Sequence[wire.ShardReportSnapshot],
+        uses: Sequence[_Use],
         memory: MoveMemory,
         now_seconds: float,
     ) -> None:
         self.moves: list[QuotaMove] = []
         self._row = row
-        uses = [
-            (report.shard_id, use)
-            for report in reports
-            for use in report.quotas
-            if (use.provider, use.region) == row.name
-        ]
         self._held = held = {shard: use.held for shard, use in uses}
         listed = [use.listed for _, use in uses]
         parts = {s: n for s, n in row.per_shard.items() if not _is_removed(registry, s)}

@@ -162,6 +162,16 @@ def test_what_a_removed_shard_had_purchased_is_given_to_nobody_before_another_sh
     assert amounts(chosen(registry, needs, inherited)) == []
 
 
+def test_a_part_that_was_lowered_since_the_choice_gives_no_more_than_it_has() -> None:
+    registry = divided(s_0=5, s_1=20)
+    choice = chosen(registry, report_of(registry, S0, 5, lacking(6)), report_of(registry, S1, 0))
+    assert amounts(choice) == [(S1, S0, 6)]
+    for left, parts in ((4, {S0: 9, S1: 0}), (0, {S0: 5, S1: 0})):
+        lowered = divided(s_0=5, s_1=left)
+        lowered.apply(quotas.moved(lowered, choice.moves, lambda: "1-1"))
+        assert lowered.quotas[NAME].per_shard == parts
+
+
 def told(registry: Registry) -> dict[str, int]:
     return {shard: registry.quotas[NAME].slice_of(shard) for shard in SHARDS}
 

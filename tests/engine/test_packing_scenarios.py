@@ -202,6 +202,18 @@ def test_a_pod_that_waits_moves_no_others_to_machines_of_lower_priorities() -> N
     assert [short.need for short in decision.shortfalls] == [1]
 
 
+def test_a_pod_without_a_place_may_get_one_by_counting_all_pods_anew() -> None:
+    """On the machine of a lower priority only the other pod has room, which is placed first."""
+    specs = [
+        with_memory(configured("own", cpu=8), 8),
+        with_memory(configured("lower", cpu=8, last_claimed_by=2), 2),
+    ]
+    found = outcome(
+        specs, pods((1, 8, 1), priority=5), pods((1, 1, 7), priority=5, group="b"), pods((1, 1, 1))
+    )
+    assert found.places == {"own": {1: 1, 2: 1}, "lower": {0: 1}}
+
+
 def test_an_acquired_machine_serves_no_higher_priority() -> None:
     """They had their turn before it was acquired, and are still short."""
     specs = [idle("tainted-for-high", labels={ZONE: "b"}), configured("c", cpu=1)]

@@ -1,8 +1,9 @@
 """Kernel that places all plain pods of a cluster that have one priority.
 
 It packs them without the machines that needs of a lower priority claimed in the last decision, and
-what is left with them. In each case it consolidates; if that leaves some unplaced, it tries to
-balance utilization and to give each need its own machines first, and keeps what leaves least.
+what is left with them, or all of them if that leaves less. In each case it consolidates; if that
+leaves some unplaced, it tries to balance utilization and to give each need its own machines first,
+and keeps what leaves least.
 """
 
 from __future__ import annotations
@@ -203,17 +204,33 @@ def place(
     """Place the pods `left` [C] of the classes `order`, which have this `priority`; see `pack`.
 
     Only what finds no place elsewhere goes to the machines that needs of a lower priority claimed
-    in the last decision. `priorities` [N] are those of all needs; `share` [C] is what an unplaced
-    pod counts for, a whole number. The log must have `PASSES` times `log_capacity` to spare.
+    in the last decision, unless fewer are left if all pods may. `priorities` [N] are those of all
+    needs; `share` [C] is what an unplaced pod counts for, a whole number. The log must have
+    `PASSES` times `log_capacity` to spare.
     """
     everywhere = machines.max_priority.copy()
-    if _withhold(machines, priorities, priority):
-        length = _pack_best(
+    if not _withhold(machines, priorities, priority):
+        return _pack_best(
             machines, classes, share, left, order, priority, strategy, log, length
         )  # fmt: skip
-        machines.max_priority[:] = everywhere
-        if not left[order].any():
-            return length
-    return _pack_best(
+    start = _packed(machines, left, order, log, length, length)
+    end = _pack_best(
         machines, classes, share, left, order, priority, strategy, log, length
     )  # fmt: skip
+    machines.max_priority[:] = everywhere
+    if not left[order].any():
+        return end
+    end = _pack_best(
+        machines, classes, share, left, order, priority, strategy, log, end
+    )  # fmt: skip
+    least = _share_left(left, order, share)
+    if not least:
+        return end
+    rest_last = _packed(machines, left, order, log, length, end)
+    _return_to(start, machines, left, order, log, length)
+    end = _pack_best(
+        machines, classes, share, left, order, priority, strategy, log, length
+    )  # fmt: skip
+    if _share_left(left, order, share) < least:
+        return end
+    return _return_to(rest_last, machines, left, order, log, length)

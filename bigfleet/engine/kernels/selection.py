@@ -219,24 +219,33 @@ def count_free(
     inside: Flags,
     availability: FleetAvailability,
     need: int,
+    within_ceiling: bool,
 ) -> Longs:
     """For each group [G], how many machines are free for the need; 0 if it is not eligible, or not
-    in a domain that is `inside` [D].
+    in a domain that is `inside` [D]. With `within_ceiling` those that its cluster's ceiling allows,
+    each by itself.
     """
     free = np.zeros(eligible.shape[0], np.int64)
     for group in range(eligible.shape[0]):
         if eligible[group] and inside[pool.domain[group]]:
-            free[group] = _free_in_group(pool, group, availability, need)
+            free[group] = _free_in_group(pool, group, availability, need, within_ceiling)
     return free
 
 
 @lean_kernel
 def _free_in_group(
-    pool: CandidatePool, group: int, availability: FleetAvailability, need: int
+    pool: CandidatePool,
+    group: int,
+    availability: FleetAvailability,
+    need: int,
+    within_ceiling: bool,
 ) -> int:
     free = 0
     for place in range(pool.starts[group], pool.starts[group + 1]):
-        if is_free(availability, pool.rows[place], need):
+        row = pool.rows[place]
+        if is_free(availability, row, need) and (
+            not within_ceiling or _is_allowed(availability, row)
+        ):
             free += 1
     return free
 

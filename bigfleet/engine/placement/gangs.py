@@ -220,7 +220,7 @@ def gang_candidates(
     pods, availability = int(state.left[state.classes.of(index)].sum()), state.availability(index)
     for (pool, eligible), source in pools:
         there = np.ones(len(pool.codes), np.bool_) if inside is None else inside[pool.codes[:, 0]]
-        free = count_free(pool, eligible, there, availability, index)
+        free = count_free(pool, eligible, there, availability, index, False)
         parts.append(_as_equivalence_classes(pool, source, free, pods))
     return GangCandidates(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
 

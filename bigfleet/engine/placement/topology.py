@@ -9,11 +9,12 @@ once the domain exists, its pod count holds down the global minimum.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from bigfleet.engine.fit.pod_classes import FlavourFit
-from bigfleet.engine.kernels.scoring import NO_LIMIT, PlacementLog, fitting
+from bigfleet.engine.kernels.scoring import NO_LIMIT, PlacementLog
 from bigfleet.engine.kernels.selection import CandidatePool, count_free
 from bigfleet.engine.kernels.term_domains import TermFlavours, add_rooms, count_pods, locate
 from bigfleet.engine.kernels.topology import TopologyTerms, least, pack_constrained
@@ -30,7 +31,7 @@ from bigfleet.engine.placement.growth import (
     expected_pods,
     parts_by_machine,
 )
-from bigfleet.engine.snapshot import NONE, Flags, Ints
+from bigfleet.engine.snapshot import NONE, Flags, Ints, Longs
 from bigfleet.engine.state.cluster_packing import ClusterPacking
 from bigfleet.engine.state.cycle_state import CycleState
 from bigfleet.model.labels import HOSTNAME_LABEL
@@ -360,44 +361,65 @@ def _worthwhile(
 def _rooms(
     state: CycleState, index: int, pools: Sequence[EligiblePool], terms: TopologyTerms
 ) -> dict[int, int]:
-    """How many pods each domain could hold, of the need's largest size that any of them could."""
-    its, rooms = state.classes.of(index), dict[int, int]()
-    for pod_class in its.start + np.flatnonzero(~state.classes.impossible[its]):
-        rooms, more = _rooms_of(state, index, pod_class, pools, terms)
-        # Else a size that waits would keep smaller ones out of new domains.
-        if more:
+    """How many pods each domain could hold: those that it has, and as many of the largest waiting
+    size as it has room for.
+    """
+    packing, priority = state.packing_of(index), int(state.priorities[index])
+    usable = state.flavour_fit(index).accepted[packing.flavour] & packing.present(priority)
+    here = np.unique(terms.domain[0, usable]).tolist()
+    rooms = {code: int(terms.pods[0, code]) for code in here}
+    groups = _free_groups(state, index, pools)
+    waiting = {*rooms, *groups.code.tolist()}
+    # Else a size without a machine would keep smaller ones out of new domains.
+    its = state.classes.of(index)
+    for pod_class in (its.start + np.flatnonzero(state.left[its])).tolist():
+        more = _more_room(state, index, pod_class, groups, terms)
+        for code in [code for code in waiting if more.get(code, 0) > 0]:
+            rooms[code] = rooms.get(code, 0) + more[code]
+            waiting.remove(code)
+        if not waiting:
             break
     return rooms
 
 
-def _rooms_of(
-    state: CycleState,
-    index: int,
-    pod_class: int,
-    pools: Sequence[EligiblePool],
-    terms: TopologyTerms,
-) -> tuple[dict[int, int], bool]:
-    """How many pods each domain could hold if those that it lacks are of this class, and whether
-    any could hold more than it has.
-    """
-    packing, flavour_fit = state.packing_of(index), state.flavour_fit(index)
-    sizes = state.classes.sizes
-    apart = HOSTNAME_LABEL in flavour_fit.profile.anti_affinity
-    machines, priority = packing.machines(), int(state.priorities[index])
-    usable = flavour_fit.accepted[packing.flavour] & packing.present(priority)
-    room_of, most = terms.pods[0].copy(), 1 if apart else NO_LIMIT
-    add_rooms(machines, state.classes.columns, pod_class, priority, most, terms.domain[0], room_of)
-    rooms = {int(code): int(room_of[code]) for code in np.unique(terms.domain[0, usable])}
-    more = bool((room_of > terms.pods[0]).any())
+class _FreeGroups(NamedTuple):
+    """G groups of equal machines that a need may acquire."""
+
+    #: [G] int64, code of their domain
+    code: Longs
+    #: [G, R] int64, what a machine holds
+    capacity: Longs
+    #: [G] int64, how many there are
+    machines: Longs
+
+
+def _free_groups(state: CycleState, index: int, pools: Sequence[EligiblePool]) -> _FreeGroups:
+    nothing = np.empty(0, np.int64)
+    parts = [_FreeGroups(nothing, state.classes.sizes[:0], nothing)]
     for pool, eligible in pools:
-        everywhere = np.ones(len(pool.codes), np.bool_)
-        free = count_free(pool, eligible, everywhere, state.availability(index), index)
-        for group in np.flatnonzero(eligible).tolist():
-            code = int(pool.codes[pool.domain[group], 0])
-            room = min(fitting(pool.capacity, group, sizes, pod_class), most) * int(free[group])
-            rooms[code] = rooms.get(code, 0) + room
-            more = more or room > 0
-    return rooms, more
+        everywhere, availability = np.ones(len(pool.codes), np.bool_), state.availability(index)
+        free = count_free(pool, eligible, everywhere, availability, index, True)
+        its = np.flatnonzero(free)
+        parts.append(_FreeGroups(pool.codes[pool.domain[its], 0], pool.capacity[its], free[its]))
+    return _FreeGroups(*map(np.concatenate, zip(*parts, strict=True)))
+
+
+def _more_room(
+    state: CycleState, index: int, pod_class: int, groups: _FreeGroups, terms: TopologyTerms
+) -> dict[int, int]:
+    """How many more pods of a class each domain could hold, by its code."""
+    packing, size = state.packing_of(index), state.classes.sizes[pod_class]
+    most = 1 if HOSTNAME_LABEL in state.flavour_fit(index).profile.anti_affinity else NO_LIMIT
+    there: Longs = np.zeros_like(terms.pods[0])
+    priority = int(state.priorities[index])
+    classes, machines = state.classes.columns, packing.machines()
+    add_rooms(machines, classes, pod_class, priority, most, terms.domain[0], there)
+    found = {code: int(there[code]) for code in np.flatnonzero(there).tolist()}
+    asked = np.flatnonzero(size)
+    pods = (groups.capacity[:, asked] // size[asked]).min(axis=1, initial=most) * groups.machines
+    for code, number in zip(groups.code.tolist(), pods.tolist(), strict=True):
+        found[code] = found.get(code, 0) + number
+    return found
 
 
 def _placeable(rooms: dict[int, int], codes: set[int], max_skew: int, min_domains: int) -> int:

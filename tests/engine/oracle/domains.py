@@ -171,32 +171,29 @@ def _worth_entering(cycle: Cycle, need: NeedView, offers: Sequence[Offer]) -> se
 def _room_by_domain(
     cycle: Cycle, need: NeedView, offers: Sequence[Offer], key: str
 ) -> dict[str, int]:
-    """How many pods each domain could hold, those already there included: of the largest size that
-    any domain has room for.
+    """How many pods each domain could hold: those already there, and as many of the largest waiting
+    size as it has room for.
     """
-    room: dict[str, int] = {}
+    room = {str(d): n for d, n in pods_by_domain(cycle, need, key).items() if d is not None}
+    for slot in cycle.slots_for(need):
+        room.setdefault(slot.machine.flavour.labels[key], 0)
+    there = dict(room)
     for size in need.sizes:
-        if not size.impossible:
-            room, more = _room_for(cycle, need, size, offers, key)
-            if more:
-                break
+        if size.left:
+            for domain, more in _more_room(cycle, need, size, offers, key).items():
+                if room.get(domain, 0) == there.get(domain, 0):
+                    room[domain] = there.get(domain, 0) + more
     return room
 
 
-def _room_for(
+def _more_room(
     cycle: Cycle, need: NeedView, size: PodSize, offers: Sequence[Offer], key: str
-) -> tuple[dict[str, int], bool]:
-    """The same for one size, and whether any domain has room for more than is there."""
-    most = 1 if need.one_a_machine else None
-    room = {str(d): n for d, n in pods_by_domain(cycle, need, key).items() if d is not None}
-
-    more = False
+) -> dict[str, int]:
+    """How many more pods of a size each domain could hold."""
+    room: dict[str, int] = {}
 
     def add(domain: str, pods: int) -> None:
-        nonlocal more
-        pods = pods if most is None else min(most, pods)
-        room[domain] = room.get(domain, 0) + pods
-        more = more or pods > 0
+        room[domain] = room.get(domain, 0) + (min(pods, 1) if need.one_a_machine else pods)
 
     for slot in cycle.slots_for(need):
         add(slot.machine.flavour.labels[key], slot.fits(size))
@@ -204,9 +201,9 @@ def _room_for(
         for kind in offer:
             fits = min(kind.room.get(name, 0) // amount for name, amount in size.amounts.items())
             for machine in kind.machines:
-                if cycle.is_free(need, machine):
+                if cycle.is_free(need, machine) and cycle.ceiling_allows(need, machine, ()):
                     add(str(kind.domain[0]), fits)
-    return room, more
+    return room
 
 
 class DomainChoice(NamedTuple):

@@ -86,15 +86,23 @@ def _is_own(slot: Slot, size: PodSize) -> bool:
 
 def place_plain(cycle: Cycle, cluster: Cluster, sizes: Sequence[PodSize]) -> None:
     """Place plain pods of one priority: without the machines that lower priorities claimed last,
-    and the rest with them.
+    and the rest with them; or all of them at once, if that leaves less.
     """
     lower = [slot for slot in cluster.slots if any(_is_below(cycle, slot, size) for size in sizes)]
-    if lower and any(size.left for size in sizes):
-        everywhere = cluster.slots
-        cluster.slots = [slot for slot in cluster.slots if slot not in lower]
+    if not lower:
         _place_best(cycle, cluster, sizes)
-        cluster.slots = everywhere
+        return
+    start, everywhere = remember(cluster, sizes), cluster.slots
+    cluster.slots = [slot for slot in cluster.slots if slot not in lower]
     _place_best(cycle, cluster, sizes)
+    cluster.slots = everywhere
+    _place_best(cycle, cluster, sizes)
+    if least := left_over(sizes):
+        rest_last = remember(cluster, sizes)
+        restore(start)
+        _place_best(cycle, cluster, sizes)
+        if left_over(sizes) >= least:
+            restore(rest_last)
 
 
 def _is_below(cycle: Cycle, slot: Slot, size: PodSize) -> bool:

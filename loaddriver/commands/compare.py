@@ -96,7 +96,7 @@ def add(commands: Any) -> None:
     command.add_argument(
         "--at-once",
         action="store_true",
-        help="play both runs of a pair at the same time: half of the time, the same noise for both",
+        help="play both runs of a pair at the same time, in half of the time",
     )
     command.add_argument("--profiles", type=Path, default=PROFILES, metavar="DIR")
     command.add_argument("--seed", type=int, help="instead of the profile's")

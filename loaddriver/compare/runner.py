@@ -63,13 +63,23 @@ class ProcessRunner:
             lock = None
             if len(runs) > 1:
                 lock = held.enter_context(machine_claimed(self.spec.profile))
-            children: list[subprocess.Popen[bytes]] = []
+            codes = _ended(self._all_started(runs, lock))
+        return [_results(folder, code) for (_, folder), code in zip(runs, codes, strict=True)]
+
+    def _all_started(
+        self, runs: Sequence[tuple[SideSpec, Path]], lock: RunLock | None
+    ) -> list[subprocess.Popen[bytes]]:
+        children: list[subprocess.Popen[bytes]] = []
+        try:
             for number, (spec, folder) in enumerate(runs, 1):
                 if children:
                     self.pause(_APART_SECONDS)
                 children.append(self._started(spec, folder, number, lock))
-            codes = _ended(children)
-        return [_results(folder, code) for (_, folder), code in zip(runs, codes, strict=True)]
+        except BaseException:  # also an interruption: none may outlive the session
+            _interrupt(children)
+            _ended(children)
+            raise
+        return children
 
     def _started(
         self, spec: SideSpec, folder: Path, number: int, lock: RunLock | None
@@ -145,5 +155,9 @@ def _code(child: subprocess.Popen[bytes], children: Sequence[subprocess.Popen[by
         try:
             return child.wait()
         except KeyboardInterrupt:
-            for each in children:
-                each.send_signal(signal.SIGINT)
+            _interrupt(children)
+
+
+def _interrupt(children: Sequence[subprocess.Popen[bytes]]) -> None:
+    for each in children:
+        each.send_signal(signal.SIGINT)

@@ -170,8 +170,12 @@ def pairs(state: SessionState) -> list[tuple[RunRecord, RunRecord]]:
 
 
 def voids(state: SessionState) -> list[RunRecord]:
-    """The void runs; a void warm-up counts as none, since it would have been discarded anyway."""
-    return [run for run in state.runs if run.void and not run.is_warm_up]
+    """The void runs, at most one of a pair: of two at once the one that was started first.
+
+    A void warm-up counts as none, since it would have been discarded anyway.
+    """
+    found = [run for run in state.runs if run.void and not run.is_warm_up]
+    return list({run.pair: run for run in reversed(found)}.values())[::-1]
 
 
 def write_state(folder: Path, state: SessionState) -> None:

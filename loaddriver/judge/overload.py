@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from loaddriver.judge.check_limits import DRIVER_CORES, LOOP_COMPUTING
 from loaddriver.judge.facts import HarnessHealth, InvalidReason
+from loaddriver.record.cpu import CpuWindow
 
 # What the harness should need; its limit is further out.
 NORMAL_HARNESS_SHARE = 0.1
@@ -58,15 +59,20 @@ def _harness_was_well(health: HarnessHealth) -> bool:
 
 
 def _others_took_little(health: HarnessHealth) -> bool:
-    """Other processes, the hypervisor and a CPU quota; unknown is not little."""
+    """Others, the other run of a pair, the hypervisor and a CPU quota; unknown is not little."""
     if health.others_unknown or not health.cpu.windows:
         return False
     whole, parts = health.cpu.whole, health.cpu.windows
     return (
-        max(whole.others_share, whole.throttled_share) <= LITTLE_SHARE
-        and max(part.others_share for part in parts) <= LITTLE_WINDOW_SHARE
+        max(_not_the_runs(whole), whole.throttled_share) <= LITTLE_SHARE
+        and max(map(_not_the_runs, parts)) <= LITTLE_WINDOW_SHARE
         and max(part.throttled_share for part in parts) <= LITTLE_WINDOW_SHARE
     )
+
+
+def _not_the_runs(window: CpuWindow) -> float:
+    """The share of the machine's CPU that others took, the other run of a pair included."""
+    return window.others_share + window.other_run_share
 
 
 def _overloaded(health: HarnessHealth) -> str:

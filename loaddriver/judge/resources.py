@@ -41,12 +41,16 @@ class WriteUse(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class CpuTimeline(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Shares of the machine's CPU by window, each of which ended after so many `seconds`."""
+    """Shares of the machine's CPU by window, each of which ended after so many `seconds`.
+
+    `other_run_share` is that of the run that a comparison played at the same time.
+    """
 
     seconds: list[float]
     run_share: list[float]
     others_share: list[float]
     throttled_share: list[float]
+    other_run_share: list[float] = []
 
 
 class Resources(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -178,6 +182,7 @@ def _windows(parts: Sequence[CpuWindow]) -> CpuTimeline:
         run_share=[round(share, 4) for share in run],
         others_share=[round(part.others_share, 4) for part in parts],
         throttled_share=[round(part.throttled_share, 4) for part in parts],
+        other_run_share=[round(part.other_run_share, 4) for part in parts],
     )
 
 

@@ -74,6 +74,8 @@ def cpu_plot(used: Resources) -> Plot:
         Line("the run", _points(parts, parts.run_share), 1, filled=True),
         Line("others", _points(parts, parts.others_share), 2, filled=True),
     ]
+    if any(parts.other_run_share):
+        lines.append(Line("the other run of the pair", _points(parts, parts.other_run_share), 3))
     if any(parts.throttled_share):
         lines.append(Line("periods throttled by a quota", _points(parts, parts.throttled_share), 5))
 

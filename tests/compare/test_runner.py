@@ -8,6 +8,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,7 @@ from loaddriver.substrates.runlock import (
     holder_here,
     machine_lock_path,
 )
+from tests.support.waiting import wait_until
 
 PORTS = Ports(lambda _: "", str, component_at)
 # Stands in for `python -m loaddriver run`: leaves a results folder, says a line, and ends.
@@ -115,7 +117,7 @@ def test_two_runs_play_at_once_and_share_the_machines_lock(
     assert found == [
         one / "compare-25-20261123-120000-1",
         other / "compare-25-20261123-120000-2",
-    ], "runs of one second have different ids"
+    ], "each has its number"
     lock = str(machine_lock_path()).replace("/", "!")
     assert (one / f"fd-{lock}").exists()
     assert (other / f"fd-{lock}").exists()
@@ -154,3 +156,22 @@ def test_an_interruption_waits_until_the_run_has_cleaned_up(
         runner.run([(runner.spec.base, folder)])
     assert error.value.exit_code == ExitCode.INTERRUPTED
     assert (folder / "cleaned-up").exists()
+
+
+def test_an_interruption_between_two_starts_ends_the_run_that_was_started(
+    stand_in: Callable[[str], ProcessRunner], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would hold the machine, with nobody to end it."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    folder, never = results(tmp_path), tmp_path / "never"
+
+    def interrupted(_: float) -> None:
+        wait_until((folder / "started").exists, "the first run has started")
+        raise KeyboardInterrupt
+
+    runner = replace(stand_in(_WAIT_FOR_INTERRUPT), pause=interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        runner.run([(runner.spec.base, folder), (runner.spec.head, never)])
+    assert (folder / "cleaned-up").exists()
+    assert not never.exists()
+    RunLock.acquire(machine_lock_path(), holder_here("another")).release()

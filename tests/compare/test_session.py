@@ -159,7 +159,7 @@ def test_at_once_a_void_run_discards_the_other_one_too(tmp_path: Path) -> None:
     session = started(tmp_path, runs, SessionState(spec=spec(at_once=True)))
     found = session.play(no_facts)
     assert found.pairs == 6
-    assert (found.voids.base, found.voids.head) == (1, 2)
+    assert found.voids.base + found.voids.head == 2, "what disturbed both is one void, not two"
     assert all(base.pair not in (2, 4) for base, _ in pairs(session.state))
 
 

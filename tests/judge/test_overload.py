@@ -79,6 +79,7 @@ def test_a_system_that_is_slow_on_idle_cores_fails_too_and_the_sentence_says_so(
     [
         health(*10 * [window(others=0.12, busy=0.98, waited=3)]),
         health(*9 * [FULL], window(others=0.3, busy=0.98)),
+        health(*10 * [replace(window(others=0.4, busy=0.98, waited=3), other_run_seconds=8.0)]),
         health(*10 * [window(throttled=0.12, busy=0.98, waited=3)]),
         health(*9 * [FULL], window(throttled=0.3, busy=0.98)),
         health(*10 * [window(harness=2.0, busy=0.98, waited=3)]),
@@ -88,7 +89,7 @@ def test_a_system_that_is_slow_on_idle_cores_fails_too_and_the_sentence_says_so(
     ],
 )
 def test_where_harness_or_machine_may_be_the_cause_the_run_is_invalid(own: HarnessHealth) -> None:
-    """Others, a hypervisor, a quota, or a harness that was busy with itself."""
+    """Others, the other run of a pair, a hypervisor, a quota, or a harness busy with itself."""
     made = judged(own, **LATE)
     assert (made.verdict, made.exit_code) == ("invalid", ExitCode.INVALID_RUN)
     assert made.failures == []

@@ -10,8 +10,9 @@ import pytest
 
 from loaddriver.__main__ import main
 from loaddriver.commands import bare, common
-from loaddriver.errors import ExitCode
+from loaddriver.errors import ExitCode, InfrastructureError
 from loaddriver.report.results import BARE
+from loaddriver.run.context import AtOnce, RunContext
 from loaddriver.substrates.runlock import Holder, MachineBusy, RunLock, machine_lock_path
 from loaddriver.substrates.runscope import RunScope
 from tests.run.run_rig import finished_run, smoke, summary
@@ -36,6 +37,31 @@ def test_a_rejected_run_creates_no_folder(
     assert main([command, "smoke", "--results", str(taken)]) == ExitCode.INFRASTRUCTURE
     assert "profile other" in capsys.readouterr().err
     assert not taken.exists()
+
+
+def test_one_of_two_runs_goes_on_under_the_lock_that_its_session_holds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It knows its session and takes its number, so that both may begin in one second."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(common, "get_prerequisites", lambda *_: None)
+    held, begun = RunLock.acquire(machine_lock_path(), OTHER), list[tuple[str, AtOnce | None]]()
+
+    async def arms(context: RunContext, _: object, folder: Path) -> None:
+        begun.append((folder.name, context.options.at_once))
+        raise InfrastructureError("far enough")
+
+    monkeypatch.setattr(common, "run_arms", arms)
+    for number in (1, 2):
+        lock = os.dup(held.descriptor)
+        command = ["run", "smoke", "--results", str(tmp_path / str(number))]
+        assert main([*command, "--of-two", f"{number}:{lock}"]) == ExitCode.INFRASTRUCTURE
+        name, at_once = begun[-1]
+        assert name.endswith(f"-{number}")
+        assert at_once == AtOnce(number, lock, os.getppid())
+    with pytest.raises(MachineBusy):
+        RunLock.acquire(machine_lock_path(), OTHER)
+    held.release()
 
 
 def test_a_rejected_bare_run_keeps_the_earlier_one(

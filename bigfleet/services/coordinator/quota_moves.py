@@ -12,7 +12,7 @@ shortfall waits until the new part could have been used.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import NamedTuple, TypeAlias
 
@@ -52,10 +52,21 @@ class QuotaMove(NamedTuple):
 
 
 class QuotaChoice(NamedTuple):
-    """The moves that are due, and for which needs."""
+    """The moves that are due, for which needs, and the quotas that they were chosen from."""
 
     moves: Sequence[QuotaMove]
     needs: Sequence[ShortNeed]
+    rows: Mapping[QuotaName, Quota]
+
+    def still_due(self, registry: Registry) -> QuotaChoice:
+        """What of it is left now: nothing of a quota that was changed since, and no need then. They
+        are chosen anew in the next cycle.
+        """
+        left = [
+            move for move in self.moves if registry.quotas.get(move.quota) is self.rows[move.quota]
+        ]
+        needs = self.needs if len(left) == len(self.moves) else ()
+        return self._replace(moves=left, needs=needs)
 
 
 def choose(
@@ -90,7 +101,8 @@ def choose(
             needs.append(need)
     for each_quota in shares.values():
         each_quota.include_joined()
-    return QuotaChoice([move for each in shares.values() for move in each.moves], needs)
+    moves = [move for each in shares.values() for move in each.moves]
+    return QuotaChoice(moves, needs, dict(registry.quotas))
 
 
 def _helped(shares: _Shares | None, shard: str, short: wire.Shortfall, machines: int) -> bool:

@@ -59,12 +59,8 @@ def moved(
             continue
         per_shard, reasons = dict(row.per_shard), dict(row.reasons)
         for move in own:
-            # Somebody may have set the quota since the move was chosen.
-            machines = min(move.machines, per_shard.get(move.giver, 0))
-            if machines <= 0:
-                continue
-            per_shard[move.giver] -= machines
-            per_shard[move.to] = per_shard.get(move.to, 0) + machines
+            per_shard[move.giver] = per_shard.get(move.giver, 0) - move.machines
+            per_shard[move.to] = per_shard.get(move.to, 0) + move.machines
             reasons |= {move.giver: move.reason, move.to: move.reason}
         changed = msgspec.structs.replace(
             row, per_shard=per_shard, allowed=row.allowances, reasons=reasons

@@ -59,9 +59,13 @@ async def _move_quotas(
 ) -> None:
     registry, memory = leader_term.registry, leader_term.domain_moves
     due = quota_moves.choose(registry, reports, memory, now_seconds)
-    await leader_term.write(
-        lambda: quotas.moved(registry, due.moves, leader_term.new_instruction_id)
-    )
+
+    def decide() -> RowChanges:
+        nonlocal due
+        due = due.still_due(registry)
+        return quotas.moved(registry, due.moves, leader_term.new_instruction_id)
+
+    await leader_term.write(decide)
     memory.note_quotas([(move.quota, move.to) for move in due.moves], due.needs, now_seconds)
     for move in due.moves:
         metrics.coordinator_quota_moved.labels(move.cause.value).inc(move.machines)

@@ -162,14 +162,15 @@ def test_what_a_removed_shard_had_purchased_is_given_to_nobody_before_another_sh
     assert amounts(chosen(registry, needs, inherited)) == []
 
 
-def test_a_part_that_was_lowered_since_the_choice_gives_no_more_than_it_has() -> None:
+def test_a_quota_that_was_set_since_the_choice_is_left_as_it_is() -> None:
+    """What was spare before may be in use now; the next cycle chooses again."""
     registry = divided(s_0=5, s_1=20)
     choice = chosen(registry, report_of(registry, S0, 5, lacking(6)), report_of(registry, S1, 0))
-    assert amounts(choice) == [(S1, S0, 6)]
-    for left, parts in ((4, {S0: 9, S1: 0}), (0, {S0: 5, S1: 0})):
-        lowered = divided(s_0=5, s_1=left)
-        lowered.apply(quotas.moved(lowered, choice.moves, lambda: "1-1"))
-        assert lowered.quotas[NAME].per_shard == parts
+    assert choice.still_due(registry) == choice
+    quota = wire.QuotaAllocation(provider="kwok", region="eu", per_shard={S0: 5, S1: 4})
+    registry.apply(quotas.replaced(registry, quota, lambda: "2-0"))
+    left = choice.still_due(registry)
+    assert (left.moves, left.needs) == ([], ())
 
 
 def told(registry: Registry) -> dict[str, int]:

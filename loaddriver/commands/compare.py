@@ -280,8 +280,12 @@ def _new_folder(results: Path) -> Path:
 
 @contextmanager
 def _interrupted_by_signals() -> Iterator[None]:
-    """KeyboardInterrupt on SIGTERM, and on SIGINT even behind a shell's `&`."""
-    numbers = (signal.SIGINT, signal.SIGTERM)
+    """KeyboardInterrupt on SIGTERM, on SIGINT even behind a shell's `&`, and on the SIGHUP of a
+    terminal that is closed, but not under nohup.
+    """
+    numbers = [signal.SIGINT, signal.SIGTERM]
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+        numbers.append(signal.SIGHUP)
     before = [signal.signal(number, signal.default_int_handler) for number in numbers]
     try:
         yield

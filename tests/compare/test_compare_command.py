@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import signal
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -269,6 +271,24 @@ def test_a_session_goes_on_as_it_was_begun(
     changes = ["--pairs", "8..16", "--profiles", "/x", "--set-head", "bigfleet.cycleSeconds=2"]
     assert main(["compare", "--resume", folder, *changes]) == ExitCode.USAGE
     assert "leave out --profiles, --pairs, --set-head" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_session_is_interrupted_by_whatever_ends_its_terminal(number: int) -> None:
+    """Its runs have sessions of their own and would play on."""
+    before = signal.getsignal(number)
+    with pytest.raises(KeyboardInterrupt), compare._interrupted_by_signals():
+        os.kill(os.getpid(), number)
+    assert signal.getsignal(number) is before
+
+
+def test_a_session_under_nohup_goes_on_when_its_terminal_is_closed() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with compare._interrupted_by_signals():
+            os.kill(os.getpid(), signal.SIGHUP)
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def test_the_void_runs_of_a_session_count_when_it_is_a_baseline(sides: Any, tmp_path: Path) -> None:

@@ -9,6 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bigfleet.engine.explain.explain import Explainer
+from bigfleet.engine.explain.explanation import Reason
 from bigfleet.engine.fit.folding import fold
 from bigfleet.engine.need_columns import NeedColumns, need_columns_of
 from bigfleet.model.group import FoldedGangs
@@ -102,6 +104,21 @@ def test_machines_without_the_domain_label_are_no_room() -> None:
     only_bare = fleet_of([idle("bare")])
     demand = demand_of(only_bare, gangs(1, 2))
     assert list(fold(only_bare, demand).demand.needs) == list(demand.needs)
+
+
+def test_a_gang_of_one_host_whose_machines_are_all_in_use_is_short_and_not_impossible() -> None:
+    """It waits for one of them; as a gang it could never be served."""
+    specs = [configured("large", "west", cpu=8), idle("small", cpu=4)]
+    fleet = fleet_of(specs)
+    gang = pods((2, 4), requirements=(same(HOSTNAME_LABEL),), group="g")
+    asked = demand_of(fleet, [("west", pods((1, 8), priority=9)), ("east", gang)])
+    demand = fold(fleet, asked).demand
+    decision = checked(fleet, demand)
+    assert action_names(specs, decision) == []
+    (short,) = decision.shortfalls
+    assert (dict(short.sizes[0].amounts), short.impossible) == ({"cpu": 8}, ())
+    reason = Explainer(fleet, demand, decision).reason(short.need)
+    assert reason is Reason.PRIORITY_STARVED
 
 
 def test_a_gang_stays_folded_while_its_machine_is_being_created() -> None:

@@ -6,7 +6,8 @@ gang. A gang that fits on no machine keeps its Same requirement.
 
 Whether a gang folds depends on the current machines, and is decided in each cycle. The machine
 that could hold it may be in use: a gang that waits for one in vain, or that has machines as a gang,
-is to stay a gang.
+is to stay a gang. One that must share a host folds whoever uses the machines that could hold it,
+since it is of no use on two.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from bigfleet.engine.kernels.folding import (
 from bigfleet.engine.need_columns import NeedColumns, need_columns_of
 from bigfleet.engine.snapshot import IN_SERVICE, Demand, Flags, Fleet, Ints, Longs, Rows, in_states
 from bigfleet.model.group import Group
+from bigfleet.model.labels import HOSTNAME_LABEL
 from bigfleet.model.machine import MachineState
 from bigfleet.model.need import Need, NeedKey
 from bigfleet.model.resources import MAX_MACHINE_UNITS
@@ -163,18 +165,28 @@ def _fit_on_one_machine(
         lambda: np.stack([matcher.accepting(each) for each in conditions]),
     )
     total, unknown = requests_of(asked.resources, sizes.total, columns)
+    of_one_host = np.array([asked.profiles[n].same_key == HOSTNAME_LABEL for n in profiles])[row]
     hosts, fits = _hosts(fleet, len(columns)), np.zeros(len(row), np.bool_)
+    present = np.zeros(len(columns), np.bool_)
+    present[fleet.flavour] = True
     cluster = demand.cluster[sizes.example]
     number = capacities.numbers(cluster)
     for matrix in np.unique(number).tolist():
-        its = np.flatnonzero((number == matrix) & ~unknown)
-        its = its[np.argsort(cluster[its], kind="stable")]
-        gangs = GangTotals(
-            cluster[its].astype(np.int64), row[its], asked.priority[sizes.example[its]], total[its]
-        )
-        fits[its] = fit_on_one(
-            gangs, hosts, accepted, capacities.matrix(matrix), capacities.shapes(matrix).rows
-        )
+        for some, theirs in (
+            (~of_one_host, hosts),
+            (of_one_host, hosts._replace(unclaimed=present)),
+        ):
+            its = np.flatnonzero((number == matrix) & ~unknown & some)
+            its = its[np.argsort(cluster[its], kind="stable")]
+            gangs = GangTotals(
+                cluster[its].astype(np.int64),
+                row[its],
+                asked.priority[sizes.example[its]],
+                total[its],
+            )
+            fits[its] = fit_on_one(
+                gangs, theirs, accepted, capacities.matrix(matrix), capacities.shapes(matrix).rows
+            )
     return fits
 
 

@@ -138,7 +138,8 @@ def _fits(fleet: Fleet, demand: Demand, gang: Need, cluster: int) -> bool:
         state = MachineState(int(fleet.state[row]))
         own = state.name in ("CONFIGURED", "CONFIGURING") and fleet.cluster[row] == cluster
         lower_priority = state is MachineState.CONFIGURED and fleet.priority[row] < gang.priority
-        if own or lower_priority or state.name in _UNCLAIMED_STATES:
+        of_one_host = gang.profile.same_key == HOSTNAME_LABEL
+        if own or lower_priority or of_one_host or state.name in _UNCLAIMED_STATES:
             room = room_of(flavour, demand.overheads.get(cluster, ()))
             if suits(alone.profile, flavour) and all(room.get(n, 0) >= a for n, a in whole):
                 return True

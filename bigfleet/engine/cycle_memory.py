@@ -126,6 +126,13 @@ class ClusterMemory:
         """Whether its demand has lately been higher than before, as in `grows`."""
         return bool(self.peaks) and self.grows(self.peaks[0])
 
+    def has_fallen_since_it_grew(self, fell_seconds: float | None) -> bool:
+        """Whether its demand, which fell last at `fell_seconds`, has since it last grew: then
+        machines with pods may be surplus.
+        """
+        grown = self.grown_seconds
+        return fell_seconds is not None and (grown is None or fell_seconds >= grown)
+
     def grows(self, demand: float) -> bool:
         """Whether demand is higher than in all of the earlier periods, by more than noise.
 

@@ -251,6 +251,24 @@ def test_what_a_pod_requests_for_itself_makes_no_other_machine_spare() -> None:
     assert memory.capacity_ratio == pytest.approx(2.5 * 4 / 3 * 1_000_000)
 
 
+@pytest.mark.parametrize(
+    ("grown", "fell", "fallen"),
+    [
+        (None, None, False),
+        (5.0, None, False),
+        (5.0, 4.0, False),
+        (5.0, 5.0, True),
+        (None, 1.0, True),
+    ],
+)
+def test_demand_has_fallen_if_it_did_since_machines_were_acquired_last(
+    grown: float | None, fell: float | None, fallen: bool
+) -> None:
+    """Then its operator is asked at once, however much demand rose before."""
+    memory = ClusterMemory("east", grown_seconds=grown)
+    assert memory.has_fallen_since_it_grew(fell) is fallen
+
+
 def test_a_machine_with_pods_goes_as_demand_falls_below_what_its_capacity_served() -> None:
     """As many machines as the fall explains, and no more: the last one may go beyond that."""
     specs = [configured(name, cpu=10, disruption_cost=1.0) for name in "abcd"]

@@ -184,7 +184,7 @@ MUTANTS = [
      "self._demand_is_stable(cluster)"),
     ("phases/reclaim", "parts += [part[half:], part[:half]]", "parts += [part[:half]]"),
     ("phases/repacking", " or not self._domains_stay(gone)", ""),
-    ("phases/reclaim", "not grows and (grown is None or fell >= grown)", "True"),
+    ("phases/reclaim", "not grows and memory.has_fallen_since_it_grew(fell)", "True"),
     ("phases/reclaim",
      "return rose is None or state.now_seconds - rose >= state.settings.reclaim_hold_seconds",
      "return True"),

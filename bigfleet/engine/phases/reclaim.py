@@ -166,10 +166,10 @@ class ReclaimPhase:
     def _demand_has_decreased(self, cluster: int) -> bool:
         """Whether demand has fallen since the cluster last grew."""
         memory = self._state.memory_of(cluster)
-        fell, grown = self._state.demand.fell_seconds.get(cluster), memory.grown_seconds
+        fell = self._state.demand.fell_seconds.get(cluster)
         # A machine acquired beside surplus ones is for pods that these cannot hold: no growth.
         grows = cluster in self._acquiring and not memory.surplus
-        return fell is not None and not grows and (grown is None or fell >= grown)
+        return not grows and memory.has_fallen_since_it_grew(fell)
 
     def _is_stable(self, cluster: int) -> bool:
         """Whether the cluster does not grow, and has acquired nothing for a hold."""

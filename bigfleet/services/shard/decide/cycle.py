@@ -283,7 +283,11 @@ class Cycle:
         surplus = ids(result.decision.surplus)
         fell = {names[cluster]: at for cluster, at in result.demand.fell_seconds.items()}
         memories = result.decision.cycle_memory.clusters
-        growing = {memory.cluster for memory in memories if memory.is_growing}
+        growing = {
+            memory.cluster
+            for memory in memories
+            if memory.is_growing and not memory.has_fallen_since_it_grew(fell.get(memory.cluster))
+        }
         # An empty machine whose Node takes no pods goes also while demand grows.
         growing = {cluster for cluster in growing if not self.needs.limits.exist_in(cluster)}
         due = self.disruptions.inquiries(candidates, surplus, fell, growing, now_seconds)

@@ -177,6 +177,8 @@ def _fit_on_one_machine(
             (of_one_host, hosts._replace(unclaimed=present)),
         ):
             its = np.flatnonzero((number == matrix) & ~unknown & some)
+            if not len(its):
+                continue
             its = its[np.argsort(cluster[its], kind="stable")]
             gangs = GangTotals(
                 cluster[its].astype(np.int64),

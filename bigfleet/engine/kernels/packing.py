@@ -240,8 +240,7 @@ def pack_groups(
     length: int,
 ) -> tuple[Groups, int]:
     """As `pack`, but the machines stay as they are: returns the groups to `write_back`, and the
-    log's new length. With `only_own` each need gets only machines that it claimed in the last
-    decision.
+    log's new length.
     """
     claims, least = (
         relevant_claims(machines, classes, left, order), least_requests(classes, left, order)
@@ -282,6 +281,7 @@ def pack(
     order: Longs,
     priority: int,
     strategy: ScoringStrategy,
+    only_own: bool,
     log: PlacementLog,
     length: int,
 ) -> int:
@@ -289,10 +289,11 @@ def pack(
     pods of `priority` may use.
 
     Updates the machines, `left` and the log, which must have `log_capacity` to spare; returns the
-    log's new length.
+    log's new length. With `only_own` each need gets only machines that it claimed in the last
+    decision.
     """
     groups, end = pack_groups(
-        machines, classes, left, order, priority, strategy, False, log, length
+        machines, classes, left, order, priority, strategy, only_own, log, length
     )  # fmt: skip
     write_back(groups, machines)
     return end

@@ -129,11 +129,8 @@ def _pack_own_first(
 
     A machine that was bought for a large pod is not taken by a small one that has its own.
     """
-    groups, length = pack_groups(
-        machines, classes, left, order, priority, strategy, True, log, length
-    )  # fmt: skip
-    write_back(groups, machines)
-    return pack(machines, classes, left, order, priority, strategy, log, length)
+    length = pack(machines, classes, left, order, priority, strategy, True, log, length)
+    return pack(machines, classes, left, order, priority, strategy, False, log, length)
 
 
 @kernel
@@ -177,7 +174,7 @@ def _pack_best(
                 machines, classes, left, order, priority, strategy, log, length
             )  # fmt: skip
         else:
-            end = pack(machines, classes, left, order, priority, BALANCED, log, length)
+            end = pack(machines, classes, left, order, priority, BALANCED, False, log, length)
         if _share_left(left, order, share) < least:
             best, least = (
                 _packed(machines, left, order, log, length, end),

@@ -343,6 +343,7 @@ class ClusterPacking:
                 order,
                 priority,
                 strategy,
+                False,
                 log,
                 length,
             )

@@ -15,6 +15,7 @@ import pytest
 
 from bigfleet.api.install import GROUP_VERSION
 from bigfleet.api.v1alpha1.shard_pb2 import (
+    BootstrapRequest,
     DisruptionInquiry,
     DisruptionReport,
     MachineDisruption,
@@ -341,7 +342,7 @@ async def test_a_review_counts_with_the_drains_that_were_just_allowed(
     kubeconfig: dict[str, Path],
 ) -> None:
     """However late the pod controller, which the test plays, sees their Nodes being drained; those
-    of refused reclaims stay as they are.
+    of refused reclaims stay as they are, and a machine that joins again is as good as any other.
     """
     names = ["m-first", "m-second", "m-costly", "m-last"]
     async with (
@@ -386,6 +387,14 @@ async def test_a_review_counts_with_the_drains_that_were_just_allowed(
         shard.order(ShardMessage(disruption_inquiry=DisruptionInquiry(inquiry_id="q")))
         inquiry = await _open_review(client)
         assert inquiry["spec"]["reclaiming"] == ["m-first", "m-last"]
+        await _answer(client, inquiry, fits=True)
+        joins = BootstrapRequest(request_id="r", cluster_id="c", machine_id="m-first")
+        shard.order(ShardMessage(bootstrap_request=joins))
+        async with asyncio.timeout(60):
+            assert (await shard.blobs.get()).error == ""
+        shard.order(ShardMessage(disruption_inquiry=DisruptionInquiry(inquiry_id="q")))
+        inquiry = await _open_review(client)
+        assert inquiry["spec"]["reclaiming"] == ["m-last"]
 
 
 async def _open_review(client: KubeClient) -> dict[str, Any]:

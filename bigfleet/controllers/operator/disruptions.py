@@ -109,6 +109,10 @@ class Disruptions:
                 self._accepted.pop(name, None)
         return why
 
+    def forget(self, machine_id: str) -> None:
+        """Count no longer with the drain of a Node whose machine joins again."""
+        self._accepted.pop(machine_id, None)
+
     def _forbidden(self, found: Sequence[_Assessed], budgets: Sequence[Budget]) -> str:
         """Why a budget forbids to evict these pods beside those of other Nodes that may be drained;
         "" if none does. Each Node alone may be within a budget that they exceed together.

@@ -199,6 +199,7 @@ class Operator:
     async def _prepare_join(self, machine_id: str) -> None:
         await self._nodes.prepare_join(machine_id)
         self._limits.forget(machine_id)
+        self._disruptions.forget(machine_id)
 
     async def _retry(self, what: str, step: Callable[[], Awaitable[None]]) -> None:
         while True:

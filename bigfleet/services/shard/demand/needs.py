@@ -103,7 +103,7 @@ class NeedsTable:
             self._report(cluster)
             self._take_over(cluster, fresh, now_seconds)
             self._note_overheads(cluster, overheads)
-            self._note_limits(cluster, limits)
+            self._note_limits(cluster, limits, now_seconds)
 
         held = self._guard.holds(cluster, pods_of(fresh), now_seconds, accept)
         if held:
@@ -140,7 +140,7 @@ class NeedsTable:
         self._by_wire_bytes.pop(cluster, None)
         self._left_out.pop(cluster, None)
         self._overheads.pop(cluster, None)
-        self.limits.replace(cluster, {})
+        self.limits.forget(cluster)
         number = self._clusters.number(cluster)
         self._reported.discard(number)
         self._trends.forget(number)
@@ -234,8 +234,10 @@ class NeedsTable:
             self._overheads[cluster] = overheads
             self._changed()
 
-    def _note_limits(self, cluster: str, limits: Mapping[str, NodeLimit]) -> None:
-        if self.limits.replace(cluster, limits):
+    def _note_limits(
+        self, cluster: str, limits: Mapping[str, NodeLimit], now_seconds: float
+    ) -> None:
+        if self.limits.replace(cluster, limits, now_seconds):
             self._changed()
 
     def _changed(self) -> None:

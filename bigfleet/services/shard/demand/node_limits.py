@@ -26,21 +26,26 @@ class NodeLimits:
 
     def __init__(self) -> None:
         self._of: dict[str, Mapping[str, NodeLimit]] = {}
+        #: when those of each cluster last changed, in seconds of `replace`
+        self.changed_seconds: dict[str, float] = {}
         self._last_columns = LastColumns()
 
-    def replace(self, cluster: str, limits: Mapping[str, NodeLimit]) -> bool:
+    def replace(self, cluster: str, limits: Mapping[str, NodeLimit], now_seconds: float) -> bool:
         """Replace all limits of the cluster; True if they changed."""
         if self._of.get(cluster, {}) == limits:
             return False
-        if limits:
-            self._of[cluster] = limits
-        else:
-            del self._of[cluster]
+        self._of[cluster] = limits
+        self.changed_seconds[cluster] = now_seconds
         return True
+
+    def forget(self, cluster: str) -> None:
+        """Drop a removed cluster."""
+        self._of.pop(cluster, None)
+        self.changed_seconds.pop(cluster, None)
 
     def exist_in(self, cluster: str) -> bool:
         """Whether `cluster` reported any."""
-        return cluster in self._of
+        return bool(self._of.get(cluster))
 
     def of(self, machine_id: str, cluster: str) -> NodeLimit | None:
         """The limit that `cluster` reported for a machine, or None."""

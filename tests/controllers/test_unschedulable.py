@@ -28,6 +28,10 @@ def _nothing_else(_: str) -> Outlook:
     return Outlook(should_wait=False)
 
 
+def _no_room(_: str) -> bool:
+    return False
+
+
 def _watched(
     rules: Rules,
     since: int,
@@ -59,8 +63,15 @@ def test_a_pod_requests_after_the_delay_and_then_at_growing_intervals_three_time
 def test_while_its_need_is_short_or_a_machine_is_coming_a_pod_is_patient() -> None:
     rules = _rules("a")
     assert _watched(rules, 0, 600, lambda _: Outlook(should_wait=True)) == []
-    assert _watched(rules, 601, 614) == []
-    assert [at for at, _ in _watched(rules, 615, 615)] == [615]
+    assert [at for at, _ in _watched(rules, 601, 620)] == [616]
+
+
+def test_a_reason_to_wait_that_is_gone_may_have_been_there_until_now() -> None:
+    """Passes are some time apart, and kube-scheduler takes its time once a machine has come."""
+    rules = _rules("a")
+    rules.due_requests(0, lambda _: Outlook(should_wait=True), lambda _: False)
+    asks = [at for at in range(4, 20, 4) for _ in rules.due_requests(at, _nothing_else, _no_room)]
+    assert asks == [12]
 
 
 def test_a_pod_that_no_node_has_room_for_requests_after_five_seconds() -> None:
@@ -76,7 +87,7 @@ def test_a_pod_that_still_has_room_on_no_node_requests_again_after_half_a_minute
     assert [at for at, _ in asks] == [5, 35]
     assert _watched(rules, 41, 60, lambda _: Outlook(should_wait=True), lambda _: False) == []
     later = _watched(rules, 61, 1_000, has_room=lambda _: False)
-    assert [(at, ask.number) for at, ask in later] == [(90, 3)]
+    assert [(at, ask.number) for at, ask in later] == [(91, 3)]
 
 
 def test_a_pod_requests_its_third_machine_anew_once_another_that_requested_one_is_bound() -> None:
@@ -109,7 +120,7 @@ def test_waiting_for_a_machine_that_was_asked_for_does_not_count_for_the_next() 
     rules = _rules("a")
     _watched(rules, 0, 15)
     assert _watched(rules, 16, 136, lambda _: Outlook(should_wait=True)) == []
-    assert [at for at, _ in _watched(rules, 137, 300)] == [196]
+    assert [at for at, _ in _watched(rules, 137, 300)] == [197]
 
 
 def test_the_delay_restarts_after_a_machine_has_joined() -> None:
@@ -117,7 +128,7 @@ def test_the_delay_restarts_after_a_machine_has_joined() -> None:
     rules = _rules("a")
     _watched(rules, 0, 70)
     _watched(rules, 71, 72, lambda _: Outlook(should_wait=True))
-    assert [at for at, _ in _watched(rules, 73, 90)] == [87]
+    assert [at for at, _ in _watched(rules, 73, 90)] == [88]
 
 
 def test_of_equivalent_pods_ten_request_the_oldest_first_and_others_only_in_their_place() -> None:

@@ -46,6 +46,7 @@ CONTROL_PLANE = replace(
     FEW_OBJECTS,
     network_agents=True,
     node_monitor_seconds=1,
+    scheduler_config=Path(__file__).with_name("scheduler.yaml"),
     extra_controllers=(
         "daemonset-controller",
         "persistentvolume-binder-controller",

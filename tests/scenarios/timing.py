@@ -17,8 +17,8 @@ NETWORK_TIMEOUT_SECONDS = 15.0
 # holds add up to less than this. A shorter quiet would pass whatever happens.
 REACTION_SECONDS = 5.0
 
-# How long a scenario may wait for what it expects, unless it says so itself: several reactions, and
-# the ten seconds for which kube-scheduler leaves a pod alone that it could not place.
+# How long a scenario may wait for what it expects, unless it says so itself: several reactions,
+# each with a second for which kube-scheduler leaves a pod alone that it could not place.
 DEFAULT_TIMEOUT_SECONDS = 45.0
 
 # Steps repeat what the API server refuses for the moment, and an eviction that a budget forbids.

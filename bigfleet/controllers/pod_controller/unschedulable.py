@@ -80,7 +80,7 @@ class AdditionalRequest(NamedTuple, Generic[K]):
 @dataclass(slots=True, eq=False)
 class _Waiting(Generic[K]):
     """`quiet` is for how long it has had no reason to wait; `waited` is the sum of all such times
-    since its last request.
+    since its last request; `has_waited`: at the last look it had a reason.
     """
 
     pod: K
@@ -91,11 +91,15 @@ class _Waiting(Generic[K]):
     quiet: float = 0.0
     waited: float = 0.0
     deferred_until: float = 0.0
+    has_waited: bool = False
 
     def pass_time(self, now: float, *, should_wait: bool) -> None:
         elapsed, self.looked_at = now - self.looked_at, now
+        if should_wait or self.has_waited:
+            elapsed = 0.0  # a reason that is gone may have been there until now
         self.quiet = 0.0 if should_wait else self.quiet + elapsed
-        self.waited += 0.0 if should_wait else elapsed
+        self.waited += elapsed
+        self.has_waited = should_wait
 
     def may_retry(self) -> bool:
         return self.asked == 0 or self.waited >= RETRY_INTERVAL_SECONDS[self.asked - 1]

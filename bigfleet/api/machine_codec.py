@@ -16,7 +16,7 @@ from bigfleet.model.need import Taint
 TAINT_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
 
-def machine_from_wire(message: provider.Machine) -> Machine:
+def machine_from_wire(message: provider.Machine, digest: int = 0) -> Machine:
     """A validated Machine; `allocatable` defaults to `resources`."""
     where = f"machine {message.id}"
     capacity_units = _capacity(message.resources, f"{where}: resources")
@@ -36,6 +36,7 @@ def machine_from_wire(message: provider.Machine) -> Machine:
         last_error=message.last_error,
         shard_metadata=dict(message.shard_metadata),
         taints=taints_from_wire(message.taints, f"{where}: taints"),
+        digest=digest,
     )
     for violation in violations(machine):
         raise InvalidInput(where, machine.state.name, f"is inconsistent: {violation}")

@@ -129,6 +129,8 @@ class Machine:
     shard_metadata: Mapping[str, str] = field(default_factory=dict)
     #: permanent taints of its Node
     taints: tuple[Taint, ...] = ()
+    #: of the record that it was read from, 31 bits; 0 if unknown
+    digest: int = field(default=0, compare=False)
 
 
 def violations(machine: Machine) -> Iterator[str]:

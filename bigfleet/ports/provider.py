@@ -21,7 +21,7 @@ time (a spot machine interrupted, a failed one recovered); the shard adopts it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -63,6 +63,18 @@ class Listing:
     provider_name: str
     #: b"" on the last page
     next_page_token: bytes = b""
+    #: machines that are not read again, by id
+    unchanged: Collection[str] = ()
+
+
+#: Of machines, given by their ids and the digests of their records, those whose last record that
+#: was applied had this digest.
+Unchanged = Callable[[Sequence[str], Sequence[int]], Collection[str]]
+
+
+def nothing_known(_ids: Sequence[str], _digests: Sequence[int]) -> Collection[str]:
+    """Whoever reads a listing for the first time knows no machine."""
+    return ()
 
 
 class CapacityProvider(Protocol):
@@ -118,7 +130,12 @@ class CapacityProvider(Protocol):
         """One machine; raises UnknownObject if there is none with that id."""
         ...
 
-    async def list(self, since_revision: bytes = b"", page_token: bytes = b"") -> Listing:
+    async def list(
+        self,
+        since_revision: bytes = b"",
+        page_token: bytes = b"",
+        unchanged: Unchanged = nothing_known,
+    ) -> Listing:
         """All machines, or those changed since `since_revision` of an earlier Listing: the first
         page, or the one that `page_token` of the page before leads to.
 
@@ -127,6 +144,8 @@ class CapacityProvider(Protocol):
         on at least one page if it is there throughout, and if it changes after its page was read,
         on a later one or in a listing since the last page's revision. A provider without pages MAY
         return everything as one. A page token that is no longer known is Unavailable: begin again.
+
+        Of machines that are `unchanged` an implementation MAY return the ids alone.
         """
         ...
 

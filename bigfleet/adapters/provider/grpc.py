@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Mapping
+from collections import Counter
+from collections.abc import Awaitable, Mapping, Sequence
 from typing import TypeVar
 
 import grpc
 import grpc.aio
+from google.protobuf.message import DecodeError
 
 from bigfleet.api import machine_codec, transport
 from bigfleet.api.auth.identity import Identity
 from bigfleet.api.auth.tls_diagnosis import explain_failure
 from bigfleet.api.v1alpha1 import provider_pb2 as wire
+from bigfleet.api.v1alpha1.machine_records_pb2 import MachineRecords
 from bigfleet.api.v1alpha1.provider_pb2_grpc import CapacityProviderStub
 from bigfleet.model.errors import (
     BigFleetError,
@@ -23,13 +26,19 @@ from bigfleet.model.errors import (
     UnknownObject,
 )
 from bigfleet.model.machine import Machine, MachineEvent
-from bigfleet.ports.provider import Fence, Listing, Operation
+from bigfleet.ports.provider import Fence, Listing, Operation, Unchanged, nothing_known
 
 CALL_SECONDS = 30.0
 LIST_SECONDS = 120.0
 _ROLE = "provider"
 # Machines asked for at once, so that decoding an answer does not keep sessions waiting: 1 MB.
 PAGE_MACHINES = 2000
+
+# The tag of the first field, a machine's id, and the most bytes whose number takes one byte.
+_ID_TAG, _MAX_SHORT = 0x0A, 0x7F
+# Four bytes a machine are enough: a change that a digest hides is missed only if the listings of
+# changes have missed it as well.
+_DIGEST_BITS = 0x7FFF_FFFF
 
 _Response = TypeVar("_Response")
 
@@ -41,6 +50,11 @@ class GrpcProvider:
         self._address, self._identity = address, identity
         self._channel = transport.channel(address, identity, _ROLE)
         self._stub = CapacityProviderStub(self._channel)
+        self._list = self._channel.unary_unary(
+            "/bigfleet.v1alpha1.CapacityProvider/List",
+            request_serializer=wire.ListFilter.SerializeToString,
+            response_deserializer=MachineRecords.FromString,
+        )
 
     async def create(
         self, machine_id: str, shard_metadata: Mapping[str, str], fence: Fence
@@ -117,7 +131,12 @@ class GrpcProvider:
         call = self._stub.Get(wire.MachineRef(id=machine_id), timeout=CALL_SECONDS)
         return machine_codec.machine_from_wire(await self._call(call, machine_id, "Get"))
 
-    async def list(self, since_revision: bytes = b"", page_token: bytes = b"") -> Listing:
+    async def list(
+        self,
+        since_revision: bytes = b"",
+        page_token: bytes = b"",
+        unchanged: Unchanged = nothing_known,
+    ) -> Listing:
         """See `ports.provider.CapacityProvider`."""
         answer = await self._page(since_revision, page_token, PAGE_MACHINES)
         if not page_token and not answer.next_page_token and len(answer.machines) == PAGE_MACHINES:
@@ -126,16 +145,14 @@ class GrpcProvider:
         if answer.next_page_token and answer.next_page_token == page_token:
             what = f"provider at {self._address}: the page after {page_token!r} leads to itself"
             raise Unavailable(what)
-        return await _listing(answer)
+        return await _listing(answer, unchanged)
 
-    async def _page(self, since_revision: bytes, token: bytes, limit: int) -> wire.MachineList:
+    async def _page(self, since_revision: bytes, token: bytes, limit: int) -> MachineRecords:
         request = wire.ListFilter(
             since_revision=since_revision, max_results=limit, page_token=token
         )
         try:
-            return await self._call(
-                self._stub.List(request, timeout=LIST_SECONDS), "of any id", "List"
-            )
+            return await self._call(self._list(request, timeout=LIST_SECONDS), "of any id", "List")
         except InvalidInput as error:
             if not token:
                 raise
@@ -177,16 +194,41 @@ def _operation(ack: wire.TransitionAck) -> Operation:
     return Operation(ack.operation_id, machine_codec.machine_from_wire(ack.machine))
 
 
-async def _listing(answer: wire.MachineList) -> Listing:
+async def _listing(answer: MachineRecords, unchanged: Unchanged) -> Listing:
+    records = list(answer.machines)
+    ids = [*map(_id_of, records)]
+    digests = [hash(record) & _DIGEST_BITS for record in records]
+    kept = set(unchanged(ids, digests)) - _repeated(ids)
     machines: list[Machine] = []
     rejected: dict[str, InvalidInput] = {}
     provider_name = answer.provider
-    for number, record in enumerate(answer.machines):
+    for number, record in enumerate(records):
         if number % PAGE_MACHINES == PAGE_MACHINES - 1:  # of a provider without pages
             await asyncio.sleep(0)
-        provider_name = provider_name or record.host.provider
+        if ids[number] in kept:
+            continue
         try:
-            machines.append(machine_codec.machine_from_wire(record))
+            message = wire.Machine.FromString(record)
+        except DecodeError:
+            rejected[ids[number]] = InvalidInput("machine", ids[number], "is no Machine message")
+            continue
+        provider_name = provider_name or message.host.provider
+        try:
+            machines.append(machine_codec.machine_from_wire(message, digests[number]))
         except InvalidInput as error:
-            rejected[record.id] = error
-    return Listing(machines, rejected, answer.revision, provider_name, answer.next_page_token)
+            rejected[message.id] = error
+    return Listing(machines, rejected, answer.revision, provider_name, answer.next_page_token, kept)
+
+
+def _id_of(record: bytes) -> str:
+    """The id at the beginning of a Machine message; "" if it begins otherwise."""
+    if len(record) < 2 or record[0] != _ID_TAG or record[1] > _MAX_SHORT:
+        return ""
+    return record[2 : 2 + record[1]].decode(errors="replace")
+
+
+def _repeated(ids: Sequence[str]) -> set[str]:
+    """Those that occur more than once: which of them counts is not decided here."""
+    if len(set(ids)) == len(ids):
+        return set()
+    return {each for each, times in Counter(ids).items() if times > 1}

@@ -7,7 +7,14 @@ from dataclasses import replace
 
 from bigfleet.model.errors import Fenced, Unavailable, UnknownObject
 from bigfleet.model.machine import TRANSITIONAL, Machine, MachineEvent, MachineState, next_state
-from bigfleet.ports.provider import EPOCHS_SKIPPED, Fence, Listing, Operation
+from bigfleet.ports.provider import (
+    EPOCHS_SKIPPED,
+    Fence,
+    Listing,
+    Operation,
+    Unchanged,
+    nothing_known,
+)
 
 _SUCCESS = {
     MachineState.CREATING: MachineEvent.CREATED,
@@ -93,9 +100,14 @@ class MemoryProvider:
         self._check_reachable()
         return self._known(machine_id)
 
-    async def list(self, since_revision: bytes = b"", page_token: bytes = b"") -> Listing:
+    async def list(
+        self,
+        since_revision: bytes = b"",
+        page_token: bytes = b"",
+        unchanged: Unchanged = nothing_known,
+    ) -> Listing:
         """Machines changed after `since_revision`, in the order of their ids."""
-        del page_token
+        del page_token, unchanged
         self._check_reachable()
         if self.auto_finish:
             self.finish_all()

@@ -13,7 +13,7 @@ from bigfleet.model.errors import BigFleetError, Unavailable
 from bigfleet.model.machine import Machine, MachineEvent
 from bigfleet.ports.clock import Clock
 from bigfleet.ports.host import Boot, HostFailure
-from bigfleet.ports.provider import Fence, Listing, Operation
+from bigfleet.ports.provider import Fence, Listing, Operation, Unchanged, nothing_known
 from bigfleet.services.provider import requests
 from bigfleet.services.provider.config import Latencies, ProviderConfig
 from bigfleet.services.provider.executor import OperationExecutor
@@ -161,9 +161,14 @@ class SimulatedProvider:
         await self._travel()
         return self._serving().store.get(machine_id).machine
 
-    async def list(self, since_revision: bytes = b"", page_token: bytes = b"") -> Listing:
+    async def list(
+        self,
+        since_revision: bytes = b"",
+        page_token: bytes = b"",
+        unchanged: Unchanged = nothing_known,
+    ) -> Listing:
         """See `ports.provider.CapacityProvider`; it has no pages."""
-        del page_token
+        del page_token, unchanged
         await self._travel()
         request = wire.ListFilter(since_revision=since_revision)
         selection = requests.select(self._serving().store, request)

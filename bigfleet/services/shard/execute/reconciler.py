@@ -19,7 +19,7 @@ from bigfleet.model.machine import (
 )
 from bigfleet.observe import metrics
 from bigfleet.ports.clock import Clock
-from bigfleet.ports.provider import CapacityProvider, Listing
+from bigfleet.ports.provider import CapacityProvider, Listing, nothing_known
 from bigfleet.services.shard.fleet.backoff import FailureBackOff
 from bigfleet.services.shard.fleet.inventory import Inventory
 from bigfleet.services.shard.records.journal import Journal
@@ -28,10 +28,17 @@ from bigfleet.services.shard.records.views import Transition
 from bigfleet.services.shard.sessions import updates
 from bigfleet.services.shard.sessions.registry import Sessions
 
-MIN_MACHINES = 10
-MIN_KEPT_FRACTION = 0.5
-HOLD_SECONDS = 30.0
+# Incremental listings do not show deleted machines, so a full one is made at this interval.
+FULL_LISTING_SECONDS = 300.0
+# After one that is held for lacking more of the machines than this share, at this one.
 RELIST_INTERVAL_SECONDS = 5.0
+MIN_MACHINES, MIN_KEPT_FRACTION, HOLD_SECONDS = 10, 0.5, 30.0
+# Records applied at once without delaying sessions.
+_RECORDS_AT_ONCE = 2000
+_SHOWN_CHARACTERS = 80
+_MOVES = frozenset((before, after) for (before, _), after in TRANSITIONS.items())
+
+_LOG = logging.getLogger(__name__)
 
 
 class ListingGuard:
@@ -57,16 +64,6 @@ class ListingGuard:
         )
 
 
-# Incremental listings do not show deleted machines, so a full one is made at this interval.
-FULL_LISTING_SECONDS = 300.0
-# Records applied at once without delaying sessions.
-_RECORDS_AT_ONCE = 2000
-_SHOWN_CHARACTERS = 80
-_MOVES = frozenset((before, after) for (before, _), after in TRANSITIONS.items())
-
-_LOG = logging.getLogger(__name__)
-
-
 class Reconciler:
     """Keeps the inventory in sync with one `provider`, which it has under `key`.
 
@@ -85,12 +82,9 @@ class Reconciler:
         failures: FailureBackOff,
     ) -> None:
         self.refused: set[str] = set()
-        self._failures = failures
-        self._key, self._provider = key, provider
-        self._inventory = inventory
-        self._orders, self._sessions = orders, sessions
-        self._journal = journal
-        self._clock = clock
+        self._key, self._provider, self._inventory = key, provider, inventory
+        self._orders, self._sessions, self._journal = orders, sessions, journal
+        self._clock, self._failures = clock, failures
         self._revision = b""
         self._full_listing_due_seconds = 0.0
         self._configuring_since: dict[str, float] = {}
@@ -115,12 +109,12 @@ class Reconciler:
         named: dict[str, None] = {}
         refused: set[str] = set()
         complete = True
-        async for page in self._pages(b"" if is_full else self._revision):
+        async for page in self._pages(is_full):
             async with self._inventory.lock:
                 machines = self._own(await self._valid_records(page), refused)
                 self._inventory.ensure_rows(machines)
                 complete &= await self._take_over(machines, number)
-            named |= dict.fromkeys(machine.id for machine in machines)
+            named |= dict.fromkeys([*page.unchanged, *(machine.id for machine in machines)])
             named |= dict.fromkeys(filter(is_valid_id, page.rejected))
         self.refused = refused if is_full else self.refused | refused
         if is_full:
@@ -132,22 +126,28 @@ class Reconciler:
         accepted = self._retain(named, now_seconds)
         pause_seconds = FULL_LISTING_SECONDS if accepted else RELIST_INTERVAL_SECONDS
         self._full_listing_due_seconds = now_seconds + pause_seconds
-        if len(named) > _RECORDS_AT_ONCE:
-            await asyncio.sleep(0)
+        await asyncio.sleep(0)
         if accepted:
             self._inventory.compact()
 
-    async def _pages(self, since_revision: bytes) -> AsyncIterator[Listing]:
+    async def _pages(self, is_full: bool) -> AsyncIterator[Listing]:
         """All pages of a listing, at least one."""
+        since_revision = b"" if is_full else self._revision
+        unchanged = self._unchanged if is_full else nothing_known
         token = b""
         while True:
-            page = await self._provider.list(since_revision, token)
+            page = await self._provider.list(since_revision, token, unchanged)
             if is_name(page.provider_name):  # the coordinator would refuse the whole report
                 self._inventory.provider_names[self._key] = page.provider_name
             yield page
             token = page.next_page_token
             if not token:
                 return
+
+    def _unchanged(self, ids: Sequence[str], digests: Sequence[int]) -> list[str]:
+        """The machines whose records need not be read again: nearly all of a full listing."""
+        same = self._inventory.unchanged(ids, digests, self._key)
+        return [machine_id for machine_id in same if not self._orders.concern(machine_id)]
 
     def request_full_listing(self) -> None:
         """Make the next refresh a full listing."""

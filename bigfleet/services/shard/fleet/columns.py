@@ -24,13 +24,15 @@ _INITIAL: dict[str, np.generic] = {
     "joined_seconds": np.float64(np.nan),
     "incarnation": np.int64(0),
     "headroom": np.bool_(False),
+    "digest": np.int32(0),
 }
 
 
 class Columns:
     """Rows as in `engine.snapshot.Fleet`; `need` numbers the need that a machine is for,
     `incarnation` distinguishes a machine's bindings, and `joined_seconds` is when a CONFIGURED
-    machine joined its cluster, NaN if unknown.
+    machine joined its cluster, NaN if unknown. `digest` is that of the provider's record which was
+    applied last, 0 if unknown.
 
     A new row is in state 0, which no machine is ever in.
     """
@@ -46,6 +48,7 @@ class Columns:
     joined_seconds: Floats
     incarnation: Ints
     headroom: Flags
+    digest: Ints
 
     def __init__(self) -> None:
         for name, initial in _INITIAL.items():
@@ -59,7 +62,7 @@ class Columns:
 
     def copies(self, rows: Ints | slice) -> dict[str, Any]:
         """Copies of the columns that a Fleet has under the same name, for `rows`."""
-        kept = _INITIAL.keys() - {"need", "incarnation", "joined_seconds"}
+        kept = _INITIAL.keys() - {"need", "incarnation", "joined_seconds", "digest"}
         return {name: getattr(self, name)[rows].copy() for name in kept}
 
     def keep(self, rows: Flags) -> None:

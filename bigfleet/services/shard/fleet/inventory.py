@@ -131,6 +131,14 @@ class Inventory:
         others = np.append(~self._of_provider(provider), np.False_)[rows]  # the last is NONE
         return {ids[number] for number in np.flatnonzero(others).tolist()}
 
+    def unchanged(self, ids: Sequence[str], digests: Sequence[int], provider: str) -> Iterator[str]:
+        """Those of the machines `ids` of `provider` whose last record had this digest."""
+        rows = self._ids.rows(ids)
+        known = np.append(self._columns.digest, 0)[rows]  # the last is NONE
+        same = (known == np.array(digests, np.int32)) & (known != 0)
+        same &= np.append(self._of_provider(provider), np.False_)[rows]
+        return (ids[number] for number in np.flatnonzero(same).tolist())
+
     def count_of(self, provider: str) -> int:
         """How many machines of `provider` are known."""
         return int(self._of_provider(provider).sum())
@@ -383,6 +391,7 @@ class Inventory:
         columns.state[row] = machine.state
         columns.cluster[row] = self._cluster_number(machine.cluster)
         columns.incarnation[row] = incarnation_of(machine.shard_metadata) if machine.cluster else 0
+        columns.digest[row] = machine.digest
         self._last_errors.pop(machine.id, None)
         if machine.last_error:
             self._last_errors[machine.id] = machine.last_error

@@ -136,6 +136,10 @@ class Orders:
         before, asked = self._answered.get(machine_id, ((), 0))
         return state in before and listing <= asked
 
+    def concern(self, machine_id: str) -> bool:
+        """Whether a record of the machine may be stale."""
+        return machine_id in self._under_way or machine_id in self._answered
+
     def listing_ended(self, listing: int) -> None:
         """The listing is applied, or given up: an answer needs protection only as long as listings
         that were requested before it are being read.

@@ -335,8 +335,8 @@ async def test_a_machine_listed_twice_is_what_it_was_first(tmp_path: Path) -> No
     first, second = machine("m-1"), machine("m-1", _S.FAILED, last_error="which one?")
 
     class Twice(MemoryProvider):
-        async def list(self, since_revision: bytes = b"", page_token: bytes = b"") -> Listing:
-            listing = await super().list(since_revision, page_token)
+        async def list(self, *asked: Any) -> Listing:
+            listing = await super().list(*asked)
             return replace(listing, machines=[first, second], revision=b"")
 
     refused = REGISTRY.get_sample_value("bigfleet_shard_machines_rejected_total") or 0.0

@@ -45,8 +45,8 @@ class SlowListing(MemoryProvider):
         self.open.set()
         self.waiting = asyncio.Event()
 
-    async def list(self, since_revision: bytes = b"", page_token: bytes = b"") -> Listing:
-        listing = await super().list(since_revision, page_token)
+    async def list(self, *asked: Any) -> Listing:
+        listing = await super().list(*asked)
         if not self.open.is_set():
             self.waiting.set()
             await self.open.wait()

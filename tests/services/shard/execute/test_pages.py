@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import grpc
 import pytest
 
 from bigfleet.adapters.provider import grpc as adapter
+from bigfleet.api import machine_codec
 from bigfleet.api.v1alpha1 import provider_pb2 as wire
+from bigfleet.model.machine import Machine, MachineState
 from loaddriver.wire.provider import Context, InstantProvider, serve
 from tests.support.many_machines import machines
 from tests.support.shard_rig import Rig, cycles, shard
@@ -135,6 +137,54 @@ async def test_a_machine_that_changes_after_its_page_was_read_is_seen(tmp_path: 
         provider.open.set()
         # Its state is seen too, but not for long: a machine that failed is deleted at once.
         await eventually(lambda: last_error(rig, ON_FIRST_PAGE) == "its disk broke")
+
+
+@pytest.fixture
+def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The ids of the machines whose records were read, in order."""
+    ids: list[str] = []
+    original = machine_codec.machine_from_wire
+
+    def noted(message: wire.Machine, digest: int = 0) -> Machine:
+        ids.append(message.id)
+        return original(message, digest)
+
+    monkeypatch.setattr(machine_codec, "machine_from_wire", noted)
+    return ids
+
+
+async def test_of_a_full_listing_only_what_has_changed_is_read(
+    tmp_path: Path, read: list[str]
+) -> None:
+    """Also of machines that no listing since the last revision named, and none is dropped."""
+    provider = PagedProvider()
+    async with shard_of(provider, tmp_path) as rig:
+        await cycles(rig, 1)
+        assert len(read) == MACHINES
+        read.clear()
+        provider.machines[ON_LAST_PAGE].last_error = "it was not told"
+        rig.shard.cycle.providers.request_full_listings()
+        await eventually(lambda: last_error(rig, ON_LAST_PAGE) == "it was not told")
+        await cycles(rig, 1)
+        assert read == [ON_LAST_PAGE]
+        assert known(rig) == MACHINES
+
+
+async def test_a_machine_that_is_as_it_was_before_an_order_is_read_again(
+    tmp_path: Path, read: list[str]
+) -> None:
+    """What was applied last is the answer to the order, not the record of an earlier listing."""
+    provider = PagedProvider()
+    async with shard_of(provider, tmp_path) as rig:
+        await cycles(rig, 1)
+        before = wire.Machine.FromString(provider.machines[ON_FIRST_PAGE].SerializeToString())
+        inventory = rig.shard.inventory
+        ordered = replace(machine_codec.machine_from_wire(before), state=MachineState.DELETING)
+        inventory.apply([ordered], 0.0)
+        read.clear()
+        rig.shard.cycle.providers.request_full_listings()
+        await eventually(lambda: inventory.state(ON_FIRST_PAGE) is MachineState.IDLE)
+        assert read == [ON_FIRST_PAGE]
 
 
 async def test_an_interrupted_listing_begins_again_and_drops_nothing(tmp_path: Path) -> None:

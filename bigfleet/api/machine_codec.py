@@ -18,29 +18,37 @@ TAINT_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
 def machine_from_wire(message: provider.Machine, digest: int = 0) -> Machine:
     """A validated Machine; `allocatable` defaults to `resources`."""
-    where = f"machine {message.id}"
-    capacity_units = _capacity(message.resources, f"{where}: resources")
-    machine = Machine(
+    try:
+        machine = _machine_from_wire(message, digest)
+    except InvalidInput as error:
+        where = f"machine {message.id}: {error.what}"
+        raise InvalidInput(where, error.value, error.hint) from None
+    for violation in violations(machine):
+        what = f"machine {message.id}"
+        raise InvalidInput(what, machine.state.name, f"is inconsistent: {violation}")
+    return machine
+
+
+def _machine_from_wire(message: provider.Machine, digest: int) -> Machine:
+    capacity_units = _capacity(message.resources, "resources")
+    return Machine(
         id=message.id,
-        state=enum_member(MachineState, message.state, f"{where}: state"),
+        state=enum_member(MachineState, message.state, "state"),
         instance_type=message.instance_type,
         zone=message.zone,
-        capacity_type=enum_member(CapacityType, message.capacity_type, f"{where}: capacity_type"),
+        capacity_type=enum_member(CapacityType, message.capacity_type, "capacity_type"),
         price_per_hour=message.price_per_hour,
         interruption_probability=message.interruption_probability,
         resources=capacity_units,
-        allocatable=_capacity(message.allocatable, f"{where}: allocatable") or capacity_units,
+        allocatable=_capacity(message.allocatable, "allocatable") or capacity_units,
         labels=dict(message.labels),
         host=message.host.ref,
         cluster=message.cluster,
         last_error=message.last_error,
         shard_metadata=dict(message.shard_metadata),
-        taints=taints_from_wire(message.taints, f"{where}: taints"),
+        taints=taints_from_wire(message.taints, "taints") if message.taints else (),
         digest=digest,
     )
-    for violation in violations(machine):
-        raise InvalidInput(where, machine.state.name, f"is inconsistent: {violation}")
-    return machine
 
 
 def _capacity(message: provider.Resources, where: str) -> Mapping[str, int]:

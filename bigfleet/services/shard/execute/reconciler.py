@@ -234,11 +234,11 @@ class Reconciler:
         self._orders.overtake(transition.machine_id)
 
     def _note_failures(self, transition: Transition) -> None:
-        view = self._inventory.view(transition.machine_id)
+        is_new = transition.before is None
+        view = None if is_new else self._inventory.view(transition.machine_id)
         if view is not None:
-            self._failures.follow(
-                transition, view.machine_class.flavour, self._clock.monotonic_seconds()
-            )
+            now_seconds = self._clock.monotonic_seconds()
+            self._failures.follow(transition, view.machine_class.flavour, now_seconds)
 
     def _journal_state(self, transition: Transition, order: Order | None, adopted: bool) -> None:
         view = self._inventory.view(transition.machine_id)

@@ -157,9 +157,9 @@ oracle: setup ## Compare the engine with a plain reading of its rules on SEEDS=1
 	  $(BIN)/pytest -q -m slow tests/engine/test_engine_oracle.py
 
 .PHONY: bench
-bench: setup ## Time decisions on large fleets against targets; CYCLES=20 ROWS=text SCALE=1
+bench: setup ## Time decisions on large fleets against targets; CYCLES=20 ROWS=text SCALE=1 BASE=rev
 	@$(BIN)/python -m bigfleet.bench $(if $(CYCLES),--cycles $(CYCLES)) \
-	  $(if $(ROWS),--rows "$(ROWS)") $(if $(SCALE),--scale $(SCALE))
+	  $(if $(ROWS),--rows "$(ROWS)") $(if $(SCALE),--scale $(SCALE)) $(if $(BASE),--base $(BASE))
 
 .PHONY: explore
 explore: setup ## Look for broken rules: 1,250 seeds of faults, and a life of 10,000 cycles

@@ -1,4 +1,4 @@
-"""`make bench`: how long decisions on large fleets take, against targets."""
+"""`make bench`: how long decisions on large fleets take, against targets and another revision."""
 
 from __future__ import annotations
 
@@ -6,19 +6,50 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
+from time import process_time
 
-from bigfleet.bench.rows import ROWS, Measured, Row, measure
+from bigfleet.bench import base, table
+from bigfleet.bench.measured import Measured, Row
+from bigfleet.bench.rows import GROWTH, ROWS
 from bigfleet.engine.precompile import precompile
+from bigfleet.model.errors import InvalidInput
 
-_FAILED = 3
+_FAILED, _SLOWER, _BAD_REQUEST = 3, 4, 2
+# Beyond this a revision is slower than its base, and not only on another day.
+_MAX_RATIO = 1.25
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the rows that were asked for; returns the exit code, 3 if a target is missed."""
+    """Run the rows that were asked for; returns the exit code: 3 if a target is missed, 4 if only
+    the base was faster.
+    """
+    given = _parser().parse_args(arguments)
+    precompile()
+    rows = [row for row in ROWS if given.rows in row.name]
+    if not rows:
+        names = "".join(f"\n  {row.name}" for row in ROWS)
+        print(f'no row has "{given.rows}" in its name; the rows are{names}', file=sys.stderr)
+        return _BAD_REQUEST
+    try:
+        found = _measure_all(rows, given)
+    except InvalidInput as error:
+        print(error, file=sys.stderr)
+        return _BAD_REQUEST
+    for line in table.growth([m for m in found if m.row.name in {row.name for row in GROWTH}]):
+        print(line)
+    given.results.mkdir(parents=True, exist_ok=True)
+    (given.results / "latest.json").write_text(json.dumps([_record(m) for m in found], indent=1))
+    if not all(measured.passes for measured in found):
+        return _FAILED
+    return _SLOWER if any((m.ratio or 0.0) > _MAX_RATIO for m in found) else 0
+
+
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m bigfleet.bench", description=__doc__)
-    parser.add_argument("--cycles", type=int, default=20, help="decisions to time per row")
+    parser.add_argument("--cycles", type=int, default=20, help="times that each row is measured")
     parser.add_argument(
         "--rows", default="", metavar="TEXT", help="only rows with this in the name"
     )
@@ -28,61 +59,45 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--results", type=Path, default=Path("results/bench"), help="folder for latest.json"
     )
-    given = parser.parse_args(arguments)
-    precompile()
-    rows = [_scaled(row, given.scale) for row in ROWS if given.rows in row.name]
-    if not rows:
-        names = "".join(f"\n  {row.name}" for row in ROWS)
-        print(f'no row has "{given.rows}" in its name; the rows are{names}', file=sys.stderr)
-        return 2
-    found = []
-    print(_line("row", "needs", "p50 ms", "p99 ms", "target", "orders", "short", ""))
-    for row in rows:
-        found.append(measured := measure(row, given.cycles))
-        print(_report(measured), flush=True)
-    given.results.mkdir(parents=True, exist_ok=True)
-    (given.results / "latest.json").write_text(json.dumps([_record(m) for m in found], indent=1))
-    return 0 if all(measured.passes for measured in found) else _FAILED
-
-
-def _scaled(row: Row, scale: float) -> Row:
-    spec = row.spec
-    sizes = {
-        name: max(1, int(getattr(spec, name) * scale)) for name in ("machines", "needs", "clusters")
-    }
-    return replace(row, spec=replace(spec, **sizes))
-
-
-def _line(*cells: object) -> str:
-    name, *others = (str(cell) for cell in cells)
-    return f"{name:<48}" + "".join(f"{cell:>9}" for cell in others)
-
-
-def _report(measured: Measured) -> str:
-    target = measured.row.target_seconds
-    return _line(
-        measured.row.name,
-        measured.needs,
-        f"{measured.p50 * 1000:.1f}",
-        f"{measured.p99 * 1000:.1f}",
-        "-" if target is None else f"{target * 1000:.0f}",
-        measured.orders,
-        measured.short,
-        "" if measured.passes else "MISSED",
+    parser.add_argument(
+        "--base",
+        metavar="REVISION",
+        help=f"measure it in turns, and fail if this one takes {_MAX_RATIO} times as long",
     )
+    return parser
+
+
+def _measure_all(rows: Sequence[Row], given: argparse.Namespace) -> list[Measured]:
+    found = []
+    with ExitStack() as stack:
+        folder = stack.enter_context(base.checkout(given.base)) if given.base else None
+        print(table.heading())
+        for row in rows:
+            scaled = row.scaled(given.scale)
+            measured = Measured(scaled, scaled.measure(given.cycles, process_time))
+            why = ""
+            if folder is not None:
+                compared, why = base.ratio(folder, row, given.cycles, given.scale)
+                measured = replace(measured, ratio=compared)
+            found.append(measured)
+            print(table.line(measured), *([f"    {why}"] if why else []), sep="\n", flush=True)
+    return found
 
 
 def _record(measured: Measured) -> dict[str, object]:
+    samples, target = measured.samples, measured.row.target_seconds
     return {
         "name": measured.row.name,
         "value": round(measured.p99 * 1000, 3),
         "unit": "ms of CPU, p99",
         "median": round(measured.p50 * 1000, 3),
-        "target": measured.row.target_seconds and measured.row.target_seconds * 1000,
+        "parts": {name: round(seconds * 1000, 3) for name, seconds in measured.parts.items()},
+        "target": target and target * 1000,
         "pass": measured.passes,
-        "needs": measured.needs,
-        "orders": measured.orders,
-        "short": measured.short,
+        "baselineRatio": measured.ratio and round(measured.ratio, 3),
+        "needs": samples.needs,
+        "orders": samples.orders,
+        "short": samples.short,
     }
 
 

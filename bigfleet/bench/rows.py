@@ -2,124 +2,72 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from time import process_time
+from bigfleet.bench.decisions import Decisions
+from bigfleet.bench.measured import Row
+from bigfleet.bench.rollups import RollUpsApplied, RollUpsBuilt
+from bigfleet.bench.worlds import WorldSpec
 
-import numpy as np
-
-from bigfleet.bench.changes import carry_out, lose_machines, move_demand, with_claims_of
-from bigfleet.bench.worlds import World, WorldSpec, make_world
-from bigfleet.engine.cycle_memory import CycleMemory
-from bigfleet.engine.decide import decide
-from bigfleet.engine.fit.folding import fold
-from bigfleet.engine.snapshot import EngineConfig
-
-_CONFIG = EngineConfig()
-# Decisions until a new fleet is at rest.
-_SETTLING_CYCLES = 3
-
-
-@dataclass(frozen=True)
-class Row:
-    """One line of the benchmark."""
-
-    name: str
-    spec: WorldSpec
-    #: share of the machines in service that is lost, and of the needs that change, per cycle
-    lost: float
-    changed: float
-    #: seconds of CPU that 99 of 100 decisions may take; None if nothing is promised
-    target_seconds: float | None
-    fold: bool = True
-    #: only the first decision after a restart, with no columns or memory of an earlier one
-    cold: bool = False
-
-
-ROWS = (
-    Row("small", WorldSpec(500, 60, clusters=4), 0.01, 0.01, None),
-    Row("50K machines, 2K needs", WorldSpec(50_000, 2_000, clusters=40), 0.0025, 0.01, None),
-    Row("500K machines, 6K needs, light", WorldSpec(500_000, 6_000), 0.0005, 0.01, 0.05),
-    Row("500K machines, 6K needs, 1 %", WorldSpec(500_000, 6_000), 0.01, 0.01, 0.05),
-    Row(
-        "225K machines, 42K needs, 93 % gangs, folded",
-        WorldSpec(225_000, 42_000, gang_share=0.93, gang_pods=4, utilization=0.7),
-        0.0025,
-        0.01,
-        0.025,
-    ),
-    Row(
-        "225K machines, 42K needs, 93 % gangs, unfolded",
-        WorldSpec(225_000, 42_000, gang_share=0.93, gang_pods=4, utilization=0.7),
-        0.0025,
-        0.01,
-        0.075,
-        fold=False,
-    ),
-    Row(
-        "500K machines, 42K needs, cold start",
-        WorldSpec(500_000, 42_000),
-        0.0,
-        0.0,
-        2.0,
-        cold=True,
-    ),
+# In these machines and needs grow together, and clusters keep their size.
+_SIZES = (
+    ("50K machines, 600 needs", 50_000, 600, None),
+    ("500K machines, 6K needs", 500_000, 6_000, 0.05),
+    ("1M machines, 12K needs", 1_000_000, 12_000, None),
 )
-
-
-@dataclass(frozen=True)
-class Measured:
-    """Seconds of CPU of each decision of a row, and what was decided."""
-
-    row: Row
-    seconds: tuple[float, ...]
-    needs: int
-    orders: int
-    short: int
-
-    @property
-    def p50(self) -> float:
-        """The median decision."""
-        return float(np.percentile(self.seconds, 50))
-
-    @property
-    def p99(self) -> float:
-        """What 99 of 100 decisions do not exceed."""
-        return float(np.percentile(self.seconds, 99))
-
-    @property
-    def passes(self) -> bool:
-        """Whether the row's target is met, if it has one."""
-        return self.row.target_seconds is None or self.p99 <= self.row.target_seconds
-
-
-def measure(row: Row, cycles: int, clock: Callable[[], float] = process_time) -> Measured:
-    """Bring the row's fleet to rest, and time `cycles` decisions while it changes."""
-    random = np.random.default_rng(row.spec.seed)
-    world, memory = make_world(row.spec), CycleMemory()
-    seconds: list[float] = []
-    orders, last = 0, world.demand
-    for number in range(_SETTLING_CYCLES + cycles):
-        if number >= _SETTLING_CYCLES:
-            world = move_demand(lose_machines(world, row.lost, random), row.changed, random)
-        seen, remembered = (_afresh(world), CycleMemory()) if row.cold else (world, memory)
-        begin = clock()
-        demand = fold(seen.fleet, seen.demand).demand if row.fold else seen.demand
-        folding = clock() - begin
-        fleet = with_claims_of(seen.fleet, last, demand)
-        begin = clock()
-        decision = decide(fleet, demand, remembered, _CONFIG, 1000.0 + number)
-        if number >= _SETTLING_CYCLES:
-            seconds.append(folding + clock() - begin)
-            orders += len(decision.actions)
-        served = carry_out(World(fleet, demand), decision)
-        world, memory, last = replace(world, fleet=served.fleet), decision.cycle_memory, demand
-    return Measured(row, tuple(seconds), len(demand.needs), orders, len(decision.shortfalls))
-
-
-def _afresh(world: World) -> World:
-    """The same world without columns that an earlier decision has computed."""
-    fleet, demand = world.fleet, world.demand
-    return World(
-        replace(fleet, flavours=tuple(fleet.flavours)), replace(demand, needs=tuple(demand.needs))
+_CHANGES = (("light", 0.0005, 0.01), ("1 %", 0.01, 0.01), ("10 %", 0.1, 0.1))
+GROWTH = tuple(
+    Decisions(
+        f"{size}, {change}",
+        WorldSpec(machines, needs, clusters=machines // 2_500),
+        lost,
+        changed,
+        None if change == "10 %" else target,
     )
+    for size, machines, needs, target in _SIZES
+    for change, lost, changed in _CHANGES
+)
+_GANGS = WorldSpec(225_000, 42_000, gang_share=0.93, gang_pods=4, utilization=0.7)
+_ODD = 50_000, 600
+ROWS: tuple[Row, ...] = (
+    Decisions("small", WorldSpec(500, 60, clusters=4), 0.01, 0.01),
+    Decisions("50K machines, 2K needs", WorldSpec(50_000, 2_000, clusters=40), 0.0025, 0.01),
+    *GROWTH,
+    Decisions("225K machines, 42K needs, 93 % gangs, folded", _GANGS, 0.0025, 0.01, 0.025),
+    Decisions(
+        "225K machines, 42K needs, 93 % gangs, unfolded", _GANGS, 0.0025, 0.01, 0.075, fold=False
+    ),
+    Decisions(
+        "500K machines, 42K needs, cold start", WorldSpec(500_000, 42_000), 0, 0, 2.0, cold=True
+    ),
+    Decisions(
+        "100K machines, 1,200 needs, 10 % replaced",
+        WorldSpec(100_000, 1_200, clusters=40),
+        0.1,
+        0,
+        1.0,
+        least_orders=5_000,
+    ),
+    # What fleets are not like.
+    Decisions(
+        "odd: all needs alike",
+        WorldSpec(*_ODD, clusters=600, gang_share=0, spread_share=0),
+        0.01,
+        0.01,
+    ),
+    Decisions(
+        "odd: no two machines alike",
+        WorldSpec(*_ODD, clusters=20, unlike_machines=True),
+        0.01,
+        0.01,
+    ),
+    Decisions("odd: one rack", WorldSpec(*_ODD, clusters=20, machines_per_rack=50_000), 0.01, 0.01),
+    Decisions(
+        "odd: every need a priority of its own",
+        WorldSpec(*_ODD, clusters=20, distinct_priorities=True),
+        0.01,
+        0.01,
+    ),
+    Decisions("odd: 100K needs", WorldSpec(50_000, 100_000, clusters=1_000), 0.01, 0.01),
+    Decisions("odd: everything short", WorldSpec(*_ODD, clusters=20, utilization=3.0), 0.01, 0.01),
+    RollUpsApplied("roll-up of 210 needs applied, 1 % changed", needs=210, target_seconds=0.0005),
+    RollUpsBuilt("roll-up of 25K co-located requests built", requests=25_000, target_seconds=0.05),
+)

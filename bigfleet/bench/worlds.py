@@ -29,10 +29,9 @@ from bigfleet.model.need import (
 )
 
 ZONE, RACK = "topology.kubernetes.io/zone", "bigfleet/rack"
-FAMILY = "bigfleet/family"
-ZONES = 3
-MACHINES_PER_RACK = 44
+FAMILY, SLOT = "bigfleet/family", "bigfleet/slot"
 _FLAVOURS_PER_RACK = 4
+ZONES = 3
 # GiB of memory per vCPU.
 _FAMILIES = (("c6", 2), ("m6", 4), ("r6", 8), ("c7", 2), ("m7", 4))
 _VCPUS = (4, 8, 16, 32, 64, 96)
@@ -67,6 +66,11 @@ class WorldSpec:
     sizes: int = 8
     #: share of the machines that demand uses
     utilization: float = 0.6
+    machines_per_rack: int = 44
+    #: no two machines of a rack are equal
+    unlike_machines: bool = False
+    #: each need has a priority of its own
+    distinct_priorities: bool = False
     seed: int = 1
 
 
@@ -89,22 +93,26 @@ def make_world(spec: WorldSpec) -> World:
 
 def _flavours(spec: WorldSpec, random: np.random.Generator) -> tuple[list[Flavour], Ints]:
     """All flavours, and the flavour of each machine."""
-    racks = -(-spec.machines // MACHINES_PER_RACK)
-    flavours = [flavour for rack in range(racks) for flavour in _flavours_of_rack(rack, random)]
+    per_rack = spec.machines_per_rack
+    kinds = per_rack if spec.unlike_machines else _FLAVOURS_PER_RACK
+    racks = -(-spec.machines // per_rack)
+    flavours = [each for rack in range(racks) for each in _flavours_of_rack(rack, kinds, random)]
     machine = np.arange(spec.machines)
-    within = machine % MACHINES_PER_RACK * _FLAVOURS_PER_RACK // MACHINES_PER_RACK
-    rack = machine // MACHINES_PER_RACK
-    return flavours, (rack * _FLAVOURS_PER_RACK + within).astype(np.int32)
+    within = machine % per_rack * kinds // per_rack
+    rack = machine // per_rack
+    return flavours, (rack * kinds + within).astype(np.int32)
 
 
-def _flavours_of_rack(rack: int, random: np.random.Generator) -> Iterator[Flavour]:
+def _flavours_of_rack(rack: int, kinds: int, random: np.random.Generator) -> Iterator[Flavour]:
     # The first racks of each size are the same in every world, so that none lacks a type.
-    for number in random.integers(len(_FAMILIES) * len(_VCPUS), size=_FLAVOURS_PER_RACK).tolist():
+    drawn = random.integers(len(_FAMILIES) * len(_VCPUS), size=kinds).tolist()
+    for within, number in enumerate(drawn):
         family, gib = _FAMILIES[number % len(_FAMILIES)]
         vcpus = _VCPUS[number // len(_FAMILIES)]
         kind, factor, interruption = _CAPACITY_TYPES[int(random.integers(len(_CAPACITY_TYPES)))]
+        slot = {SLOT: f"slot-{within}"} if kinds > _FLAVOURS_PER_RACK else {}
         yield Flavour(
-            labels={ZONE: f"zone-{rack % ZONES}", RACK: f"rack-{rack:06d}", FAMILY: family},
+            labels={ZONE: f"zone-{rack % ZONES}", RACK: f"rack-{rack:06d}", FAMILY: family} | slot,
             capacity_type=kind,
             price_per_hour=round(vcpus * _DOLLARS_PER_VCPU * (0.7 + gib / 13) * factor, 4),
             interruption_probability=interruption,
@@ -150,16 +158,17 @@ def _demand(
     share = max(vcpus * spec.utilization - gangs * gang_vcpus, vcpus * 0.1) / max(plain, 1)
     for number in range(spec.needs):
         cluster = number % spec.clusters
+        priority = number if spec.distinct_priorities else None
         if number < plain:
             spread = random.random() < spec.spread_share
-            constraints = _profile(number // spec.clusters, spread=spread)
+            constraints = _profile(number // spec.clusters, priority, spread=spread)
             sizes = _sizes(spec, share * float(random.uniform(0.5, 1.5)), random)
             needs.append(Need(constraints, sizes))
         else:
             pods = int(random.integers(4, spec.gang_pods + 1))
             amounts = {"cpu": 4000 * int(random.integers(1, 5)), "memory": 8 * _GIB,
                        "pods": 1000}  # fmt: skip
-            constraints = _profile(number // spec.clusters % _GANG_PROFILES, gang=True)
+            constraints = _profile(number // spec.clusters % _GANG_PROFILES, priority, gang=True)
             needs.append(
                 Need(constraints, sizes_of([(amounts, pods)]), PodGroup(f'["gang-{number}"]'))
             )
@@ -174,8 +183,10 @@ def _demand(
     )
 
 
-def _profile(number: int, *, spread: bool = False, gang: bool = False) -> Profile:
-    """One of the profiles that many clusters have in common."""
+def _profile(
+    number: int, priority: int | None, *, spread: bool = False, gang: bool = False
+) -> Profile:
+    """One of the profiles that many clusters have in common, unless it has a `priority`."""
     requirements = []
     if number % 3 == 1:
         families = sorted({_FAMILIES[number % 5][0], _FAMILIES[(number + 2) % 5][0]})
@@ -187,8 +198,9 @@ def _profile(number: int, *, spread: bool = False, gang: bool = False) -> Profil
     # A key of its own keeps the profiles of one cluster apart.
     requirements.append(Requirement(f"absent-{number}", Operator.DOES_NOT_EXIST))
     terms = (Spread(ZONE, 2, True),) if spread else ()
+    usual = _PRIORITIES[number % len(_PRIORITIES)]
     return profile(
-        requirements, terms, _PRIORITIES[number % len(_PRIORITIES)],
+        requirements, terms, usual if priority is None else priority,
         penalty.ZERO + number % 4, penalty.ZERO + number % 3,
     )  # fmt: skip
 

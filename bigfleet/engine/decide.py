@@ -23,6 +23,13 @@ from bigfleet.engine.snapshot import NONE, Demand, EngineConfig, Flags, Fleet, I
 from bigfleet.engine.state.cycle_state import CycleState, placed_on
 from bigfleet.model.machine import MachineState
 
+#: Called with the name of each part of a decision when it has ended.
+PartEnded = Callable[[str], None]
+
+
+def _unheard(_part: str) -> None:
+    """Nobody measures."""
+
 
 def decide(
     fleet: Fleet,
@@ -30,24 +37,31 @@ def decide(
     cycle_memory: CycleMemory,
     settings: EngineConfig,
     now_seconds: float,
+    part_ended: PartEnded = _unheard,
 ) -> Decision:
     """Decide what to do so that `fleet` serves `demand`.
 
     Pure and idempotent: equal arguments give an equal decision, and a fleet that serves its demand
     without surplus gives no actions. `cycle_memory` is the last decision's, or `CycleMemory()`.
     `now_seconds` is on the clock of `fleet.unused_since_seconds`. Raises InvalidInput for an
-    inconsistent snapshot.
+    inconsistent snapshot. `part_ended` is for whoever measures the parts.
     """
     validate(fleet, demand, now_seconds)
     state = CycleState(fleet, demand, cycle_memory, settings, now_seconds)
+    part_ended("prepare")
     assignment = AssignmentPhase(state)
     assignment.run()
+    part_ended("assign")
     headroom = Headroom(state, assignment.free_pools)
     headroom.retain()
+    part_ended("headroom")
     reclaim = ReclaimPhase(state, assignment)
     reclaimable = reclaim.reclaimable()
+    part_ended("reclaim")
     preempt(state, assignment, reclaimable)
+    part_ended("preempt")
     headroom.acquire(reclaimable, reclaim.must_go)
+    part_ended("headroom")
     claimed_by = state.claims()
     reclaims, capped = _reclaims(state, reclaimable)
     given_back = Counter(int(fleet.cluster[a.row]) for a in reclaims if reclaimable[a.row])
@@ -56,7 +70,7 @@ def decide(
     short, shortfall_ages = shortfalls(state, cycle_memory)
     deletes, preemptions = _deletes(state, claimed_by), [*_preemptions(state)]
     drained = _rows([*preemptions, *reclaims])
-    return Decision(
+    decision = Decision(
         actions=[*_acquisitions(state), *preemptions, *reclaims, *deletes],
         shortfalls=short,
         claimed_by=claimed_by,
@@ -72,6 +86,8 @@ def decide(
         at_ceiling=frozenset(filter(state.lacks, state.at_ceiling)),
         beyond_skew=frozenset(state.beyond_skew),
     )
+    part_ended("conclude")
+    return decision
 
 
 def placements(state: CycleState) -> Callable[[], Placements]:

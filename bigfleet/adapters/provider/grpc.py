@@ -9,13 +9,11 @@ from typing import TypeVar
 
 import grpc
 import grpc.aio
-from google.protobuf.message import DecodeError
 
 from bigfleet.api import machine_codec, transport
 from bigfleet.api.auth.identity import Identity
 from bigfleet.api.auth.tls_diagnosis import explain_failure
 from bigfleet.api.v1alpha1 import provider_pb2 as wire
-from bigfleet.api.v1alpha1.machine_records_pb2 import MachineRecords
 from bigfleet.api.v1alpha1.provider_pb2_grpc import CapacityProviderStub
 from bigfleet.model.errors import (
     BigFleetError,
@@ -34,8 +32,6 @@ _ROLE = "provider"
 # Machines asked for at once, so that decoding an answer does not keep sessions waiting: 1 MB.
 PAGE_MACHINES = 2000
 
-# The tag of the first field, a machine's id, and the most bytes whose number takes one byte.
-_ID_TAG, _MAX_SHORT = 0x0A, 0x7F
 # Four bytes a machine are enough: a change that a digest hides is missed only if the listings of
 # changes have missed it as well.
 _DIGEST_BITS = 0x7FFF_FFFF
@@ -50,11 +46,6 @@ class GrpcProvider:
         self._address, self._identity = address, identity
         self._channel = transport.channel(address, identity, _ROLE)
         self._stub = CapacityProviderStub(self._channel)
-        self._list = self._channel.unary_unary(
-            "/bigfleet.v1alpha1.CapacityProvider/List",
-            request_serializer=wire.ListFilter.SerializeToString,
-            response_deserializer=MachineRecords.FromString,
-        )
 
     async def create(
         self, machine_id: str, shard_metadata: Mapping[str, str], fence: Fence
@@ -147,12 +138,14 @@ class GrpcProvider:
             raise Unavailable(what)
         return await _listing(answer, unchanged)
 
-    async def _page(self, since_revision: bytes, token: bytes, limit: int) -> MachineRecords:
+    async def _page(self, since_revision: bytes, token: bytes, limit: int) -> wire.MachineList:
         request = wire.ListFilter(
             since_revision=since_revision, max_results=limit, page_token=token
         )
         try:
-            return await self._call(self._list(request, timeout=LIST_SECONDS), "of any id", "List")
+            return await self._call(
+                self._stub.List(request, timeout=LIST_SECONDS), "of any id", "List"
+            )
         except InvalidInput as error:
             if not token:
                 raise
@@ -194,10 +187,9 @@ def _operation(ack: wire.TransitionAck) -> Operation:
     return Operation(ack.operation_id, machine_codec.machine_from_wire(ack.machine))
 
 
-async def _listing(answer: MachineRecords, unchanged: Unchanged) -> Listing:
+async def _listing(answer: wire.MachineList, unchanged: Unchanged) -> Listing:
     records = list(answer.machines)
-    ids = [*map(_id_of, records)]
-    digests = [hash(record) & _DIGEST_BITS for record in records]
+    ids, digests = [record.id for record in records], [_digest(record) for record in records]
     kept = set(unchanged(ids, digests)) - _repeated(ids)
     machines: list[Machine] = []
     rejected: dict[str, InvalidInput] = {}
@@ -205,26 +197,19 @@ async def _listing(answer: MachineRecords, unchanged: Unchanged) -> Listing:
     for number, record in enumerate(records):
         if number % PAGE_MACHINES == PAGE_MACHINES - 1:  # of a provider without pages
             await asyncio.sleep(0)
-        if ids[number] in kept:
+        if record.id in kept:
             continue
+        provider_name = provider_name or record.host.provider
         try:
-            message = wire.Machine.FromString(record)
-        except DecodeError:
-            rejected[ids[number]] = InvalidInput("machine", ids[number], "is no Machine message")
-            continue
-        provider_name = provider_name or message.host.provider
-        try:
-            machines.append(machine_codec.machine_from_wire(message, digests[number]))
+            machines.append(machine_codec.machine_from_wire(record, digests[number]))
         except InvalidInput as error:
-            rejected[message.id] = error
+            rejected[record.id] = error
     return Listing(machines, rejected, answer.revision, provider_name, answer.next_page_token, kept)
 
 
-def _id_of(record: bytes) -> str:
-    """The id at the beginning of a Machine message; "" if it begins otherwise."""
-    if len(record) < 2 or record[0] != _ID_TAG or record[1] > _MAX_SHORT:
-        return ""
-    return record[2 : 2 + record[1]].decode(errors="replace")
+def _digest(record: wire.Machine) -> int:
+    """Equal for equal records, in whatever order a provider encodes the entries of their maps."""
+    return hash(record.SerializeToString(deterministic=True)) & _DIGEST_BITS
 
 
 def _repeated(ids: Sequence[str]) -> set[str]:

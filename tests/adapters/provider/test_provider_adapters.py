@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
 
+import grpc
+import grpc.aio
 import pytest
 
 from bigfleet.adapters.host.instant import InstantHost
 from bigfleet.adapters.provider.grpc import GrpcProvider
 from bigfleet.adapters.provider.memory import MemoryProvider
+from bigfleet.api.v1alpha1 import provider_pb2 as wire
 from bigfleet.model.errors import Fenced, IllegalTransition, Unavailable, UnknownObject
 from bigfleet.model.machine import CapacityType, Machine, MachineState
 from bigfleet.model.need import Taint
@@ -159,3 +162,40 @@ async def test_a_silent_provider_is_unavailable() -> None:
     with pytest.raises(Unavailable):
         await adapter.create("m-1", {}, fence(1))
     await adapter.close()
+
+
+async def test_records_whose_labels_come_in_another_order_are_equal() -> None:
+    """Go's protobuf orders the entries of a map at random."""
+    head = wire.Machine(id="m-1", state=wire.IDLE, capacity_type=wire.SPOT).SerializeToString()
+    labels = [wire.Machine(labels={name: "x"}).SerializeToString() for name in "abcdefgh"]
+    answers = [_list_of(head + b"".join(order)) for order in (labels, labels[::-1])]
+    assert answers[0] != answers[1]
+    known: set[int] = set()
+
+    async def answer(_: bytes, __: object) -> bytes:
+        return answers.pop()
+
+    def unchanged(ids: Sequence[str], digests: Sequence[int]) -> list[str]:
+        found = [name for name, each in zip(ids, digests, strict=True) if each in known]
+        known.update(digests)
+        return found
+
+    methods = {"List": grpc.unary_unary_rpc_method_handler(answer)}
+    server = grpc.aio.server()
+    server.add_generic_rpc_handlers(
+        [grpc.method_handlers_generic_handler("bigfleet.v1alpha1.CapacityProvider", methods)]
+    )
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    adapter = GrpcProvider(f"127.0.0.1:{port}")
+    first = await adapter.list(unchanged=unchanged)
+    second = await adapter.list(unchanged=unchanged)
+    await adapter.close()
+    await server.stop(None)
+    assert [machine.id for machine in first.machines] == ["m-1"]
+    assert (list(second.machines), set(second.unchanged)) == ([], {"m-1"})
+
+
+def _list_of(record: bytes) -> bytes:
+    """A MachineList with this record, whose encoding is kept."""
+    return bytes([0x0A, len(record)]) + record

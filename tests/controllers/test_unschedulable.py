@@ -158,6 +158,17 @@ def test_each_pod_that_was_helped_lets_one_more_of_its_group_request_at_a_time()
     assert len(_watched(rules, 21, 41)) == MAX_ASKING_PER_GROUP
 
 
+def test_equals_that_take_the_machines_which_others_requested_let_as_many_more_request() -> None:
+    """kube-scheduler knows nobody who has requested a machine: whichever it tries first gets it."""
+    rules = _rules(*(f"p{number}" for number in range(30)))
+    asked = {ask.pod for _, ask in _watched(rules, 0, 20)}
+    assert asked == {f"p{number}" for number in range(10)}
+    for number in range(15, 30):
+        rules.forget(f"p{number}", bound=True)
+    more = [ask.pod for _, ask in _watched(rules, 21, 41)]
+    assert sorted(more) == [f"p{number}" for number in range(10, 15)]
+
+
 def test_groups_do_not_block_each_other_but_few_request_in_one_pass() -> None:
     rules = Rules()
     for number in range(100):
@@ -229,7 +240,7 @@ def test_whatever_happens_no_pod_requests_too_soon_or_too_often(
     moves: Iterable[tuple[str, int, int]],
 ) -> None:
     """Numbers go up by one, the hold passes before each, and a group never has more that ask than
-    five and those that were helped.
+    ten and those that were bound while others asked.
     """
     rules, now, seen_at = Rules(), 0.0, dict[str, float]()
     helped = Counter[int]()
@@ -240,7 +251,9 @@ def test_whatever_happens_no_pod_requests_too_soon_or_too_often(
                 seen_at[pod] = now
             rules.observe(pod, group, f"{number:03}", now)
         elif move == "forget":
-            helped[number % 2] += rules.forget(pod, bound=True) > 0
+            others_ask = any(rules.asked(each) for each in rules if int(each[1:]) % 2 == number % 2)
+            helped[number % 2] += pod in rules and others_ask
+            rules.forget(pod, bound=True)
         elif move == "aside":
             rules.defer(pod, now)
         else:

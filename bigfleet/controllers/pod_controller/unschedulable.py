@@ -30,9 +30,10 @@ its pods stay unschedulable. These rules close the loop by observation.
 
 Of equivalent pods (a `group`) at most ten request at a time, the oldest first: how many a machine
 takes is known only once kube-scheduler has filled it, and it usually takes many. So ten thousand
-pods that no machine helps cost thirty requests. Each pod that was helped lets one more of its group
-request at a time, so that pods that machines do help need not wait for each other. Over all groups
-at most twenty pods request in one pass, again the oldest first.
+pods that no machine helps cost thirty requests. Each pod that is bound while others of its group
+have requested lets one more of them request at a time, whether it had requested or not:
+kube-scheduler gives the machine to whichever it tries first. So pods that machines do help need not
+wait for each other. Over all groups at most twenty pods request in one pass, the oldest first.
 
 When a pod is bound or deleted, it is forgotten with its requests; its machine then serves the
 cluster like any other.
@@ -153,8 +154,9 @@ class UnschedulablePods(Generic[K]):
         if waiting is None:
             return 0
         group_state = self._groups[waiting.group]
-        if bound and waiting.asked:
+        if bound and group_state.asking:
             group_state.at_a_time += 1
+        if bound and waiting.asked:
             for each in group_state.asking.values():
                 each.asked = min(each.asked, MAX_ADDITIONAL_PER_POD - 1)
         group_state.asking.pop(pod, None)

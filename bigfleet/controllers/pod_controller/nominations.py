@@ -4,9 +4,9 @@ kube-scheduler keeps the room of nominated pods from others of no higher priorit
 nominated Node first. Without a nomination a new Node is often full before such a pod is retried:
 the emptiest Node is preferred for every pod, and an unschedulable pod may be retried ten seconds
 later. Most pods may go elsewhere. One that takes most of a Node finds room on hardly any other, and
-a machine was acquired for it. Of those that have requested an additional machine, one that must run
-beside its gang depends on this Node, a gang none of which runs begins on it, and one that runs
-beside none of its kind finds no other.
+a machine was acquired for it. Of those that have requested an additional machine, one that takes
+much of a Node has waited for such a one, one that must run beside its gang depends on this Node, a
+gang none of which runs begins on it, and one that runs beside none of its kind finds no other.
 """
 
 from __future__ import annotations
@@ -41,6 +41,8 @@ _CHANGED = (404, 409, 422)
 _WATCH_SECONDS = 2.0
 # kube-scheduler retries after ten seconds at most; a pod that is still waiting then does not fit.
 NOMINATION_SECONDS = 30.0
+# Shares of a Node's amount of some resource.
+_MOST, _MUCH = 0.5, 0.25
 
 
 class Candidate(NamedTuple):
@@ -107,23 +109,20 @@ class Nominations:
 
     def fitting(self, node: Node) -> list[Candidate]:
         """The candidates that fit on the Node together, of those that take most of it, and of those
-        that have requested a machine and must run beside others, or beside none of their kind.
+        that have requested a machine and take much of it, must run beside others, or beside none of
+        their kind.
         """
         if node.cordoned or node.reclaiming:
             return []
         # Candidates have no Node nominated, as far as their watch says.
         late = self._now() - _WATCH_SECONDS
         # Thousands of pods may wait, of few shapes.
-        takes_most = cache(partial(_takes_most, node=node))
+        depends = cache(partial(_depends_on, node))
         just_now = {key for key, each in self._nominated.items() if each.since_seconds > late}
         candidates = [
             each
             for each in self._candidates()
-            if each.key not in just_now
-            and (
-                takes_most(each.shape)
-                or (each.asked and (each.shape.affinity_terms or avoids(each.shape, each.shape)))
-            )
+            if each.key not in just_now and depends(each.shape, asked=each.asked)
         ]
         return self._together(candidates, node) if candidates else []
 
@@ -171,9 +170,12 @@ class Nominations:
         return True
 
 
-def _takes_most(shape: Shape, node: Node) -> bool:
-    """Whether a pod needs more than half of the Node's amount of some resource."""
-    return any(2 * shape.requests.get(name, 0) > n for name, n in node.allocatable.items())
+def _depends_on(node: Node, shape: Shape, *, asked: bool) -> bool:
+    """Whether a waiting pod, which has `asked` for a machine, may find no other Node as good."""
+    share = _MUCH if asked else _MOST
+    if any(shape.requests.get(name, 0) > share * n for name, n in node.allocatable.items()):
+        return True
+    return asked and (bool(shape.affinity_terms) or avoids(shape, shape))
 
 
 def _free(node: Node, occupancy: Occupancy) -> Machine:

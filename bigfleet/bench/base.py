@@ -41,7 +41,9 @@ def checkout(revision: str) -> Iterator[Path]:
         raise InvalidInput("--base", revision, hint) from None
     with TemporaryDirectory(prefix="bigfleet-bench-") as folder:
         with tarfile.open(fileobj=BytesIO(archive)) as files:
-            files.extractall(folder, filter="data")
+            # Python has filters since 3.11.4.
+            files.extraction_filter = getattr(tarfile, "data_filter", lambda member, _: member)
+            files.extractall(folder)
         yield Path(folder)
 
 
@@ -54,22 +56,20 @@ def ratio(base: Path, row: Row, times: int, scale: float) -> tuple[float | None,
     why = ""
     for number in range(ROUNDS):
         sides = [(_ROOT, here), (base, there)]
-        records = {}
+        work = []
         for root, medians in sides if number % 2 == 0 else reversed(sides):
-            record = records[root] = _measured(root, row, times, scale)
-            if record is None:
-                return None, "the base has no such row"
+            record = _measured(root, row, times, scale)
+            if isinstance(record, str):
+                return None, f"{'this revision' if root is _ROOT else 'the base'} {record}"
             medians.append(float(str(record["median"])))
-        ours, theirs = records[_ROOT], records[base]
-        assert ours is not None
-        assert theirs is not None
-        if any(ours[name] != theirs[name] for name in _WORK):
+            work.append([record[name] for name in _WORK])
+        if work[0] != work[1]:
             why = "the base decided otherwise"
     return median(here) / median(there), why
 
 
-def _measured(root: Path, row: Row, times: int, scale: float) -> Mapping[str, object] | None:
-    """The record of the row at that revision; None if it has no such row."""
+def _measured(root: Path, row: Row, times: int, scale: float) -> Mapping[str, object] | str:
+    """The record of the row at that revision, or why there is none."""
     with TemporaryDirectory(prefix="bigfleet-bench-") as results:
         command = [sys.executable, "-m", "bigfleet.bench", "--rows", row.name]
         command += ["--cycles", str(times), "--scale", str(scale), "--results", results]
@@ -79,8 +79,7 @@ def _measured(root: Path, row: Row, times: int, scale: float) -> Mapping[str, ob
         )
         found = Path(results) / "latest.json"
         if not found.exists():
-            if done.returncode == _UNKNOWN_ROW:
-                return None
-            raise InvalidInput("--base", str(root), f"could not be measured: {done.stderr[-500:]}")
+            unknown = done.returncode == _UNKNOWN_ROW and "no row has" in done.stderr
+            return "has no such row" if unknown else f"cannot be measured: {done.stderr[-300:]}"
         records = json.loads(found.read_text())
-    return next((each for each in records if each["name"] == row.name), None)
+    return next((each for each in records if each["name"] == row.name), "has no such row")

@@ -9,6 +9,8 @@ from typing import Protocol
 import numpy as np
 
 Clock = Callable[[], float]
+# Beyond this a revision is slower than its base, and not only on another day.
+MAX_RATIO = 1.25
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,11 @@ class Measured:
         """Whether the row's target is met, if it has one."""
         target = self.row.target_seconds
         return not self.samples.invalid and (target is None or self.p99 <= target)
+
+    @property
+    def is_slower(self) -> bool:
+        """Whether it takes much longer than the base."""
+        return self.ratio is not None and self.ratio > MAX_RATIO
 
     @property
     def parts(self) -> Mapping[str, float]:

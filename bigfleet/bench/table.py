@@ -29,7 +29,7 @@ def line(measured: Measured) -> str:
         samples.orders,
         samples.short,
         "-" if measured.ratio is None else f"{measured.ratio:.2f}",
-        "" if measured.passes else "MISSED",
+        "SLOWER" if measured.is_slower else "" if measured.passes else "MISSED",
     )
     notes = [f"    {samples.invalid}"] if samples.invalid else []
     parts = [f"{name} {_ms(seconds)}" for name, seconds in measured.parts.items()][:_PARTS_SHOWN]

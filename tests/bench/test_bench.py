@@ -126,6 +126,8 @@ def test_each_row_measures_what_it_says(row: Row) -> None:
     assert samples.needs > 0
     assert len(samples.seconds) == 1
     assert samples.seconds[0] > 0
+    if isinstance(row, Decisions) and row.lost >= 0.1:
+        assert samples.orders > 0
 
 
 def test_a_row_without_the_orders_that_it_is_about_says_nothing() -> None:
@@ -154,7 +156,7 @@ def test_a_revision_takes_as_long_as_itself(
     """Both sides are processes of their own, here without compiled kernels, and decide the same."""
     monkeypatch.setenv("NUMBA_DISABLE_JIT", "1")
     options = ["--rows", "small", "--cycles", "3", "--scale", "0.4", "--base", "HEAD"]
-    assert main([*options, "--results", str(tmp_path)]) in (0, 4)
+    assert main([*options, "--results", str(tmp_path)]) in (0, 4)  # others may disturb one side
     (record,) = json.loads((tmp_path / "latest.json").read_text())
     assert 0.2 < record["baselineRatio"] < 5.0
 
@@ -168,7 +170,7 @@ def test_a_slower_revision_fails_the_command(
     options = ["--cycles", "2", "--base", "HEAD", "--results", str(tmp_path)]
     assert main(options) == 4
     out = capsys.readouterr().out
-    assert " 1.26" in out
+    assert " 1.26   SLOWER" in out
     assert "the base is another" in out
 
 

@@ -159,13 +159,18 @@ def test_each_pod_that_was_helped_lets_one_more_of_its_group_request_at_a_time()
 
 
 def test_equals_that_take_the_machines_which_others_requested_let_as_many_more_request() -> None:
-    """kube-scheduler knows nobody who has requested a machine: whichever it tries first gets it."""
+    """kube-scheduler gives a machine to whichever pod it tries first. Room that others have left on
+    a Node that was there is no sign that machines help.
+    """
     rules = _rules(*(f"p{number}" for number in range(30)))
     asked = {ask.pod for _, ask in _watched(rules, 0, 20)}
     assert asked == {f"p{number}" for number in range(10)}
-    for number in range(15, 30):
+    for number in range(20, 30):
         rules.forget(f"p{number}", bound=True)
-    more = [ask.pod for _, ask in _watched(rules, 21, 41)]
+    assert _watched(rules, 21, 41) == []
+    for number in range(15, 20):
+        rules.forget(f"p{number}", bound=True, on_new_node=True)
+    more = [ask.pod for _, ask in _watched(rules, 42, 62)]
     assert sorted(more) == [f"p{number}" for number in range(10, 15)]
 
 
@@ -227,12 +232,21 @@ def test_a_bound_pod_is_forgotten_and_its_number_of_requests_returned() -> None:
 
 _MOVES = st.lists(
     st.tuples(
-        st.sampled_from(["see", "forget", "aside", "wait", "patient"]),
-        st.integers(0, 11),
+        st.sampled_from(["see", "see ten", "bound", "bound on new", "aside", "wait", "patient"]),
+        st.integers(0, 59),
         st.integers(1, 90),
     ),
     max_size=60,
 )
+
+
+def _bound(rules: Rules, number: int, *, on_new_node: bool) -> bool:
+    """Bind a pod; whether that shows that requests help its group, of the two there are."""
+    pod, its = f"p{number}", [each for each in rules if int(each[1:]) % 2 == number % 2]
+    others_ask = on_new_node and any(map(rules.asked, its))
+    helps = pod in rules and (others_ask or rules.asked(pod) > 0)
+    rules.forget(pod, bound=True, on_new_node=on_new_node)
+    return helps
 
 
 @given(_MOVES)
@@ -240,20 +254,19 @@ def test_whatever_happens_no_pod_requests_too_soon_or_too_often(
     moves: Iterable[tuple[str, int, int]],
 ) -> None:
     """Numbers go up by one, the hold passes before each, and a group never has more that ask than
-    ten and those that were bound while others asked.
+    ten and those that were bound after requests, their own or, on a new Node, others'.
     """
     rules, now, seen_at = Rules(), 0.0, dict[str, float]()
     helped = Counter[int]()
     for move, number, seconds in moves:
         pod, group = f"p{number}", f"g{number % 2}"
-        if move == "see":
-            if pod not in rules:
-                seen_at[pod] = now
-            rules.observe(pod, group, f"{number:03}", now)
-        elif move == "forget":
-            others_ask = any(rules.asked(each) for each in rules if int(each[1:]) % 2 == number % 2)
-            helped[number % 2] += pod in rules and others_ask
-            rules.forget(pod, bound=True)
+        if move.startswith("see"):
+            for each in range(number, number + 20 if move == "see ten" else number + 1, 2):
+                new = f"p{each}" not in rules
+                seen_at |= {f"p{each}": now} if new else {}
+                rules.observe(f"p{each}", group, f"{each:03}", now)
+        elif move.startswith("bound"):
+            helped[number % 2] += _bound(rules, number, on_new_node=move == "bound on new")
         elif move == "aside":
             rules.defer(pod, now)
         else:

@@ -32,8 +32,8 @@ _ROLE = "provider"
 # Machines asked for at once, so that decoding an answer does not keep sessions waiting: 1 MB.
 PAGE_MACHINES = 2000
 
-# Four bytes a machine are enough: a change that a digest hides is missed only if the listings of
-# changes have missed it as well.
+# Four bytes a machine are enough: they hide one change of two thousand million, until the record's
+# next one, and listings of changes do not use them.
 _DIGEST_BITS = 0x7FFF_FFFF
 
 _Response = TypeVar("_Response")
@@ -188,22 +188,26 @@ def _operation(ack: wire.TransitionAck) -> Operation:
 
 
 async def _listing(answer: wire.MachineList, unchanged: Unchanged) -> Listing:
-    records = list(answer.machines)
-    ids, digests = [record.id for record in records], [_digest(record) for record in records]
-    kept = set(unchanged(ids, digests)) - _repeated(ids)
     machines: list[Machine] = []
     rejected: dict[str, InvalidInput] = {}
+    kept: set[str] = set()
     provider_name = answer.provider
-    for number, record in enumerate(records):
-        if number % PAGE_MACHINES == PAGE_MACHINES - 1:  # of a provider without pages
+    repeated = _repeated([record.id for record in answer.machines])
+    for start in range(0, len(answer.machines), PAGE_MACHINES):
+        if start:  # of a provider without pages
             await asyncio.sleep(0)
-        if record.id in kept:
-            continue
-        provider_name = provider_name or record.host.provider
-        try:
-            machines.append(machine_codec.machine_from_wire(record, digests[number]))
-        except InvalidInput as error:
-            rejected[record.id] = error
+        records = answer.machines[start : start + PAGE_MACHINES]
+        ids, digests = [record.id for record in records], [*map(_digest, records)]
+        known = set(unchanged(ids, digests)) - repeated
+        kept |= known
+        for record, digest in zip(records, digests, strict=True):
+            if record.id in known:
+                continue
+            provider_name = provider_name or record.host.provider
+            try:
+                machines.append(machine_codec.machine_from_wire(record, digest))
+            except InvalidInput as error:
+                rejected[record.id] = error
     return Listing(machines, rejected, answer.revision, provider_name, answer.next_page_token, kept)
 
 

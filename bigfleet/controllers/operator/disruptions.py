@@ -110,7 +110,7 @@ class Disruptions:
         return why
 
     def forget(self, machine_id: str) -> None:
-        """Count no longer with the drain of a Node whose machine joins again."""
+        """Count no longer with the drain of a Node whose machine is about to join again."""
         self._accepted.pop(machine_id, None)
 
     def _forbidden(self, found: Sequence[_Assessed], budgets: Sequence[Budget]) -> str:

@@ -110,7 +110,7 @@ class AdditionalRequests:
 
     def on_bound(self, key: RequestKey, pod: Metadata, node: str = "") -> None:
         """Drop the additional requests of a Pod that is bound to `node`, or needs none any more."""
-        known = self._drop(key, bound=bool(node))
+        known = self._drop(key, node)
         if not known and not self._existing.any_additional:
             return  # the most common case
         asked = 0
@@ -129,13 +129,16 @@ class AdditionalRequests:
         for each in key.additional():
             self._writer.forget(each)
 
-    def _drop(self, key: RequestKey, *, bound: bool = False) -> bool:
-        """Forget a waiting Pod; return whether it was one."""
+    def _drop(self, key: RequestKey, node: str = "") -> bool:
+        """Forget a waiting Pod, which is bound to `node` if that is not ""; return whether it was
+        one.
+        """
         self._nominations.forget(key)
         waiting = self._waiting.pop(key, None)
         if waiting is None:
             return False
-        self._rules.forget(key, bound=bound)
+        is_new = self._nominations.is_new(node)
+        self._rules.forget(key, bound=bool(node), on_new_node=is_new)
         metrics.pod_controller_unschedulable.set(len(self._rules))
         for reason in (_REQUESTED, _SHORT):
             self._events.forget(waiting.name, reason)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache, partial
@@ -41,6 +42,8 @@ _CHANGED = (404, 409, 422)
 _WATCH_SECONDS = 2.0
 # kube-scheduler retries after ten seconds at most; a pod that is still waiting then does not fit.
 NOMINATION_SECONDS = 30.0
+# By then kube-scheduler has filled a Node that has joined with the pods that waited.
+_NEW_SECONDS = 30.0
 # Shares of a Node's amount of some resource.
 _MOST, _MUCH = 0.5, 0.25
 
@@ -76,6 +79,8 @@ class Nominations:
         self._candidates = candidates
         self._nominated: dict[RequestKey, _Nomination] = {}
         self._joined: asyncio.Queue[str] = asyncio.Queue()
+        #: when Nodes that are new joined
+        self._new: dict[str, float] = {}
 
     async def run(self) -> None:
         """Nominate each Node that joins, until cancelled."""
@@ -92,7 +97,14 @@ class Nominations:
         nominations meanwhile.
         """
         if before is None or (node.ready and not before.ready):
+            now = self._now()
+            self._new = {name: at for name, at in self._new.items() if now - at <= _NEW_SECONDS}
+            self._new[node.name] = now
             self._joined.put_nowait(node.name)
+
+    def is_new(self, node: str) -> bool:
+        """Whether a Node of that name has just joined, or become ready."""
+        return self._now() - self._new.get(node, -math.inf) <= _NEW_SECONDS
 
     def forget(self, key: RequestKey) -> None:
         """Forget a pod that is bound or deleted."""

@@ -30,10 +30,11 @@ its pods stay unschedulable. These rules close the loop by observation.
 
 Of equivalent pods (a `group`) at most ten request at a time, the oldest first: how many a machine
 takes is known only once kube-scheduler has filled it, and it usually takes many. So ten thousand
-pods that no machine helps cost thirty requests. Each pod that is bound while others of its group
-have requested lets one more of them request at a time, whether it had requested or not:
-kube-scheduler gives the machine to whichever it tries first. So pods that machines do help need not
-wait for each other. Over all groups at most twenty pods request in one pass, the oldest first.
+pods that no machine helps cost thirty requests. Each pod that had requested and is bound lets one
+more of its group request at a time, and so does each that is bound on a Node that has just joined
+while others of its group have requested: kube-scheduler gives a machine to whichever pod it tries
+first. So pods that machines do help need not wait for each other. Over all groups at most twenty
+pods request in one pass, the oldest first.
 
 When a pod is bound or deleted, it is forgotten with its requests; its machine then serves the
 cluster like any other.
@@ -148,13 +149,15 @@ class UnschedulablePods(Generic[K]):
         group_state = self._groups.setdefault(group, _Group())
         (group_state.asking if asked else group_state.others)[pod] = waiting
 
-    def forget(self, pod: K, *, bound: bool = False) -> int:
-        """Forget a pod that is bound, terminated or deleted; return its number of requests."""
+    def forget(self, pod: K, *, bound: bool = False, on_new_node: bool = False) -> int:
+        """Forget a pod that is bound, perhaps on a Node that has just joined, terminated or
+        deleted; return its number of requests.
+        """
         waiting = self._waiting.pop(pod, None)
         if waiting is None:
             return 0
         group_state = self._groups[waiting.group]
-        if bound and group_state.asking:
+        if bound and (waiting.asked or (on_new_node and group_state.asking)):
             group_state.at_a_time += 1
         if bound and waiting.asked:
             for each in group_state.asking.values():

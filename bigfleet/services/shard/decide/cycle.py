@@ -290,10 +290,10 @@ class Cycle:
         }
         # An empty machine whose Node takes no pods goes also while demand grows.
         growing = {cluster for cluster in growing if not self.needs.limits.exist_in(cluster)}
-        changed = dict(self.needs.limits.changed_seconds)
-        for cluster, at in fell.items():
-            changed[cluster] = max(at, changed.get(cluster, at))
-        due = self.disruptions.inquiries(candidates, surplus, changed, growing, now_seconds)
+        served_less = self.needs.limits.fell_seconds
+        for cluster in fell.keys() | served_less.keys():
+            fell[cluster] = max(fell.get(cluster, 0.0), served_less.get(cluster, 0.0))
+        due = self.disruptions.inquiries(candidates, surplus, fell, growing, now_seconds)
         for cluster, inquiry in due:
             message = ShardMessage(disruption_inquiry=inquiry)
             self.sessions.send(cluster, message, "disruption-inquiry")

@@ -99,11 +99,11 @@ class NeedsTable:
         fresh, faults = read(rollup, admitted, rows, known)
         self._note_left_out(cluster, len(beyond))
 
-        def accept() -> None:
+        def accept(at_seconds: float) -> None:
             self._report(cluster)
-            self._take_over(cluster, fresh, now_seconds)
+            self._take_over(cluster, fresh, at_seconds)
             self._note_overheads(cluster, overheads)
-            self._note_limits(cluster, limits, now_seconds)
+            self._note_limits(cluster, limits, at_seconds)
 
         held = self._guard.holds(cluster, pods_of(fresh), now_seconds, accept)
         if held:

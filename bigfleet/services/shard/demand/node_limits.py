@@ -26,22 +26,24 @@ class NodeLimits:
 
     def __init__(self) -> None:
         self._of: dict[str, Mapping[str, NodeLimit]] = {}
-        #: when those of each cluster last changed, in seconds of `replace`
-        self.changed_seconds: dict[str, float] = {}
+        #: when a machine of each cluster last came to serve less, in seconds of `replace`
+        self.fell_seconds: dict[str, float] = {}
         self._last_columns = LastColumns()
 
     def replace(self, cluster: str, limits: Mapping[str, NodeLimit], now_seconds: float) -> bool:
         """Replace all limits of the cluster; True if they changed."""
-        if self._of.get(cluster, {}) == limits:
+        before = self._of.get(cluster, {})
+        if before == limits:
             return False
         self._of[cluster] = limits
-        self.changed_seconds[cluster] = now_seconds
+        if any(_serves_less(limit, before.get(name)) for name, limit in limits.items()):
+            self.fell_seconds[cluster] = now_seconds
         return True
 
     def forget(self, cluster: str) -> None:
         """Drop a removed cluster."""
         self._of.pop(cluster, None)
-        self.changed_seconds.pop(cluster, None)
+        self.fell_seconds.pop(cluster, None)
 
     def exist_in(self, cluster: str) -> bool:
         """Whether `cluster` reported any."""
@@ -76,6 +78,13 @@ class NodeLimits:
         for reason in LimitReason:
             metrics.shard_limited_machines.labels(reason.value).set(counts[reason])
         return replace(fleet, flavours=self._last_columns.of(flavours)) if derived else fleet
+
+
+def _serves_less(limit: NodeLimit, before: NodeLimit | None) -> bool:
+    if before is None or (limit.broken and not before.broken):
+        return True
+    amounts = dict(limit.amounts)
+    return any(amount > amounts.get(name, 0) for name, amount in before.amounts)
 
 
 def _is_at_work(

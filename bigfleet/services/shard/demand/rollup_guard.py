@@ -30,7 +30,7 @@ class _Held:
     count: int
     pods: int
     since_seconds: float
-    accept: Callable[[], None]
+    accept: Callable[[float], None]
 
 
 class RollUpGuard:
@@ -52,8 +52,11 @@ class RollUpGuard:
         self._accepted = dict(self._kept)
         self._failing = False
 
-    def holds(self, cluster: str, pods: int, now_seconds: float, accept: Callable[[], None]) -> str:
-        """Why a roll-up of `pods` pods is held; "" when it is accepted: then `accept` was called.
+    def holds(
+        self, cluster: str, pods: int, now_seconds: float, accept: Callable[[float], None]
+    ) -> str:
+        """Why a roll-up of `pods` pods is held; "" when it is accepted: then `accept` was called,
+        with the time.
 
         A held one is accepted when its hold expires.
         """
@@ -61,7 +64,8 @@ class RollUpGuard:
         asked, former = self._before(cluster)
         count = 1 if before is None else before.count + 1
         if asked < MIN_PODS or pods >= MIN_KEPT_FRACTION * asked or count >= CONFIRMATIONS:
-            self._accept(cluster, pods, accept)
+            self._accept(cluster, pods)
+            accept(now_seconds)
             return ""
         self._held[cluster] = _Held(count, pods, now_seconds, accept)
         return (
@@ -75,7 +79,8 @@ class RollUpGuard:
         due = [c for c, h in self._held.items() if now_seconds - h.since_seconds >= HOLD_SECONDS]
         for cluster in due:
             held = self._held.pop(cluster)
-            self._accept(cluster, held.pods, held.accept)
+            self._accept(cluster, held.pods)
+            held.accept(now_seconds)
         return due
 
     def drop(self, cluster: str) -> None:
@@ -109,9 +114,8 @@ class RollUpGuard:
         machines = self._machines_of(cluster)
         return machines, f"an unknown number (the cluster has {machines} machines)"
 
-    def _accept(self, cluster: str, pods: int, accept: Callable[[], None]) -> None:
+    def _accept(self, cluster: str, pods: int) -> None:
         self._accepted[cluster] = pods
-        accept()
 
     def _is_stale(self) -> bool:
         if self._kept.keys() != self._accepted.keys():

@@ -14,7 +14,7 @@ from bigfleet.engine.snapshot import NONE, Demand, Flags, Flavour, Fleet, Ints, 
 from bigfleet.model import penalty
 from bigfleet.model.domain import Domain
 from bigfleet.model.labels import INSTANCE_TYPE_LABEL
-from bigfleet.model.machine import BOUND, Machine, MachineState
+from bigfleet.model.machine import BOUND, MAX_ID_BYTES, Machine, MachineState
 from bigfleet.model.need import NeedKey
 from bigfleet.services.shard.fleet import claims, overlay
 from bigfleet.services.shard.fleet.assignment import incarnation_of
@@ -133,7 +133,8 @@ class Inventory:
 
     def unchanged(self, ids: Sequence[str], digests: Sequence[int], provider: str) -> Iterator[str]:
         """Those of the machines `ids` of `provider` whose last record had this digest."""
-        rows = self._ids.rows(ids)
+        # They are as their provider gives them, and an array of ids is as wide as the longest.
+        rows = self._ids.rows([each if len(each) <= MAX_ID_BYTES else "" for each in ids])
         known = np.append(self._columns.digest, 0)[rows]  # the last is NONE
         same = (known == np.array(digests, np.int32)) & (known != 0)
         same &= np.append(self._of_provider(provider), np.False_)[rows]

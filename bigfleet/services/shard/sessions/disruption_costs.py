@@ -2,9 +2,9 @@
 
 BigFleet watches no pods. Where a cluster may have surplus machines, its operator is asked which of
 them can be reclaimed at the least cost; an answer is valid for a few cycles. An operator whose
-answers lead to no reclaim is asked less and less often, until demand falls or its node limits
-change: a Node that is drained by hand is soon empty. While a cluster grows nothing with pods is
-reclaimed: its operator, for whom an answer is work, is asked as rarely.
+answers lead to no reclaim is asked less and less often, until demand falls or less runs on a Node
+that takes no new pods: one that is drained by hand is soon empty. While a cluster grows nothing
+with pods is reclaimed: its operator, for whom an answer is work, is asked as rarely.
 """
 
 from __future__ import annotations
@@ -75,18 +75,18 @@ class DisruptionCosts:
         self,
         candidates: Mapping[str, Sequence[str]],
         surplus: Mapping[str, Sequence[str]],
-        changed_seconds: Mapping[str, float],
+        fell_seconds: Mapping[str, float],
         growing: Collection[str],
         now_seconds: float,
     ) -> Iterator[tuple[str, wire.DisruptionInquiry]]:
         """The inquiries to send now. `candidates` are the possibly surplus machines by cluster,
         `surplus` those that the last decision found to be, `growing` the clusters that need ever
-        more. `changed_seconds` is when a cluster's demand last fell or its node limits changed.
+        more. `fell_seconds` is when a cluster's demand last fell, or what its limited Nodes serve.
         """
         for cluster, machine_ids in candidates.items():
             asked, period = self._asked.get(cluster), self._period_seconds
             if asked is not None:
-                self._adapt(asked, changed_seconds.get(cluster), found=bool(surplus.get(cluster)))
+                self._adapt(asked, fell_seconds.get(cluster), found=bool(surplus.get(cluster)))
                 period = asked.period_seconds
                 wait_seconds = self._longest_seconds if cluster in growing else period
                 if now_seconds - asked.at_seconds < wait_seconds:
@@ -103,8 +103,8 @@ class DisruptionCosts:
                 ),
             )
 
-    def _adapt(self, asked: _Asked, changed_seconds: float | None, *, found: bool) -> None:
-        if found or (changed_seconds is not None and changed_seconds >= asked.at_seconds):
+    def _adapt(self, asked: _Asked, fell_seconds: float | None, *, found: bool) -> None:
+        if found or (fell_seconds is not None and fell_seconds >= asked.at_seconds):
             asked.period_seconds = self._period_seconds
         elif asked.answered:
             asked.period_seconds = min(asked.period_seconds * 2, self._longest_seconds)

@@ -200,6 +200,7 @@ def test_silence_confirms_a_held_rollup() -> None:
     assert needs.release_held(129) == []
     assert needs.release_held(130) == ["east"]
     assert len(needs) == 0
+    assert [*needs.demand().fell_seconds.values()] == [130]  # when it took effect
 
 
 def test_a_departed_operators_doubt_is_dropped() -> None:

@@ -194,16 +194,19 @@ def test_a_reason_that_is_not_known_yet_is_no_fault() -> None:
     assert (limits["m-1"].reason, list(problems)) == (LimitReason.OTHER, [])
 
 
-async def test_when_the_limits_of_a_cluster_last_changed_is_known(tmp_path: Path) -> None:
+async def test_when_a_limited_machine_came_to_serve_less_is_known(tmp_path: Path) -> None:
     """A Node that was drained by hand is empty soon after: then its operator is asked about it."""
     async with shard(provider(), tmp_path) as rig:
         operator, limits = await rig.operator(), rig.shard.needs.limits
         operator.reports = False
-        await operator.roll_up(pods(3), limits=[cordoned()])
-        first = limits.changed_seconds["east"]
-        await operator.roll_up(pods(2), limits=[cordoned()])
-        assert limits.changed_seconds["east"] == first
+        await operator.roll_up(pods(3), limits=[cordoned(cpu="2")])
+        first = limits.fell_seconds["east"]
+        await operator.roll_up(pods(2), limits=[cordoned(cpu="2")])
+        await operator.roll_up(pods(2), limits=[cordoned(cpu="3")])
+        assert limits.fell_seconds["east"] == first
         await operator.roll_up(pods(2), limits=[cordoned(cpu="")])
-        assert limits.changed_seconds["east"] > first
+        emptied = limits.fell_seconds["east"]
+        assert emptied > first
         await operator.roll_up(pods(2))
+        assert limits.fell_seconds["east"] == emptied
         assert not limits.exist_in("east")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import tracemalloc
 from dataclasses import replace
 
 import numpy as np
@@ -99,6 +100,30 @@ def test_what_a_full_listing_omits_is_gone() -> None:
     assert kept.state("m-1") is None
     assert kept.state("m-2") is _S.CONFIGURED
     assert fleet(kept).priority[0] == 4
+
+
+def test_a_record_is_unchanged_if_it_is_the_last_that_its_provider_gave() -> None:
+    """Machines of other providers, unknown ones, and those that were never listed are none."""
+    kept = Inventory(Interned())
+    kept.apply([replace(machine("m-1"), digest=7), machine("m-2")], 0.0, "ours")
+    kept.apply([replace(machine("m-3"), digest=7)], 0.0, "theirs")
+    ids = ["m-1", "m-2", "m-3", "m-4"]
+    assert [*kept.unchanged(ids, [7, 0, 7, 7], "ours")] == ["m-1"]
+    assert [*kept.unchanged(ids, [8, 0, 7, 7], "ours")] == []
+    kept.apply([machine("m-1", _S.FAILED)], 1.0, "ours")  # the answer to an order
+    assert [*kept.unchanged(ids, [7, 0, 7, 7], "ours")] == []
+
+
+def test_an_id_of_absurd_length_takes_no_more_memory_than_it_has() -> None:
+    """An array is as wide as its longest entry: a page with an id of a megabyte took 2 GB."""
+    kept = inventory(machine("m-1"))
+    ids = ["x" * 1_000_000, *(f"m-{number}" for number in range(200))]
+    tracemalloc.start()
+    try:
+        assert [*kept.unchanged(ids, [1] * len(ids), "")] == []
+        assert tracemalloc.get_traced_memory()[1] < 20_000_000
+    finally:
+        tracemalloc.stop()
 
 
 def test_idle_machines_know_since_when() -> None:

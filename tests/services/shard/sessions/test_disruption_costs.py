@@ -24,14 +24,14 @@ class Asking:
         *,
         surplus: Collection[str] = (),
         growing: bool = False,
-        changed: Mapping[str, float] | None = None,
+        fell: Mapping[str, float] | None = None,
     ) -> list[float]:
         """When the operator was asked, which answers each time that it has nothing to release."""
         asked = []
         for _ in range(seconds):
             found, grows = {"c": list(surplus)}, {"c"} if growing else ()
             for cluster, inquiry in self._costs.inquiries(
-                CANDIDATES, found, changed or {}, grows, self._now
+                CANDIDATES, found, fell or {}, grows, self._now
             ):
                 assert list(inquiry.surplus_machine_ids) == list(surplus)
                 self._costs.take(cluster, DisruptionReport(), self._now, lambda _: True)
@@ -48,19 +48,19 @@ def test_an_operator_with_nothing_to_release_is_asked_ever_less_often() -> None:
     assert Asking().for_seconds(700) == [0, 20, 60, 140, 300, 460, 620]
 
 
-def test_once_demand_falls_or_node_limits_change_it_is_asked_every_ten_seconds_again() -> None:
-    """A Node that was cordoned may have become empty."""
+def test_once_demand_falls_the_operator_is_asked_every_ten_seconds_again() -> None:
+    """As it is once less runs on a Node that takes no new pods."""
     asking = Asking()
     asking.for_seconds(301)
-    assert asking.for_seconds(15, changed={"c": 300.5}) == [310]
+    assert asking.for_seconds(15, fell={"c": 300.5}) == [310]
 
 
 def test_while_its_cluster_grows_an_operator_is_asked_as_rarely_as_can_be() -> None:
     """Also if some of its demand falls, and machines are surplus: what runs there stays anyway."""
     asking = Asking()
-    changed = {"c": 1000.0}
-    assert asking.for_seconds(400, surplus=["m-1"], growing=True, changed=changed) == [0, 160, 320]
-    assert asking.for_seconds(12, surplus=["m-1"], changed=changed) == [400, 410]
+    fell = {"c": 1000.0}
+    assert asking.for_seconds(400, surplus=["m-1"], growing=True, fell=fell) == [0, 160, 320]
+    assert asking.for_seconds(12, surplus=["m-1"], fell=fell) == [400, 410]
 
 
 class BatchMachine:

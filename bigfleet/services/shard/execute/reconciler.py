@@ -85,8 +85,7 @@ class Reconciler:
         self._key, self._provider, self._inventory = key, provider, inventory
         self._orders, self._sessions, self._journal = orders, sessions, journal
         self._clock, self._failures = clock, failures
-        self._revision = b""
-        self._full_listing_due_seconds = 0.0
+        self._revision, self._full_listing_due_seconds = b"", 0.0
         self._configuring_since: dict[str, float] = {}
         self._guard = ListingGuard()
 
@@ -126,7 +125,8 @@ class Reconciler:
         accepted = self._retain(named, now_seconds)
         pause_seconds = FULL_LISTING_SECONDS if accepted else RELIST_INTERVAL_SECONDS
         self._full_listing_due_seconds = now_seconds + pause_seconds
-        await asyncio.sleep(0)
+        if len(named) > _RECORDS_AT_ONCE:
+            await asyncio.sleep(0)
         if accepted:
             self._inventory.compact()
 

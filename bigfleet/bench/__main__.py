@@ -25,18 +25,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     4 if that was faster and 0 if not, whatever the targets.
     """
     given = _parser().parse_args(arguments)
-    precompile()
     rows = [row for row in ROWS if given.rows in row.name]
     if not rows:
         names = "".join(f"\n  {row.name}" for row in ROWS)
         print(f'no row has "{given.rows}" in its name; the rows are{names}', file=sys.stderr)
         return _BAD_REQUEST
+    precompile()
     try:
         found = _measure_all(rows, given)
     except InvalidInput as error:
         print(error, file=sys.stderr)
         return _BAD_REQUEST
-    for line in table.growth([m for m in found if m.row.name in {row.name for row in GROWTH}]):
+    growing = {row.name for row in GROWTH}
+    for line in table.growth([measured for measured in found if measured.row.name in growing]):
         print(line)
     given.results.mkdir(parents=True, exist_ok=True)
     (given.results / "latest.json").write_text(json.dumps([_record(m) for m in found], indent=1))

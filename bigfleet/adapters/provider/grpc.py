@@ -218,6 +218,4 @@ def _digest(record: wire.Machine) -> int:
 
 def _repeated(ids: Sequence[str]) -> set[str]:
     """Those that occur more than once: which of them counts is not decided here."""
-    if len(set(ids)) == len(ids):
-        return set()
     return {each for each, times in Counter(ids).items() if times > 1}

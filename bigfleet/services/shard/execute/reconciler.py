@@ -30,8 +30,8 @@ from bigfleet.services.shard.sessions.registry import Sessions
 
 # Incremental listings do not show deleted machines, so a full one is made at this interval.
 FULL_LISTING_SECONDS = 300.0
-# After one that is held for lacking more of the machines than this share, at this one.
-RELIST_INTERVAL_SECONDS = 5.0
+RELIST_INTERVAL_SECONDS = 5.0  # while one is held
+# Of at least so many machines, a listing that keeps less than this share is held for so long.
 MIN_MACHINES, MIN_KEPT_FRACTION, HOLD_SECONDS = 10, 0.5, 30.0
 # Records applied at once without delaying sessions.
 _RECORDS_AT_ONCE = 2000

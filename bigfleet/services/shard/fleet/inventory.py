@@ -128,17 +128,19 @@ class Inventory:
     def listed_by_others(self, ids: Sequence[str], provider: str) -> set[str]:
         """Those of the machines `ids` that another provider than `provider` has."""
         rows = self._ids.rows(ids)
-        others = np.append(~self._of_provider(provider), np.False_)[rows]  # the last is NONE
-        return {ids[number] for number in np.flatnonzero(others).tolist()}
+        known = np.flatnonzero(rows != NONE)
+        others = known[~self._of_provider(provider, rows[known])]
+        return {ids[number] for number in others.tolist()}
 
     def unchanged(self, ids: Sequence[str], digests: Sequence[int], provider: str) -> Iterator[str]:
         """Those of the machines `ids` of `provider` whose last record had this digest."""
         # They are as their provider gives them, and an array of ids is as wide as the longest.
         rows = self._ids.rows([each if len(each) <= MAX_ID_BYTES else "" for each in ids])
-        known = np.append(self._columns.digest, 0)[rows]  # the last is NONE
-        same = (known == np.array(digests, np.int32)) & (known != 0)
-        same &= np.append(self._of_provider(provider), np.False_)[rows]
-        return (ids[number] for number in np.flatnonzero(same).tolist())
+        known = np.flatnonzero(rows != NONE)
+        rows, given = rows[known], np.array(digests, np.int32)[known]
+        same = (given != 0) & (self._columns.digest[rows] == given)
+        same &= self._of_provider(provider, rows)
+        return (ids[number] for number in known[same].tolist())
 
     def count_of(self, provider: str) -> int:
         """How many machines of `provider` are known."""
@@ -376,10 +378,10 @@ class Inventory:
         clusters = self._clusters.values
         return self._shard_filter.out_of_domain_machines(self._columns, self._domains, clusters)
 
-    def _of_provider(self, provider: str) -> Flags:
-        """The rows of `provider`, and those without a record yet."""
+    def _of_provider(self, provider: str, rows: Rows = ALL) -> Flags:
+        """Which of `rows` are of `provider`, or without a record yet."""
         flags = np.array([*(f.provider == provider for f in self._flavours), True], np.bool_)
-        of_rows: Flags = flags[self._columns.flavour]
+        of_rows: Flags = flags[self._columns.flavour[rows]]
         return of_rows
 
     def _adopt(

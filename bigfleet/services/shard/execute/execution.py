@@ -178,6 +178,7 @@ class Execution:
             self.evictions.cancel(order.machine_id)
             self.disruptions.refused(order.machine_id, order.cluster, order.decided_seconds)
             raise
+        self.disruptions.accepted(order.machine_id)
         self._note(order, JournalEvent.RECLAIM_ACKNOWLEDGED, f"nodes started: {started}")
         # The Node is being drained now: a machine left CONFIGURED would count as supply.
         while True:

@@ -5,6 +5,9 @@ them can be reclaimed at the least cost; an answer is valid for a few cycles. An
 answers lead to no reclaim is asked less and less often, until demand falls or less runs on a Node
 that takes no new pods: one that is drained by hand is soon empty. While a cluster grows nothing
 with pods is reclaimed: its operator, for whom an answer is work, is asked as rarely.
+
+A machine whose reclaim an operator has refused must stay until the operator's next report on it, or
+for a hold that doubles with each further refusal: each costs a Node a moment of being cordoned.
 """
 
 from __future__ import annotations
@@ -21,6 +24,8 @@ MAX_MACHINES = 64
 _MIN_PERIOD_SECONDS, _MAX_PERIOD_SECONDS = 1.0, 10.0
 _VALID_PERIODS = 2.5
 _MAX_PERIODS = 16
+# An operator is asked again for a machine that it has refused.
+_MAX_REFUSAL_SECONDS = 600.0
 # A machine whose batch pods have had their wait is reclaimed after all others.
 _BATCH_COST = 1e6
 # A machine with pods has a positive cost, also where the operator reports none.
@@ -39,6 +44,19 @@ class _Report:
     cluster: str
     at_seconds: float
     cost: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Refusal:
+    """When the operator refused to reclaim a machine, and for how long it is not asked again."""
+
+    cluster: str
+    at_seconds: float
+    hold_seconds: float
+
+    def is_in_force(self, now_seconds: float, times: int = 1) -> bool:
+        """Whether less than its hold, or that many of them, has passed."""
+        return now_seconds - self.at_seconds < times * self.hold_seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +86,7 @@ class DisruptionCosts:
         self._follow_seconds = self._longest_seconds + self._valid_seconds
         self._asked: dict[str, _Asked] = {}
         self._reports: dict[str, _Report] = {}
+        self._refusals: dict[str, _Refusal] = {}
         self._batch: dict[str, _BatchPods] = {}
         self._numbers = 0
 
@@ -148,8 +167,17 @@ class DisruptionCosts:
         self._reports = {m: r for m, r in self._reports.items() if r.cluster != cluster}
 
     def refused(self, machine_id: str, cluster: str, now_seconds: float) -> None:
-        """Record that the operator refused to reclaim a machine: keep it while an answer holds."""
-        self._reports[machine_id] = _Report(cluster, now_seconds, math.inf)
+        """Record that the operator refused to reclaim a machine."""
+        before, hold_seconds = self._refusals.get(machine_id), self._valid_seconds
+        # The second half is for the order, and for its answer.
+        if before is not None and before.cluster == cluster and before.is_in_force(now_seconds, 2):
+            hold_seconds = min(2 * before.hold_seconds, _MAX_REFUSAL_SECONDS)
+        self._reports.pop(machine_id, None)
+        self._refusals[machine_id] = _Refusal(cluster, now_seconds, hold_seconds)
+
+    def accepted(self, machine_id: str) -> None:
+        """Record that the operator reclaims the machine: once it is back, others run there."""
+        self._refusals.pop(machine_id, None)
 
     def known(
         self, now_seconds: float, joined_since: Callable[[float], Collection[str]]
@@ -162,8 +190,11 @@ class DisruptionCosts:
         if len(self._batch) > 100 * MAX_MACHINES:
             followed = now_seconds - self._follow_seconds
             self._batch = {m: b for m, b in self._batch.items() if b.seen_seconds >= followed}
+        self._refusals = {m: r for m, r in self._refusals.items() if r.is_in_force(now_seconds, 2)}
         joined = joined_since(now_seconds - self._hold_seconds)
-        return {m: report.cost for m, report in self._reports.items() if m not in joined}
+        kept = (m for m, refusal in self._refusals.items() if refusal.is_in_force(now_seconds))
+        costs = dict.fromkeys(kept, math.inf)
+        return costs | {m: r.cost for m, r in self._reports.items() if m not in joined}
 
 
 def _cost(machine: wire.MachineDisruption, *, waited: bool) -> float:

@@ -94,3 +94,46 @@ def test_batch_pods_of_a_machine_not_asked_about_for_long_have_a_wait_of_their_o
     machine = BatchMachine()
     assert not machine.is_released(0)
     assert not machine.is_released(86_400)
+
+
+class StubbornMachine:
+    """A machine that its cluster's operator does not let go, tried whenever it may be."""
+
+    def __init__(self) -> None:
+        self.costs = DisruptionCosts(60.0, 600.0, 1.0)
+
+    def must_stay(self, at_seconds: float) -> bool:
+        return math.isinf(self.costs.known(at_seconds, lambda _: ()).get("m-1", 0.0))
+
+    def refusals(self, begin: int, seconds: int) -> list[int]:
+        """When the operator refused, in that time."""
+        refused = []
+        for at in range(begin, begin + seconds):
+            if not self.must_stay(at):
+                refused.append(at)
+                self.costs.refused("m-1", "c", at)
+        return refused
+
+
+def test_a_machine_whose_reclaim_is_refused_is_tried_ever_less_often() -> None:
+    assert StubbornMachine().refusals(0, 1600) == [0, 25, 75, 175, 375, 775, 1375]
+
+
+def test_a_machine_whose_reclaim_was_refused_may_go_once_its_operator_says_so() -> None:
+    machine = StubbornMachine()
+    machine.refusals(0, 200)
+    empty = DisruptionReport(machines=[MachineDisruption(machine_id="m-1")])
+    machine.costs.take("c", DisruptionReport(), 190, lambda _: True)
+    assert machine.must_stay(200)
+    machine.costs.take("c", empty, 200, lambda _: True)
+    assert not machine.must_stay(200)
+
+
+def test_what_an_operator_refused_is_forgotten_after_a_while_and_once_the_machine_has_left() -> (
+    None
+):
+    machine = StubbornMachine()
+    machine.refusals(0, 200)
+    assert machine.refusals(1000, 30) == [1000, 1025]
+    machine.costs.accepted("m-1")
+    assert machine.refusals(1030, 30) == [1030, 1055]

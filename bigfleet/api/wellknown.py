@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 OUR_DOMAIN = "bigfleet.lucy.sh"
+# On the CapacityRequest of a Pod.
+POD_UID_LABEL = "bigfleet.lucy.sh/pod-uid"
 # On every Node that joined with BigFleet's bootstrap blob: its machine.
 MACHINE_LABEL = "bigfleet.lucy.sh/machine"
 # On a Node that is being drained: when its machine will be taken anyway, in Unix time.

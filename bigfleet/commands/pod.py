@@ -9,9 +9,8 @@ from typing import Any
 import msgspec
 
 from bigfleet.api.install import GANG_MEMBERS, GROUP_VERSION
-from bigfleet.api.wellknown import CAPACITY_SHORT
+from bigfleet.api.wellknown import CAPACITY_SHORT, POD_UID_LABEL
 from bigfleet.controllers.operator.request_demand import RequestSpec, demand_of
-from bigfleet.controllers.pod_controller.pods import POD_UID_LABEL
 from bigfleet.kube.access import connect
 from bigfleet.kube.client import CONNECTION_ERRORS, NOT_FOUND, ApiError, KubeClient
 from bigfleet.model.errors import InvalidInput, Unavailable, UnknownObject

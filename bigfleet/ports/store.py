@@ -46,6 +46,8 @@ class Eviction:
     incarnation: int = 0
     #: the operator refuses it if it would cost more; None for a preemption, or once pods leave
     max_cost: float | None = None
+    #: the operator refuses it if no pod of the gang with this group runs there; "" once pods leave
+    gang: str = ""
 
 
 class EvictionStore(Protocol):

@@ -52,7 +52,7 @@ def test_fields_of_our_own_start_at_100() -> None:
             "rejected", "rejected_items", "unconfirmed_reductions", "left_out", "left_out_why",
         },
         "BootstrapRequest": {"machine_id"},
-        "ReclaimInstruction": {"max_cost"},
+        "ReclaimInstruction": {"max_cost", "gang"},
         "ReclaimAck": {"refused"},
     }  # fmt: skip
     for message, fields in ours.items():

@@ -28,6 +28,7 @@ from bigfleet.controllers.operator import role as operator
 from bigfleet.controllers.operator.disruption_reviews import FIT_UNKNOWN
 from bigfleet.controllers.pod_controller import role as pod_controller
 from bigfleet.kube.client import KubeClient
+from bigfleet.model.labels import HOSTNAME_LABEL
 from bigfleet.observe import metrics
 from tests.support.clusters import (
     FakeShard,
@@ -294,6 +295,37 @@ async def test_a_refused_reclaim_leaves_the_node_and_its_pods_as_they_were(
             return await get(client, "/api/v1/nodes/m-dear") is None
 
         await eventually(gone, "the Node to be emptied and deleted")
+
+
+async def test_for_a_gang_that_has_moved_only_a_machine_that_runs_its_pods_is_drained(
+    kubeconfig: dict[str, Path],
+) -> None:
+    """It may have been counted on a machine that kube-scheduler never chose for it."""
+    async with (
+        await admin(kubeconfig) as client,
+        ready_nodes(client, "m-gang", "m-others"),
+        namespace(client, "gang-moved", until_gone=True) as where,
+        _pod_controller(kubeconfig),
+        _operator(kubeconfig) as shard,
+    ):
+        deployments = f"/apis/apps/v1/namespaces/{where}/deployments"
+        gang = _deployment("gang", 2, ["m-gang"])
+        together = {"topologyKey": HOSTNAME_LABEL, "labelSelector": gang["spec"]["selector"]}
+        gang["spec"]["template"]["spec"]["affinity"]["podAffinity"] = {
+            "requiredDuringSchedulingIgnoredDuringExecution": [together]
+        }
+        await client.create(deployments, gang)
+        await client.create(deployments, _deployment("others", 1, ["m-others"]))
+        await _until_bound(client, where, 3)
+        group = f'["{where}","{HOSTNAME_LABEL}",[["app","In",["gang"]]]]'
+        async with asyncio.timeout(60):
+            while group not in {need.group for need in (await shard.rollups.get()).needs}:
+                pass
+        ack = await _reclaim(shard, "m-others", gang=group)
+        assert ack.refused == f"no pod of {group} runs there"
+        assert await _is_as_before(client, "m-others")
+        ack = await _reclaim(shard, "m-gang", gang=group)
+        assert (ack.refused, ack.nodes_started) == ("", 1)
 
 
 @pytest.mark.alone  # on a busy machine they come one by one

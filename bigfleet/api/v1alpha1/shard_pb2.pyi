@@ -560,11 +560,16 @@ class ReclaimInstruction(_message.Message):
     GRACE_PERIOD_SECONDS_FIELD_NUMBER: _builtins.int
     PREEMPTOR_PRIORITY_FIELD_NUMBER: _builtins.int
     MAX_COST_FIELD_NUMBER: _builtins.int
+    GANG_FIELD_NUMBER: _builtins.int
     instruction_id: _builtins.str
     grace_period_seconds: _builtins.int
     preemptor_priority: _builtins.int
     max_cost: _builtins.float
     """Only if it costs no more than this, as MachineDisruption.cost; absent: at any cost."""
+    gang: _builtins.str
+    """Only if pods of this gang run there, as CapacityNeed.group: it has moved, and they must follow.
+    Empty: whatever runs there.
+    """
     @_builtins.property
     def nodes(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
     def __init__(
@@ -575,10 +580,11 @@ class ReclaimInstruction(_message.Message):
         grace_period_seconds: _builtins.int = ...,
         preemptor_priority: _builtins.int = ...,
         max_cost: _builtins.float | None = ...,
+        gang: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_max_cost", b"_max_cost", "max_cost", b"max_cost"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_cost", b"_max_cost", "grace_period_seconds", b"grace_period_seconds", "instruction_id", b"instruction_id", "max_cost", b"max_cost", "nodes", b"nodes", "preemptor_priority", b"preemptor_priority"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_cost", b"_max_cost", "gang", b"gang", "grace_period_seconds", b"grace_period_seconds", "instruction_id", b"instruction_id", "max_cost", b"max_cost", "nodes", b"nodes", "preemptor_priority", b"preemptor_priority"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__max_cost: _TypeAlias = _typing.Literal["max_cost"]  # noqa: Y015
     _WhichOneofArgType__max_cost: _TypeAlias = _typing.Literal["_max_cost", b"_max_cost"]  # noqa: Y015
@@ -598,7 +604,7 @@ class ReclaimAck(_message.Message):
     instruction_id: _builtins.str
     nodes_started: _builtins.int
     refused: _builtins.str
-    """Not empty: not started, because it would cost more than allowed."""
+    """Not empty: not started, because it would cost more than allowed, or no pod of the gang runs there."""
     def __init__(
         self,
         *,

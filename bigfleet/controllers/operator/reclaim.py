@@ -10,13 +10,16 @@ from contextlib import suppress
 import msgspec
 
 from bigfleet.api.v1alpha1.shard_pb2 import ReclaimAck, ReclaimInstruction
-from bigfleet.api.wellknown import RECLAIM_DEADLINE, RECLAIM_REVIEW
+from bigfleet.api.wellknown import POD_UID_LABEL, RECLAIM_DEADLINE, RECLAIM_REVIEW
 from bigfleet.controllers.operator.eviction import Evictor
 from bigfleet.controllers.operator.node_types import Node, node_path
 from bigfleet.controllers.operator.pods import PodOnNode, blocking_pods_on
+from bigfleet.controllers.operator.request_cache import REQUESTS, CapacityRequest
 from bigfleet.controllers.operator.upcoming_nodes import delete_node
 from bigfleet.kube.client import CONFLICT, CONNECTION_ERRORS, NOT_FOUND, ApiError, KubeClient
 from bigfleet.kube.types import ObjectList
+from bigfleet.model.errors import InvalidInput
+from bigfleet.model.group import group_text
 from bigfleet.observe import metrics
 
 _LOG = logging.getLogger(__name__)
@@ -54,8 +57,9 @@ class Reclaimer:
         """Cordon the nodes and start draining them, or return why not; None when it is unknown
         whether any was cordoned.
 
-        Only machines of the fleet are drained. With `max_cost` the nodes are cordoned first and
-        assessed again; if they cost more, they are uncordoned.
+        Only machines of the fleet are drained; for a `gang` that has left them, only if they run
+        pods of it. With `max_cost` the nodes are cordoned first and assessed again; if they cost
+        more, they are uncordoned.
         """
         names, identity = list(instruction.nodes), instruction.instruction_id
         try:
@@ -64,10 +68,13 @@ class Reclaimer:
                 (node.not_owned_reason for node in nodes if node.not_owned_reason), ""
             ):
                 return _refused(identity, "foreign", not_owned_reason)
-            if instruction.HasField("max_cost"):
-                waiting = [node for node in nodes if not self._disrupts_nothing(node)]
-                if why := await self._too_costly(waiting, instruction.max_cost):
-                    return _refused(identity, "disruption", why)
+            waiting = [node for node in nodes if not self._disrupts_nothing(node)]
+            if instruction.gang and waiting and not await self._run_gang(waiting, instruction.gang):
+                return _refused(identity, "gang", f"no pod of {instruction.gang} runs there")
+            if instruction.HasField("max_cost") and (
+                why := await self._too_costly(waiting, instruction.max_cost)
+            ):
+                return _refused(identity, "disruption", why)
         except (ApiError, *CONNECTION_ERRORS) as error:
             _LOG.error("cannot assess nodes %s: %s", ", ".join(names), str(error) or repr(error))
             return None
@@ -110,6 +117,19 @@ class Reclaimer:
     def _disrupts_nothing(self, node: Node) -> bool:
         """Whether its reclaim disrupts nothing more: it is being drained, or is broken."""
         return node.reclaim_deadline is not None or self._is_broken(node.metadata.name)
+
+    async def _run_gang(self, nodes: Sequence[Node], gang: str) -> bool:
+        """Whether any of the Nodes runs a pod of the gang whose group has this text."""
+        uids: list[str] = []
+        for node in nodes:
+            pods = await blocking_pods_on(self._client, node.metadata.name, current=True)
+            uids += [pod.metadata.uid for pod in pods]
+        if not uids:
+            return False
+        of_these = {"labelSelector": f"{POD_UID_LABEL} in ({','.join(uids)})"}
+        raw = await self._client.get(REQUESTS, {**of_these, "resourceVersion": "0"})
+        requests = msgspec.json.decode(raw, type=ObjectList[CapacityRequest]).items
+        return any(_is_of(request, gang) for request in requests)
 
     async def _too_costly(self, nodes: Sequence[Node], max_cost: float) -> str:
         """Why the nodes must not be reclaimed, which are then uncordoned; "" if they may be.
@@ -218,6 +238,13 @@ class Reclaimer:
                 return False
             raise
         return msgspec.json.decode(found, type=Node).metadata.uid == node.metadata.uid
+
+
+def _is_of(request: CapacityRequest, gang: str) -> bool:
+    try:
+        return group_text(request.demand.group) == gang
+    except (InvalidInput, msgspec.ValidationError):
+        return False
 
 
 def _refused(instruction_id: str, reason: str, why: str) -> ReclaimAck:

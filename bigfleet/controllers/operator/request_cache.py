@@ -24,6 +24,8 @@ from bigfleet.observe import metrics
 
 _LOG = logging.getLogger(__name__)
 _ACKNOWLEDGED = "Acknowledged"
+#: the path of all requests
+REQUESTS = f"{GROUP_VERSION}/capacityrequests"
 
 
 class RequestKey(NamedTuple):
@@ -77,6 +79,11 @@ class CapacityRequest(msgspec.Struct):
         return RequestKey(self.metadata.namespace, self.metadata.name)
 
     @property
+    def demand(self) -> RequestDemand:
+        """Its demand; InvalidInput or a ValidationError when it is invalid."""
+        return _demand(self.metadata.namespace, bytes(self.spec))
+
+    @property
     def created(self) -> float:
         """In Unix time; 0 if unknown."""
         timestamp = self.metadata.creation_timestamp
@@ -120,8 +127,7 @@ class RequestCache:
 
     async def follow(self, client: KubeClient) -> None:
         """Watch until cancelled."""
-        path = f"{GROUP_VERSION}/capacityrequests"
-        watch = Watch(client, path, CapacityRequest, stats=self._watch_stats)
+        watch = Watch(client, REQUESTS, CapacityRequest, stats=self._watch_stats)
         async with aclosing(watch.follow()) as changes:
             async for change in changes:
                 if isinstance(change, Listed):
@@ -159,8 +165,7 @@ class RequestCache:
         else:
             self.short.pop(key, None)
         try:
-            demand = _demand(key.namespace, bytes(request.spec))
-            self.aggregate.put(key, demand, request.gang_members, request.created)
+            self.aggregate.put(key, request.demand, request.gang_members, request.created)
         except (InvalidInput, msgspec.ValidationError) as error:
             self._mark_invalid(key, error)
             return

@@ -10,6 +10,7 @@ from contextlib import aclosing
 from typing import TypeVar
 
 from bigfleet.api.install import GROUP_VERSION
+from bigfleet.api.wellknown import POD_UID_LABEL
 from bigfleet.controllers.pod_controller import requests
 from bigfleet.controllers.pod_controller.additional_requests import AdditionalRequests
 from bigfleet.controllers.pod_controller.existing_requests import (
@@ -20,7 +21,6 @@ from bigfleet.controllers.pod_controller.existing_requests import (
 from bigfleet.controllers.pod_controller.nodes import RawNode, RawUpcomingNode
 from bigfleet.controllers.pod_controller.occupancy import ClusterSnapshot, Occupancy, PodLocation
 from bigfleet.controllers.pod_controller.pods import (
-    POD_UID_LABEL,
     ExistingRequest,
     Metadata,
     Pod,

@@ -10,7 +10,6 @@ import msgspec
 from bigfleet.api.install import GANG_MEMBERS
 from bigfleet.kube.pod_types import Condition, PodSpec, PodStatus
 
-POD_UID_LABEL = "bigfleet.lucy.sh/pod-uid"
 INTERRUPTION_PENALTY = "bigfleet.lucy.sh/interruption-penalty"
 
 

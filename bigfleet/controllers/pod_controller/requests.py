@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from bigfleet.api.install import GANG_MEMBERS
+from bigfleet.api.wellknown import POD_UID_LABEL
 from bigfleet.controllers.disruption_cost import RECLAMATION_PENALTY
 from bigfleet.controllers.pod_controller.pod_terms import (
     pod_term_fields,
@@ -14,7 +15,6 @@ from bigfleet.controllers.pod_controller.pod_terms import (
 )
 from bigfleet.controllers.pod_controller.pods import (
     INTERRUPTION_PENALTY,
-    POD_UID_LABEL,
     Metadata,
     Pod,
 )

@@ -13,6 +13,7 @@ from bigfleet.controllers.operator.disruptions import (
     select_machines,
 )
 from bigfleet.controllers.pod_controller.disruption import NodeDisruption
+from bigfleet.model.group import group_text
 from bigfleet.simulation.cluster.cluster import SimulatedCluster
 
 
@@ -21,6 +22,11 @@ class Disruption:
 
     def __init__(self, cluster: SimulatedCluster) -> None:
         self._cluster = cluster
+
+    def runs(self, gang: str, names: Sequence[str]) -> bool:
+        """Whether any of these Nodes runs a pod of the gang whose group has this text."""
+        pods = (pod for name in names for pod in self._cluster.pods_on(name))
+        return any(group_text(pod.workload.demand.group) == gang for pod in pods)
 
     def rejection_reason(self, names: Sequence[str], max_cost: float) -> str:
         """Why these Nodes must not be drained at that cost, "" if they may; cordons them if so."""

@@ -199,8 +199,10 @@ class SimulatedOperator:
         """Cordon and start to drain, unless that costs too much; the response may be lost."""
         nodes = [self._cluster.nodes[n] for n in instruction.nodes if n in self._cluster.nodes]
         ack = shard_pb2.ReclaimAck(instruction_id=instruction.instruction_id)
-        if instruction.HasField("max_cost"):
-            waiting = [n.name for n in nodes if not (n.leaving or self._limits.is_broken(n.name))]
+        waiting = [n.name for n in nodes if not (n.leaving or self._limits.is_broken(n.name))]
+        if instruction.gang and waiting and not self._disruption.runs(instruction.gang, waiting):
+            ack.refused = f"no pod of {instruction.gang} runs there"
+        elif instruction.HasField("max_cost"):
             ack.refused = self._disruption.rejection_reason(waiting, instruction.max_cost)
         if not ack.refused:
             ack.nodes_started = len(instruction.nodes)

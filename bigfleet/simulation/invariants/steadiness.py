@@ -159,8 +159,10 @@ class Steadiness:
             return
         owner = result.fleet.clusters[int(result.fleet.cluster[action.row])]
         self._released.setdefault(owner, []).append((now, _flavour(result, action)))
-        # A gang that outgrows its domain moves to another one.
-        running = [p for p in self._clusters[owner].pods_on(name) if not p.workload.same_key]
+        # A gang that outgrows its domain moves to another one, with all that runs beside its pods.
+        running = self._clusters[owner].pods_on(name)
+        if _is_left_by_gang(result, action) and any(p.workload.same_key for p in running):
+            running = []
         why = f"{name} is reclaimed with {len(running)} pods in {owner}, which only grows"
         self._suspect(result, action, owner, why if running and self._grows else "", needless)
 
@@ -203,6 +205,12 @@ def _decided_together(result: CycleResult) -> set[str]:
             found.add(cluster)
     taking = (action.need for action in actions if action.type not in _ACQUIRING)
     return found | {result.keys[need].cluster for need in taking}
+
+
+def _is_left_by_gang(result: CycleResult, action: Action) -> bool:
+    """Whether a gang claimed the machine before this decision, which no longer counts with it."""
+    last = int(result.fleet.last_claimed_by[action.row])
+    return last != NONE and result.demand.needs[last].profile.same_key is not None
 
 
 def _flavour(result: CycleResult, action: Action) -> Flavour:

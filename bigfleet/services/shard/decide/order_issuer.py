@@ -10,6 +10,7 @@ import numpy as np
 from bigfleet.api.journal import JournalEvent
 from bigfleet.engine.decision import Action, ActionType
 from bigfleet.engine.snapshot import NONE
+from bigfleet.model.group import PodGroup, group_text
 from bigfleet.model.machine import MachineState
 from bigfleet.observe import metrics
 from bigfleet.ports.ownership import QuotaKey
@@ -116,6 +117,7 @@ def _order(action: Action, result: CycleResult) -> Order:
     fleet, demand, is_wanted = result.fleet, result.demand, action.need != NONE
     acquires = action.type in _ACQUIRING
     cluster = int(demand.cluster[action.need] if acquires else fleet.cluster[action.row])
+    gang = _gang_that_left(action, result)
     return Order(
         action_type=action.type,
         machine_id=result.machine_id(action.row),
@@ -125,8 +127,24 @@ def _order(action: Action, result: CycleResult) -> Order:
         decided_seconds=result.inputs.now_seconds,
         need_key=result.keys[action.need] if is_wanted else None,
         preemptor_priority=demand.needs[action.need].priority if is_wanted else 0,
-        max_cost=_most_cost(action, result),
+        max_cost=None if gang else _most_cost(action, result),
+        gang=gang,
     )
+
+
+def _gang_that_left(action: Action, result: CycleResult) -> str:
+    """The group of the gang that has left the machine by count, whose pods must follow; "" for any
+    other action. Whether they ever ran there only the operator knows.
+    """
+    fleet = result.fleet
+    if action.type is not ActionType.RECLAIM or action.need != NONE:
+        return ""
+    last, cost = int(fleet.last_claimed_by[action.row]), fleet.disruption_cost[action.row]
+    if last == NONE or cost == 0:
+        return ""
+    need = result.demand.needs[last]
+    is_gang = need.profile.same_key is not None and isinstance(need.group, PodGroup)
+    return group_text(need.group) if is_gang else ""
 
 
 def _grace_seconds(action: Action, result: CycleResult) -> int:

@@ -48,6 +48,7 @@ class Evictions:
             order.preemptor_priority,
             incarnation,
             order.max_cost,
+            order.gang,
         )
         self._store.record_started(eviction)
         self._under_way[eviction.machine_id] = eviction
@@ -129,6 +130,7 @@ class Evictions:
                     need_key=eviction.need,
                     preemptor_priority=eviction.preemptor_priority,
                     max_cost=eviction.max_cost,
+                    gang=eviction.gang,
                 )
 
 

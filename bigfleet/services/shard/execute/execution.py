@@ -169,17 +169,7 @@ class Execution:
             return OrderOutcome.NO_SESSION
         known = self.inventory.view(order.machine_id)
         self.evictions.begin(order, known.incarnation if known else 0)
-        self._note(order, JournalEvent.RECLAIM_SENT)
-        try:
-            started = await session.instruct_reclaim(
-                order.machine_id, order.grace_seconds, order.preemptor_priority, order.max_cost
-            )
-        except ReclaimRefused:
-            self.evictions.cancel(order.machine_id)
-            self.disruptions.refused(order.machine_id, order.cluster, order.decided_seconds)
-            raise
-        self.disruptions.accepted(order.machine_id)
-        self._note(order, JournalEvent.RECLAIM_ACKNOWLEDGED, f"nodes started: {started}")
+        await self._instruct_reclaim(order, session)
         # The Node is being drained now: a machine left CONFIGURED would count as supply.
         while True:
             if self._is_overtaken(order):
@@ -189,6 +179,25 @@ class Execution:
             except (Unavailable, TimeoutError) as error:
                 self._note(order, JournalEvent.DRAIN_UNANSWERED, str(error))
             await asyncio.sleep(DRAIN_RETRY_SECONDS)
+
+    async def _instruct_reclaim(self, order: Order, session: Session) -> None:
+        """Have the operator begin to drain the machine's Node; ReclaimRefused if it does not."""
+        self._note(order, JournalEvent.RECLAIM_SENT)
+        try:
+            started = await session.instruct_reclaim(
+                order.machine_id,
+                order.grace_seconds,
+                order.preemptor_priority,
+                order.max_cost,
+                order.gang,
+            )
+        except ReclaimRefused:
+            self.evictions.cancel(order.machine_id)
+            if not order.gang:  # that no pod of it runs there says nothing about a later reclaim
+                self.disruptions.refused(order.machine_id, order.cluster, order.decided_seconds)
+            raise
+        self.disruptions.accepted(order.machine_id)
+        self._note(order, JournalEvent.RECLAIM_ACKNOWLEDGED, f"nodes started: {started}")
 
     async def _send(self, order: Order, event: JournalEvent, send: _Send) -> OrderOutcome:
         link = self.providers.of(order.machine_id)

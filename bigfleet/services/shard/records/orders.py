@@ -33,7 +33,8 @@ class Order:
     `need` is the need that a machine is acquired for. `need_key` identifies that need, or the one
     for which the machine is taken from `cluster`. `sent` once the provider may have received it.
     `decided_seconds` is Unix time. A reclaim with `max_cost` is refused by the operator if its
-    disruption costs more; an `unattended` one skips the operator, since its cluster is gone.
+    disruption costs more, one with the text of a `gang`'s group if no pod of it runs there; an
+    `unattended` one skips the operator, since its cluster is gone.
     `why` is the coordinator's reason for an order of its own.
     """
 
@@ -47,6 +48,7 @@ class Order:
     need_key: NeedKey | None = None
     preemptor_priority: int = 0
     max_cost: float | None = None
+    gang: str = ""
     unattended: bool = False
     why: str = ""
 

@@ -93,11 +93,13 @@ class Session:
         grace_seconds: int,
         preemptor_priority: int,
         max_cost: float | None = None,
+        gang: str = "",
     ) -> int:
         """Have a Node cordoned and drained; return the number of Nodes started.
 
         `preemptor_priority` is that of the pods that wait for it, 0 when none do. ReclaimRefused
-        when the disruption would cost more than `max_cost`.
+        when the disruption would cost more than `max_cost`, or no pod of `gang`, the text of its
+        group, runs there.
         Unavailable when the session ends first; TimeoutError after 30 s.
         """
         instruction = wire.ReclaimInstruction(
@@ -106,6 +108,7 @@ class Session:
             grace_period_seconds=grace_seconds,
             preemptor_priority=preemptor_priority,
             max_cost=max_cost,
+            gang=gang,
         )
         message = wire.ShardMessage(reclaim_instruction=instruction)
         return await self._ask(self._acks, instruction.instruction_id, message)

@@ -257,20 +257,20 @@ def test_hostname_domains_are_omitted_since_a_new_node_is_a_new_domain() -> None
     assert _where(there, avoids) == []
 
 
-def test_pods_of_which_a_node_may_have_one_are_to_have_a_machine_each() -> None:
-    """Because they avoid each other, or one of them runs on each Node that has no room for more.
-    Where each has one at least, a new Node may have two.
+def test_a_new_node_may_have_as_many_pods_of_a_kind_as_their_skew_allows() -> None:
+    """One if they avoid each other. Where each Node has one at least, a new one may have one more
+    than where some have none.
     """
     spreads = shape(**spread(HOSTNAME_LABEL))
     avoids = shape(**anti_affinity_terms(peers(HOSTNAME_LABEL)))
-    assert cluster(_ABC).one_a_node(avoids)
-    assert not cluster(_ABC).one_a_node(shape(**anti_affinity_terms(peers(ZONE))))
+    assert cluster(_ABC).most_on_new_node(avoids) == 1
+    assert cluster(_ABC).most_on_new_node(shape(**anti_affinity_terms(peers(ZONE)))) is None
     full = cluster(_ABC, (spreads, "n1", 1), (spreads, "n2", 1))
-    assert full.one_a_node(spreads)
-    assert not full.one_a_node(shape(**spread(HOSTNAME_LABEL, 2)))
-    assert not full.one_a_node(shape(**spread(ZONE)))
+    assert full.most_on_new_node(spreads) == 1
+    assert full.most_on_new_node(shape(**spread(HOSTNAME_LABEL, 2))) == 2
+    assert full.most_on_new_node(shape(**spread(ZONE))) is None
     even = cluster(_ABC, *((spreads, name, 1) for name in ("n1", "n2", "n3")))
-    assert not even.one_a_node(spreads)
+    assert even.most_on_new_node(spreads) == 2
     first = {"requirements": [], "antiAffinity": {"topologyKeys": [ZONE]}}
     alone = additional_request(first, [], alone=True)
     assert alone["antiAffinity"]["topologyKeys"] == [HOSTNAME_LABEL]

@@ -174,6 +174,23 @@ def test_equals_that_take_the_machines_which_others_requested_let_as_many_more_r
     assert sorted(more) == [f"p{number}" for number in range(10, 15)]
 
 
+def test_where_a_new_node_may_have_two_half_of_the_pods_request_a_machine_each() -> None:
+    """Together they would get one machine with room for all, which may have two of them."""
+
+    def two_at_most(_: str) -> Outlook:
+        return Outlook(should_wait=False, most_on_node=2)
+
+    names = [f"p{number}" for number in range(9)]
+    rules = _rules(*names)
+    requests = _watched(rules, 1, 6, two_at_most, _no_room)
+    assert requests == [(6, AdditionalRequest(name, 1, alone=True)) for name in names[:5]]
+    # With few enough left, a machine with room for all of them serves them all.
+    for name in names[:7]:
+        rules.forget(name, bound=True)
+    requests = _watched(rules, 7, 12, two_at_most, _no_room)
+    assert requests == [(12, AdditionalRequest(name, 1, alone=False)) for name in names[7:]]
+
+
 def test_groups_do_not_block_each_other_but_few_request_in_one_pass() -> None:
     rules = Rules()
     for number in range(100):

@@ -234,8 +234,8 @@ class AdditionalRequests:
             self._log(waiting.workload, f"requests no additional machine: {no_help_reason}")
             return
         where = self._occupancy.where(waiting.shape, self._asking(key))
-        alone = self._occupancy.one_a_node(waiting.shape)
-        spec = self._writer.interned(requests.additional_request(first.body, where, alone=alone))
+        body = requests.additional_request(first.body, where, alone=due.alone)
+        spec = self._writer.interned(body)
         *_, additional = list(key.additional())[: due.number]
         self._writer.set_desired(additional, waiting.metadata, spec)
         self._report(key, waiting, due.number, where, pod.unschedulable_message or "")

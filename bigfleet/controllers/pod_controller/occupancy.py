@@ -115,7 +115,8 @@ class Occupancy:
 
         @cache
         def outlook(shape: Shape) -> Outlook:
-            return Outlook(not unplaced().get(shape), self.is_unplaced_gang(shape))
+            should_wait, gang_unplaced = not unplaced().get(shape), self.is_unplaced_gang(shape)
+            return Outlook(should_wait, gang_unplaced, self.most_on_new_node(shape))
 
         return outlook
 
@@ -174,14 +175,16 @@ class Occupancy:
             p.topology_key == HOSTNAME_LABEL and self._domains(p) for p in shape.affinity_terms
         )
 
-    def one_a_node(self, shape: Shape) -> bool:
-        """Whether a new Node may have one pod of `shape` at most, so that each needs its own."""
-        return avoids(shape, shape) or any(
-            spread.peers.topology_key == HOSTNAME_LABEL
-            and spread.peers.include(shape)
-            and spread.max_skew + self._least(shape, spread, self._domains(spread.peers)) == 1
+    def most_on_new_node(self, shape: Shape) -> int | None:
+        """How many pods of `shape` a new Node may have; None for as many as it has room for."""
+        if avoids(shape, shape):
+            return 1
+        limits = (
+            spread.max_skew + self._least(shape, spread, self._domains(spread.peers))
             for spread in shape.spread
+            if spread.peers.topology_key == HOSTNAME_LABEL and spread.peers.include(shape)
         )
+        return min(limits, default=None)
 
     def is_unplaced_gang(self, shape: Shape) -> bool:
         """Whether the pod has affinity to pods of its own kind, none of which runs yet."""

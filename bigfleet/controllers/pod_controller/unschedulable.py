@@ -33,8 +33,9 @@ takes is known only once kube-scheduler has filled it, and it usually takes many
 pods that no machine helps cost thirty requests. Each pod that had requested and is bound lets one
 more of its group request at a time, and so does each that is bound on a Node that has just joined
 while others of its group have requested: kube-scheduler gives a machine to whichever pod it tries
-first. So pods that machines do help need not wait for each other. Over all groups at most twenty
-pods request in one pass, the oldest first.
+first. So pods that machines do help need not wait for each other. Where a new Node may have only so
+many of a group, each that requests has a machine of its own, and only as many do as are needed for
+all. Over all groups at most twenty pods request in one pass, the oldest first.
 
 When a pod is bound or deleted, it is forgotten with its requests; its machine then serves the
 cluster like any other.
@@ -43,6 +44,7 @@ cluster like any other.
 from __future__ import annotations
 
 import heapq
+import math
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field
 from typing import Generic, NamedTuple, TypeVar
@@ -65,18 +67,21 @@ DEFER_SECONDS = 60.0
 
 class Outlook(NamedTuple):
     """A waiting pod's outlook. `should_wait`: its need is short or a machine is coming;
-    `gang_unplaced`: it belongs to a gang none of which runs yet.
+    `gang_unplaced`: it belongs to a gang none of which runs yet; `most_on_node`: how many of its
+    group a new Node may have, None for any number.
     """
 
     should_wait: bool
     gang_unplaced: bool = False
+    most_on_node: int | None = None
 
 
 class AdditionalRequest(NamedTuple, Generic[K]):
-    """The `number`th additional machine of `pod`."""
+    """The `number`th additional machine of `pod`; `alone`: not together with those of others."""
 
     pod: K
     number: int
+    alone: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -116,6 +121,22 @@ class _Group(Generic[K]):
     # Those of `others` that may request next, and whose time is counted.
     next: list[_Waiting[K]] = field(default_factory=list)
     at_a_time: int = MAX_ASKING_PER_GROUP
+    # How many of them a new Node may have.
+    most_on_node: int | None = None
+
+    def __len__(self) -> int:
+        return len(self.asking) + len(self.others)
+
+    @property
+    def alone(self) -> bool:
+        """Whether they need more than one machine, whatever its size."""
+        return self.most_on_node == 1 or len(self) > (self.most_on_node or math.inf)
+
+    @property
+    def free(self) -> int:
+        """How many more may request now."""
+        useful = math.ceil(len(self) / (self.most_on_node or 1)) if self.alone else len(self)
+        return min(self.at_a_time, useful) - len(self.asking) - len(self.next)
 
 
 class UnschedulablePods(Generic[K]):
@@ -210,7 +231,10 @@ class UnschedulablePods(Generic[K]):
             if each.pod in group_state.others:
                 group_state.asking[each.pod] = group_state.others.pop(each.pod)
                 group_state.next.remove(each)
-        return [AdditionalRequest(each.pod, each.asked) for each in chosen]
+        return [
+            AdditionalRequest(each.pod, each.asked, self._groups[each.group].alone)
+            for each in chosen
+        ]
 
     def _due(
         self,
@@ -219,6 +243,8 @@ class UnschedulablePods(Generic[K]):
         outlook: Callable[[K], Outlook],
         has_room: Callable[[K], bool],
     ) -> Iterator[_Waiting[K]]:
+        first = next(iter(group_state.asking or group_state.others))
+        group_state.most_on_node = outlook(first).most_on_node
         self._fill_slots(group_state, now)
         for place, each in enumerate([*group_state.asking.values(), *group_state.next]):
             found = outlook(each.pod)
@@ -236,7 +262,7 @@ class UnschedulablePods(Generic[K]):
         """Fill the group's free slots with its oldest pods, whose time is counted from now on; pods
         keep their slots even if older ones come.
         """
-        free = group_state.at_a_time - len(group_state.asking) - len(group_state.next)
+        free = group_state.free
         if free <= 0 or len(group_state.others) == len(group_state.next):
             return
         taken = {id(each) for each in group_state.next}

@@ -146,8 +146,7 @@ class SimulatedPodController:
             self._rules.defer(request.pod, self._now())
             return
         where = self.occupancy.where(shape, self._asking(request.pod))
-        alone = self.occupancy.one_a_node(shape)
-        body = additional_request(pod.workload.request.body, where, alone=alone)
+        body = additional_request(pod.workload.request.body, where, alone=request.alone)
         self._write(RequestKey(NAMESPACE, additional_name(pod.name, request.number)), body)
 
     def _asking(self, but: RequestKey) -> Iterator[AskingPod]:

@@ -33,7 +33,8 @@ def beyond_limit(
     """The indices of the needs that are left out. `encoded` are the needs' bytes, `rows` the needs
     in force and `known` the same by their bytes.
     """
-    if sum(map(_weight, encoded)) <= MAX_DEMAND_BYTES:
+    at_most = sum(map(len, encoded)) + len(encoded) * MIN_BYTES_OF_A_NEED
+    if at_most <= MAX_DEMAND_BYTES or sum(map(_weight, encoded)) <= MAX_DEMAND_BYTES:
         return frozenset()
 
     def roughly(index: int) -> tuple[int, bool, bytes]:

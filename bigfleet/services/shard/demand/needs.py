@@ -195,24 +195,24 @@ class NeedsTable:
 
     def _take_over(self, cluster: str, fresh: NeedsByKey, now_seconds: float) -> None:
         rows = self._rows.setdefault(cluster, {})
-        before = {key: row.need for key, row in rows.items()}
-        after = {key: need for key, (_, need) in fresh.items()}
+        # Most needs are as they were.
+        changes = {
+            key: each
+            for key, each in fresh.items()
+            if (row := rows.get(key)) is None or row.need is not each[1]
+        }
+        before = {key: row.need for key, row in rows.items() if key in changes or key not in fresh}
+        after = {key: need for key, (_, need) in changes.items()}
         self._trends.note(self._clusters.number(cluster), before, after, now_seconds)
-        gone = rows.keys() - fresh.keys()
-        for key in gone:
+        for key in before.keys() - after.keys():
             rows.pop(key).in_force = False
-        changed = len(gone)
-        for key, (wire_bytes, need) in fresh.items():
-            row = rows.get(key)
+        for key, (wire_bytes, need) in changes.items():
+            row, bounded = rows.get(key), self._bounded(cluster, need)
             if row is None:
-                bounded = self._bounded(cluster, need)
                 rows[key] = self._new_row(cluster, bounded, wire_bytes, now_seconds)
-            elif row.need is not need:
-                row.need, row.wire_bytes = self._bounded(cluster, need), wire_bytes
             else:
-                continue
-            changed += 1
-        if changed:
+                row.need, row.wire_bytes = bounded, wire_bytes
+        if before or after:
             self._by_wire_bytes[cluster] = {row.wire_bytes: row for row in rows.values()}
             self._changed()
 

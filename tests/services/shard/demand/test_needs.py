@@ -13,8 +13,10 @@ from bigfleet.model.errors import InvalidInput
 from bigfleet.model.group import group_text
 from bigfleet.model.need import Need
 from bigfleet.services.shard.demand.needs import NeedsTable
+from bigfleet.services.shard.demand.rollup_rows import encoded
 from bigfleet.services.shard.records.interning import Interned
 from tests.support.shard_rig import need, rollup
+from tests.support.wire_strategies import CLUSTERS, rollups
 
 
 def table() -> NeedsTable:
@@ -245,3 +247,20 @@ def test_any_history_equals_its_last_rollups(history: Sequence[tuple[str, dict[i
     assert sorted(got) == sorted(expected)
     priorities = [n.profile.priority for n in demand.needs]
     assert priorities == sorted(priorities, reverse=True)
+
+
+@given(
+    rollups(CLUSTERS[0]),
+    st.integers(-(2**63), 2**63 - 1),
+    st.sampled_from(
+        [b"", b"\x98>a", b"\x99>12345678", b"\x9a>\x02ab", b"\x9d>1234", b"\x9b>\x9c>"]
+    ),
+)
+def test_each_need_has_its_own_bytes_whatever_else_is_in_the_roll_up(
+    rollup: ClusterCapacityNeeds, sent_at: int, unknown: bytes
+) -> None:
+    """Also fields of later versions, of every type."""
+    rollup.timestamp_unix_nanos = sent_at
+    later = ClusterCapacityNeeds.FromString(unknown + rollup.SerializeToString())
+    expected = [need.SerializeToString(deterministic=True) for need in rollup.needs]
+    assert encoded(later) == expected

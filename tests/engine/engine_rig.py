@@ -13,7 +13,7 @@ from bigfleet.engine.decide import decide
 from bigfleet.engine.decision import Action, ActionType, Decision
 from bigfleet.engine.snapshot import NONE, Demand, EngineConfig, Flavour, Fleet
 from bigfleet.model import penalty
-from bigfleet.model.group import group_of_text
+from bigfleet.model.group import ADDITIONAL, group_of_text
 from bigfleet.model.machine import CapacityType, MachineState
 from bigfleet.model.need import (
     Need,
@@ -231,7 +231,11 @@ def carried_out(
         state[action.row] = new = outcome[action.type]
         cluster[action.row] = _cluster_after(fleet, demand, action, new)
         idle_since[action.row] = NOW if new is MachineState.IDLE else 0.0
-    bound_for = np.where(np.isin(state, [int(s) for s in _BOUND_FOR]), fleet.last_claimed_by, NONE)
+    last = fleet.last_claimed_by
+    # Additional needs leave machines in service that they do not count to others.
+    additional = [n for n, need in enumerate(demand.needs) if need.group == ADDITIONAL]
+    left = np.isin(last, additional) & (state == MachineState.CONFIGURED)
+    bound_for = np.where(np.isin(state, [int(s) for s in _BOUND_FOR]) & ~left, last, NONE)
     last_claimed_by = np.where(claimed == NONE, bound_for, claimed).astype(np.int32)
     return replace(
         fleet,

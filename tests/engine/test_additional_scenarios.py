@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from bigfleet.model.labels import HOSTNAME_LABEL
+from bigfleet.model.machine import MachineState as S
 from bigfleet.model.need import Need, Operator, Requirement
 from tests.engine.engine_rig import NOW, RACK, configured, idle, need_of, speculative
 from tests.engine.engine_story import Story
@@ -141,6 +142,16 @@ def test_more_additional_pods_do_not_wait_for_the_machine_of_the_first() -> None
     )
     assert story.cycle() == ["Bootstrap first"]
     story.demand = replace(story.demand, needs=[story.demand.needs[0], additional(5)[1]])
+    assert story.cycle() == ["Bootstrap second"]
+
+
+def test_additional_pods_that_still_wait_are_for_the_machine_that_is_still_to_come() -> None:
+    """Others run on the one that came first. The second was lost, and the pods waited anew."""
+    specs = [configured("first", labels=IN_A, last_claimed_by=1),
+             speculative("second", state=S.CREATING, labels=IN_A, last_claimed_by=1)]  # fmt: skip
+    story = Story(specs, gangs(0), additional(4))
+    assert story.cycle() == []
+    story.arrive()
     assert story.cycle() == ["Bootstrap second"]
 
 

@@ -25,6 +25,7 @@ from bigfleet.engine.placement.topology import (
 from bigfleet.engine.snapshot import NONE, Longs, Rows
 from bigfleet.engine.state.cycle_state import CycleState
 from bigfleet.model.group import FoldedGangs
+from bigfleet.model.machine import MachineState
 
 
 class AssignmentPhase:
@@ -169,12 +170,15 @@ class AssignmentPhase:
     def _place_additional(self) -> None:
         """Place additional needs on the machines acquired for them."""
         # Other machines may be full although the simulation has room on them: that is why the pods
-        # are pending.
-        state = self._state
+        # are pending. Those that were acquired together come one by one. The pods that still wait
+        # are for the next ones: on those that are there, others of the need run by now.
+        state, fleet = self._state, self._state.fleet
         for index in np.flatnonzero(state.classes.need_type == NeedType.ADDITIONAL).tolist():
             packing, accepted = state.packing_of(index), state.flavour_fit(index).accepted
-            own = state.fleet.last_claimed_by[packing.rows] == index
-            first_fit(state, index, np.flatnonzero(own & accepted[packing.flavour]).tolist())
+            own = fleet.last_claimed_by[packing.rows] == index
+            machines = np.flatnonzero(own & accepted[packing.flavour])
+            there = fleet.state[packing.rows[machines]] == MachineState.CONFIGURED
+            first_fit(state, index, machines[np.argsort(there, kind="stable")].tolist())
 
     def _use_headroom(self, index: int) -> bool:
         """Add the cluster's headroom that the need accepts to its machines; returns whether there

@@ -29,7 +29,7 @@ def serve_all(cycle: Cycle) -> None:
     for need in cycle.needs:
         if need.kind == "additional":
             own = [s for s in cycle.slots_for(need) if s.machine.last_claimed_by == need.index]
-            first_fit(need, own)
+            first_fit(need, sorted(own, key=lambda slot: slot.machine.state is S.CONFIGURED))
     for priority in sorted({need.priority for need in cycle.needs}, reverse=True):
         its = [need for need in cycle.needs if need.priority == priority]
         gangs = [need for need in its if need.kind == "gang" and need.lacks]

@@ -193,7 +193,9 @@ class Execution:
             )
         except ReclaimRefused:
             self.evictions.cancel(order.machine_id)
-            if not order.gang:  # that no pod of it runs there says nothing about a later reclaim
+            if order.gang:
+                self.inventory.unclaim(order.machine_id)
+            else:
                 self.disruptions.refused(order.machine_id, order.cluster, order.decided_seconds)
             raise
         self.disruptions.accepted(order.machine_id)

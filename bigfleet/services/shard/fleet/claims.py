@@ -103,31 +103,19 @@ def note(
 
 
 def end_additional(
-    columns: Columns,
-    rows: Rows,
-    needs: Interned[NeedKey],
-    claimed_by: Ints,
-    demand: Demand,
-    keys: Sequence[NeedKey],
+    columns: Columns, rows: Rows, needs: Interned[NeedKey], claimed_by: Ints, demand: Demand
 ) -> None:
-    """Take machines in service from additional needs that are no longer requested.
+    """Take machines in service from additional needs that do not count them any more.
 
-    Pods run there meanwhile. An equal need that is requested later is for a further machine.
+    Pods run there meanwhile, and what is still requested, or later, is for a further machine.
     """
     need = columns.need[rows]
     free = (claimed_by == NONE) & (columns.state[rows] == _S.CONFIGURED) & (need != NONE)
-    held = {
-        number: key
-        for number in np.unique(need[free]).tolist()
-        if (key := needs.values[number]).group == _ADDITIONAL
-    }
-    if not held:
-        return
-    requested = {key for key in keys if key.group == _ADDITIONAL}
-    ended = [number for number, key in held.items() if key not in requested]
-    if ended:
+    held = np.unique(need[free]).tolist()
+    additional = [number for number in held if needs.values[number].group == _ADDITIONAL]
+    if additional:
         # What is requested is unknown until the cluster has reported.
-        free &= np.isin(columns.cluster[rows], [*demand.reported]) & np.isin(need, ended)
+        free &= np.isin(columns.cluster[rows], [*demand.reported]) & np.isin(need, additional)
         need[free] = NONE
         columns.need[rows] = need
 

@@ -193,6 +193,12 @@ class Inventory:
         if row != NONE and order.need_key is not None:
             self._columns.need[row] = self._needs.number(order.need_key)
 
+    def unclaim(self, machine_id: str) -> None:
+        """Forget which need a machine was last counted for: it never ran there."""
+        row = self._ids.row(machine_id)
+        if row != NONE:
+            self._columns.need[row] = NONE
+
     def compact(self) -> None:
         """Drop classes and needs that no machine has any more."""
         alive = self._classes.alive(self._columns.flavour)
@@ -262,7 +268,7 @@ class Inventory:
             if number:
                 yield
             claims.note(columns, chunk, self._needs, chunk_claims, keys)
-            claims.end_additional(columns, chunk, self._needs, chunk_claims, demand, keys)
+            claims.end_additional(columns, chunk, self._needs, chunk_claims, demand)
             claims.update_penalties(columns, chunk, chunk_claims, demand)
 
     def owned(self) -> Flags:

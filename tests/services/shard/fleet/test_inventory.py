@@ -343,16 +343,16 @@ def test_what_a_decision_counted_is_counted_likewise_next_time() -> None:
     assert last_claimed_by(kept, needs) == [1, NONE, NONE, 0]
 
 
-def test_an_additional_need_that_ends_leaves_the_machine_that_it_got() -> None:
-    """An equal one that comes later is for a further machine: pods run on this one meanwhile."""
+def test_an_additional_need_leaves_a_machine_in_service_that_it_does_not_count() -> None:
+    """Pods run there meanwhile. Those that still wait, or will, are for a further machine."""
     extra = replace(need(), group=ADDITIONAL)
-    kept = inventory(bound("m-1", extra))
-    claimed(kept, [NONE], [], 7.0, reported=False)
-    assert last_claimed_by(kept, [extra]) == [0], "whether it has ended is not known yet"
-    claimed(kept, [NONE], [need(), extra], 8.0)
-    assert last_claimed_by(kept, [extra]) == [0], "it is requested, though it counts another one"
-    claimed(kept, [NONE], [need()], 9.0)
-    assert last_claimed_by(kept, [extra]) == [NONE]
+    kept = inventory(bound("m-1", extra), bound("m-2", extra))
+    claimed(kept, [NONE, NONE], [], 7.0, reported=False)
+    assert last_claimed_by(kept, [extra]) == [0, 0], "whether it has ended is not known yet"
+    claimed(kept, [1, NONE], [need(), extra], 8.0)
+    assert last_claimed_by(kept, [need(), extra]) == [1, NONE]
+    claimed(kept, [NONE, NONE], [need()], 9.0)
+    assert last_claimed_by(kept, [extra]) == [NONE, NONE]
 
 
 def test_a_machine_is_worth_what_it_serves_now() -> None:

@@ -162,6 +162,36 @@ async def test_a_pod_that_is_bound_while_another_nomination_is_withdrawn_is_left
     running = asyncio.create_task(nominations.run())
     await eventually(lambda: len(asked) == 2, "both nominations")
     now[0] = NOMINATION_SECONDS
-    await nominations.withdraw_expired()
+    assert await nominations.withdraw_vain() == []
     running.cancel()
     assert len(asked) == 3
+
+
+async def test_a_nomination_ends_once_others_have_filled_the_node() -> None:
+    """The pod would wait for half a minute for room that is gone, and keep the rest from others."""
+    patched: list[str] = []
+
+    class Api:
+        async def patch(self, path: str, *_: Any) -> bytes:
+            patched.append(path)
+            return b""
+
+    apart = shape("2", **anti_affinity_terms(peers(HOSTNAME_LABEL)))
+    waiting = {"large": shape("3"), "apart": apart, "kept": shape("3")}
+    candidates = [
+        Candidate(RequestKey("team", name), PodName("team", name, ""), each, asked=True)
+        for name, each in waiting.items()
+    ]
+    joins = [node(name, cpu="4") for name in ("n1", "n2", "n3")]
+    there, small = cluster(joins), shape("1")
+    nominations = Nominations(cast("Any", Api()), there, lambda: 0.0, lambda: candidates)
+    running = asyncio.create_task(nominations.run())
+    for each in joins:
+        nominations.on_node(None, each)
+    await eventually(lambda: len(patched) == len(joins), "a pod for each Node")
+    assert await nominations.withdraw_vain() == []
+    there.placed = cluster(joins, (small, "n1", 2), (apart, "n2", 1), (small, "n3", 1)).placed
+    lost = await nominations.withdraw_vain()
+    running.cancel()
+    assert [key.name for key in lost] == ["large", "apart"]
+    assert len(patched) == 5

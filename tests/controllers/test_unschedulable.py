@@ -90,6 +90,15 @@ def test_a_pod_that_still_has_room_on_no_node_requests_again_after_half_a_minute
     assert [(at, ask.number) for at, ask in later] == [(91, 3)]
 
 
+def test_a_pod_whose_machine_others_have_filled_requests_again_after_five_seconds() -> None:
+    """It need not wait for a machine that has come already; the next one may still be coming."""
+    rules = _rules("p")
+    assert [at for at, _ in _watched(rules, 1, 20, has_room=_no_room)] == [6]
+    rules.note_lost("p")
+    assert [at for at, _ in _watched(rules, 21, 60, has_room=_no_room)] == [21, 51]
+    rules.note_lost("unknown")
+
+
 def test_a_pod_requests_its_third_machine_anew_once_another_that_requested_one_is_bound() -> None:
     """Of pods that spread over hosts a machine may take two, however many requested it: the others
     waited for good once they had requested three.

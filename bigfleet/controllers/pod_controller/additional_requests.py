@@ -110,8 +110,7 @@ class AdditionalRequests:
 
     def on_bound(self, key: RequestKey, pod: Metadata, node: str = "") -> None:
         """Drop the additional requests of a Pod that is bound to `node`, or needs none any more."""
-        known = self._drop(key, node)
-        if not known and not self._existing.any_additional:
+        if not self._drop(key, node) and not self._existing.any_additional:
             return  # the most common case
         asked = 0
         for number, each in enumerate(key.additional(), 1):
@@ -147,7 +146,8 @@ class AdditionalRequests:
     async def _poll(self) -> None:
         while True:
             await asyncio.sleep(_POLL_INTERVAL_SECONDS)
-            await self._nominations.withdraw_expired()
+            for key in await self._nominations.withdraw_vain():
+                self._rules.note_lost(key)
             for due in self._rules.due_requests(self._now(), self._outlook(), self._has_room()):
                 try:
                     await self._request(due)

@@ -15,7 +15,7 @@ import asyncio
 import logging
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, partial
 from typing import Any, NamedTuple
 
@@ -59,6 +59,7 @@ class Candidate(NamedTuple):
 
 class _Nomination(NamedTuple):
     pod: PodName
+    shape: Shape
     node: str
     since_seconds: float
 
@@ -88,9 +89,11 @@ class Nominations:
             name = await self._joined.get()
             node = self._occupancy.nodes.get(name)
             if node is not None:
-                for each in self.fitting(node):
-                    self._nominated[each.key] = _Nomination(each.pod, node.name, self._now())
-                    await self._nominate(each.pod, node.name)
+                found, now = self.fitting(node), self._now()
+                for each in found:
+                    self._nominated[each.key] = _Nomination(each.pod, each.shape, name, now)
+                # kube-scheduler fills the Node meanwhile.
+                await asyncio.gather(*(self._nominate(each.pod, name) for each in found))
 
     def on_node(self, before: Node | None, node: Node) -> None:
         """Notice a new Node, and one that has become ready: kube-scheduler may have dropped its
@@ -110,14 +113,35 @@ class Nominations:
         """Forget a pod that is bound or deleted."""
         self._nominated.pop(key, None)
 
-    async def withdraw_expired(self) -> None:
-        """Withdraw the nominations that kube-scheduler has not followed."""
-        until = self._now() - NOMINATION_SECONDS
+    async def withdraw_vain(self) -> Sequence[RequestKey]:
+        """Withdraw the nominations that kube-scheduler has not followed, and those of Nodes that
+        others have filled; returns the pods of the latter.
+        """
+        until, has_room = self._now() - NOMINATION_SECONDS, self._has_room()
+        filled = [key for key, each in self._nominated.items() if not has_room(each)]
         expired = [key for key, each in self._nominated.items() if each.since_seconds <= until]
-        for key in expired:
+        for key in dict.fromkeys([*filled, *expired]):
             # While the one before was withdrawn, the pod may have been bound or deleted.
             if (nomination := self._nominated.pop(key, None)) is not None:
                 await self._withdraw(nomination)
+        return filled
+
+    def _has_room(self) -> Callable[[_Nomination], bool]:
+        """Tells whether a pod still fits on its nominated Node, as far as is known."""
+        nodes, placed = self._occupancy.nodes, self._occupancy.placed
+        free = cache(lambda name: _free(nodes[name], self._occupancy))
+
+        def has_room(nomination: _Nomination) -> bool:
+            node, shape = nodes.get(nomination.node), nomination.shape
+            if node is None:
+                return True  # it may not have been seen yet
+            here = (other for other, pods in placed.items() if pods.get(node.name))
+            if any(avoids(shape, other) or avoids(other, shape) for other in here):
+                return False
+            domains = self._occupancy.allowed_domains(shape)
+            return RemainingCapacity(free(node.name)).take(shape, 1, domains) > 0
+
+        return has_room
 
     def fitting(self, node: Node) -> list[Candidate]:
         """The candidates that fit on the Node together, of those that take most of it, and of those

@@ -15,7 +15,8 @@ its pods stay unschedulable. These rules close the loop by observation.
 | for it now, so that a retry cannot help                 |                                    |
 | is still waiting 60 s later; and 180 s after that; each | a second, and a third              |
 | time after 30 s if no Node has room for it now: others  |                                    |
-| have filled the machine that it requested               |                                    |
+| have filled the machine that it requested; after 5 s if |                                    |
+| it is known that they have                              |                                    |
 | has requested three                                     | no more: something else is missing |
 | has requested three, and one that had requested as well | its third anew: machines do help   |
 | was bound since                                         |                                    |
@@ -87,7 +88,8 @@ class AdditionalRequest(NamedTuple, Generic[K]):
 @dataclass(slots=True, eq=False)
 class _Waiting(Generic[K]):
     """`quiet` is for how long it has had no reason to wait; `waited` is the sum of all such times
-    since its last request; `has_waited`: at the last look it had a reason.
+    since its last request; `has_waited`: at the last look it had a reason; `has_lost`: others have
+    the machine that it last requested.
     """
 
     pod: K
@@ -99,6 +101,7 @@ class _Waiting(Generic[K]):
     waited: float = 0.0
     deferred_until: float = 0.0
     has_waited: bool = False
+    has_lost: bool = False
 
     def pass_time(self, now: float, *, should_wait: bool) -> None:
         elapsed, self.looked_at = now - self.looked_at, now
@@ -107,6 +110,12 @@ class _Waiting(Generic[K]):
         self.quiet = 0.0 if should_wait else self.quiet + elapsed
         self.waited += elapsed
         self.has_waited = should_wait
+
+    @property
+    def no_room_delay(self) -> float:
+        """For how long no Node must have room for it before it requests a machine."""
+        is_coming = self.asked and not self.has_lost
+        return NO_ROOM_RETRY_SECONDS if is_coming else NO_ROOM_DELAY_SECONDS
 
     def may_retry(self) -> bool:
         return self.asked == 0 or self.waited >= RETRY_INTERVAL_SECONDS[self.asked - 1]
@@ -202,6 +211,11 @@ class UnschedulablePods(Generic[K]):
             group_state.others[pod] = group_state.asking.pop(pod)
         group_state.next = [each for each in group_state.next if each is not waiting]
 
+    def note_lost(self, pod: K) -> None:
+        """Others have taken the room that was kept for `pod` on the machine that it requested."""
+        if (waiting := self._waiting.get(pod)) is not None:
+            waiting.has_lost = True
+
     def asked(self, pod: K) -> int:
         """The number of requests of `pod`."""
         waiting = self._waiting.get(pod)
@@ -225,7 +239,7 @@ class UnschedulablePods(Generic[K]):
         ]
         chosen = heapq.nsmallest(MAX_REQUESTS_PER_PASS, due, key=lambda each: each.created)
         for each in chosen:
-            each.asked += 1
+            each.asked, each.has_lost = each.asked + 1, False
             each.quiet = each.waited = 0.0
             group_state = self._groups[each.group]
             if each.pod in group_state.others:
@@ -251,10 +265,9 @@ class UnschedulablePods(Generic[K]):
             should_wait = found.should_wait or (found.gang_unplaced and place > 0)
             each.pass_time(now, should_wait=should_wait)
             quiet = each.quiet - (GANG_TIMEOUT_SECONDS if found.gang_unplaced else 0.0)
-            no_room_delay = NO_ROOM_RETRY_SECONDS if each.asked else NO_ROOM_DELAY_SECONDS
             if each.asked < MAX_ADDITIONAL_PER_POD and (
                 (quiet >= self._delay_seconds and each.may_retry())
-                or (quiet >= no_room_delay and not has_room(each.pod))
+                or (quiet >= each.no_room_delay and not has_room(each.pod))
             ):
                 yield each
 

@@ -355,6 +355,15 @@ def test_an_additional_need_leaves_a_machine_in_service_that_it_does_not_count()
     assert last_claimed_by(kept, [extra]) == [NONE, NONE]
 
 
+def test_a_machine_where_a_gang_never_ran_is_no_longer_that_gang_s() -> None:
+    """Else it would be asked for again in each decision, as a machine that the gang has left."""
+    gang = need(group="gang")
+    kept = inventory(bound("m-1", gang), bound("m-2", gang))
+    kept.unclaim("m-1")
+    kept.unclaim("unknown")
+    assert last_claimed_by(kept, [gang]) == [NONE, 0]
+
+
 def test_a_machine_is_worth_what_it_serves_now() -> None:
     """Priority and penalties follow the claim, not what the machine was once bound for."""
     needs = [need(priority=1), need(priority=2)]

@@ -211,6 +211,15 @@ def test_a_waiting_pod_has_room_where_running_and_terminating_pods_leave_enough(
     assert not has_room_now(occupancy)(large)
 
 
+def test_room_on_a_pod_s_nominated_node_is_kept_from_others_of_no_higher_priority() -> None:
+    """As by kube-scheduler: who waits for such room would wait in vain."""
+    large, urgent = shape("6"), shape("6", priority=9)
+    occupancy = cluster([node("free")], (large, "", 2), (urgent, "", 1))
+    has_room = has_room_now(occupancy, [(large, "free")])
+    assert not has_room(large)
+    assert has_room(urgent)
+
+
 @pytest.mark.parametrize(("zone", "expected"), [("a", "a2"), ("b", None)])
 def test_a_pod_with_volumes_stays_in_the_zone_that_it_comes_from(
     zone: str, expected: str | None

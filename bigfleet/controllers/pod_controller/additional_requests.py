@@ -49,12 +49,12 @@ _LOGGED_LIMIT = 10_000
 
 @dataclass(frozen=True, slots=True)
 class _Waiting:
-    """A waiting Pod; `nominated`: room for it is being made, or kept."""
+    """A waiting Pod; on its `nominated` Node, if any, room for it is being made, or kept."""
 
     metadata: Metadata
     shape: Shape
     workload: str
-    nominated: bool
+    nominated: str
 
     @property
     def name(self) -> PodName:
@@ -96,7 +96,7 @@ class AdditionalRequests:
         spec = self._writer.spec(key)
         if spec is None:
             return
-        nominated = bool(pod.status.nominated_node_name)
+        nominated = pod.status.nominated_node_name
         self._waiting[key] = _Waiting(pod.metadata.slim(), shape, pod.workload, nominated)
         group = pod.workload if pod.metadata.owner_references else pod.metadata.namespace
         created = pod.metadata.creation_timestamp
@@ -136,8 +136,7 @@ class AdditionalRequests:
         waiting = self._waiting.pop(key, None)
         if waiting is None:
             return False
-        is_new = self._nominations.is_new(node)
-        self._rules.forget(key, bound=bool(node), on_new_node=is_new)
+        self._rules.forget(key, bound=bool(node), on_new_node=self._nominations.is_new(node))
         metrics.pod_controller_unschedulable.set(len(self._rules))
         for reason in (_REQUESTED, _SHORT):
             self._events.forget(waiting.name, reason)
@@ -204,7 +203,7 @@ class AdditionalRequests:
         def outlook(key: RequestKey) -> Outlook:
             waiting = self._waiting[key]
             found = by_shape(waiting.shape)
-            should_wait = found.should_wait or waiting.nominated or key not in self._existing
+            should_wait = found.should_wait or bool(waiting.nominated) or key not in self._existing
             if not should_wait:
                 should_wait = any(r.explains(waiting.shape) for r in self._short_reasons(key))
             return found._replace(should_wait=should_wait)
@@ -212,7 +211,8 @@ class AdditionalRequests:
         return outlook
 
     def _has_room(self) -> Callable[[RequestKey], bool]:
-        by_shape = has_room_now(self._occupancy)
+        nominated = [(w.shape, w.nominated) for w in self._waiting.values() if w.nominated]
+        by_shape = has_room_now(self._occupancy, nominated)
         return lambda key: by_shape(self._waiting[key].shape)
 
     def _short_reasons(self, key: RequestKey) -> Iterator[ShortReason]:

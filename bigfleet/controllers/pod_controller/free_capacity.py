@@ -238,17 +238,24 @@ class FreeCapacity:
         return tally
 
 
-def has_room_now(occupancy: Occupancy) -> Callable[[Shape], bool]:
-    """Whether a Node has room for a waiting pod of that shape, as of now, computed on demand."""
+def has_room_now(
+    occupancy: Occupancy, nominated: Iterable[tuple[Shape, str]] = ()
+) -> Callable[[Shape], bool]:
+    """Whether a Node has room for a waiting pod of that shape, as of now, computed on demand.
+
+    `nominated` are waiting pods with their nominated Nodes: kube-scheduler keeps their room from
+    others of no higher priority.
+    """
 
     @cache
-    def free_capacity() -> FreeCapacity:
+    def free_capacity(priority: int) -> FreeCapacity:
         now: ClusterSnapshot = occupancy.snapshot()
-        pods = counts(now.nodes, [*now.placed, *now.terminating])
+        kept = [(shape, node, 1) for shape, node in nominated if shape.priority >= priority]
+        pods = counts(now.nodes, [*now.placed, *now.terminating, *kept])
         return FreeCapacity(now.nodes, pods, now.waiting)
 
     @cache
     def has_room(shape: Shape) -> bool:
-        return free_capacity().place(shape) != NOWHERE
+        return free_capacity(shape.priority).place(shape) != NOWHERE
 
     return has_room

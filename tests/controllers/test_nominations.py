@@ -195,3 +195,32 @@ async def test_a_nomination_ends_once_others_have_filled_the_node() -> None:
     running.cancel()
     assert [key.name for key in lost] == ["large", "apart"]
     assert len(patched) == 5
+
+
+async def test_a_node_that_becomes_ready_is_nominated_for_no_more_pods_than_fit() -> None:
+    """It was nominated for some when it joined, and kube-scheduler keeps the room of all others: of
+    too many it places none, and the Node stays empty for half a minute.
+    """
+    patched: list[str] = []
+
+    class Api:
+        async def patch(self, path: str, *_: Any) -> bytes:
+            patched.append(path)
+            return b""
+
+    waiting = [
+        Candidate(RequestKey("team", name), PodName("team", name, ""), shape("2"), asked=True)
+        for name in ("one", "two", "three", "four")
+    ]
+    now, joins = [0.0], node("new", cpu="5")
+    nominations = Nominations(cast("Any", Api()), cluster([joins]), lambda: now[0], lambda: waiting)
+    running = asyncio.create_task(nominations.run())
+    nominations.on_node(None, joins)
+    await eventually(lambda: len(patched) == 2, "the first two pods' nomination")
+    assert nominations.fitting(joins) == []
+    # Once the watch tells that kube-scheduler has dropped them, they come first again.
+    now[0] = NOMINATION_SECONDS / 2
+    assert [each.key.name for each in nominations.fitting(joins)] == ["one", "two"]
+    del waiting[0]
+    assert [each.key.name for each in nominations.fitting(joins)] == ["two"]
+    running.cancel()

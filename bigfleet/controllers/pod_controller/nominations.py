@@ -162,9 +162,16 @@ class Nominations:
         ]
         return self._together(candidates, node) if candidates else []
 
-    def _together(self, candidates: Iterable[Candidate], node: Node) -> list[Candidate]:
-        """Those that fit on the Node together, the first of them first."""
+    def _together(self, candidates: Sequence[Candidate], node: Node) -> list[Candidate]:
+        """Those that fit on the Node together, the first of them first, beside those for which it
+        is nominated already.
+        """
+        # Of pods that do not fit together kube-scheduler places none: it keeps the others' room.
         room = RemainingCapacity(_free(node, self._occupancy))
+        again = {each.key for each in candidates}
+        for key, (_, shape, name, _) in self._nominated.items():
+            if name == node.name and key not in again:
+                room.take(shape, 1, self._occupancy.allowed_domains(shape))
         found: list[Candidate] = []
         full: set[Shape] = set()
         for each in candidates:

@@ -224,3 +224,31 @@ async def test_a_node_that_becomes_ready_is_nominated_for_no_more_pods_than_fit(
     del waiting[0]
     assert [each.key.name for each in nominations.fitting(joins)] == ["two"]
     running.cancel()
+
+
+async def test_a_nomination_that_is_still_being_written_is_not_withdrawn() -> None:
+    """The withdrawal would change nothing, and the pod stay nominated for a Node that is full."""
+    answered, patched = asyncio.Event(), list[str]()
+
+    class Api:
+        async def patch(self, path: str, *_: Any) -> bytes:
+            patched.append(path)
+            await answered.wait()
+            return b""
+
+    joins, key = node("new", cpu="4"), RequestKey("team", "large")
+    candidate = Candidate(key, PodName("team", "large", ""), shape("3"), asked=True)
+    there = cluster([joins])
+    nominations = Nominations(cast("Any", Api()), there, lambda: 0.0, lambda: [candidate])
+    running = asyncio.create_task(nominations.run())
+    nominations.on_node(None, joins)
+    await eventually(lambda: len(patched) == 1, "the nomination")
+    there.placed = cluster([joins], (shape("2"), "new", 1)).placed
+    assert await nominations.withdraw_vain() == []
+    answered.set()
+
+    async def withdrawn() -> bool:
+        return await nominations.withdraw_vain() == [key]
+
+    await eventually(withdrawn, "the nomination to be withdrawn once it is written")
+    running.cancel()

@@ -79,6 +79,8 @@ class Nominations:
         self._client, self._occupancy, self._now = client, occupancy, now
         self._candidates = candidates
         self._nominated: dict[RequestKey, _Nomination] = {}
+        #: whose nominations are being written: to withdraw one before would change nothing
+        self._under_way: set[RequestKey] = set()
         self._joined: asyncio.Queue[str] = asyncio.Queue()
         #: when Nodes that are new joined
         self._new: dict[str, float] = {}
@@ -92,8 +94,10 @@ class Nominations:
                 found, now = self.fitting(node), self._now()
                 for each in found:
                     self._nominated[each.key] = _Nomination(each.pod, each.shape, name, now)
+                self._under_way = {each.key for each in found}
                 # kube-scheduler fills the Node meanwhile.
                 await asyncio.gather(*(self._nominate(each.pod, name) for each in found))
+                self._under_way = set()
 
     def on_node(self, before: Node | None, node: Node) -> None:
         """Notice a new Node, and one that has become ready: kube-scheduler may have dropped its
@@ -118,8 +122,9 @@ class Nominations:
         others have filled; returns the pods of the latter.
         """
         until, has_room = self._now() - NOMINATION_SECONDS, self._has_room()
-        filled = [key for key, each in self._nominated.items() if not has_room(each)]
-        expired = [key for key, each in self._nominated.items() if each.since_seconds <= until]
+        made = {k: each for k, each in self._nominated.items() if k not in self._under_way}
+        filled = [key for key, each in made.items() if not has_room(each)]
+        expired = [key for key, each in made.items() if each.since_seconds <= until]
         for key in dict.fromkeys([*filled, *expired]):
             # While the one before was withdrawn, the pod may have been bound or deleted.
             if (nomination := self._nominated.pop(key, None)) is not None:

@@ -81,22 +81,20 @@ def test_a_pod_that_no_node_has_room_for_requests_after_five_seconds() -> None:
 
 
 def test_a_pod_that_still_has_room_on_no_node_requests_again_after_half_a_minute() -> None:
-    """Others have filled its machine. While another one is coming that time does not pass."""
+    """Others have filled its machine, or it is late."""
     rules = _rules("a")
     asks = _watched(rules, 0, 40, has_room=lambda _: False)
     assert [at for at, _ in asks] == [5, 35]
-    assert _watched(rules, 41, 60, lambda _: Outlook(should_wait=True), lambda _: False) == []
-    later = _watched(rules, 61, 1_000, has_room=lambda _: False)
-    assert [(at, ask.number) for at, ask in later] == [(91, 3)]
+    later = _watched(rules, 41, 1_000, has_room=lambda _: False)
+    assert [(at, ask.number) for at, ask in later] == [(65, 3)]
 
 
-def test_a_pod_whose_machine_others_have_filled_requests_again_after_five_seconds() -> None:
+def test_a_pod_whose_machine_came_and_was_filled_requests_again_after_five_seconds() -> None:
     """It need not wait for a machine that has come already; the next one may still be coming."""
-    rules = _rules("p")
-    assert [at for at, _ in _watched(rules, 1, 20, has_room=_no_room)] == [6]
-    rules.note_lost("p")
-    assert [at for at, _ in _watched(rules, 21, 60, has_room=_no_room)] == [21, 51]
-    rules.note_lost("unknown")
+    rules, coming = _rules("p"), lambda _: Outlook(should_wait=True)
+    assert [at for at, _ in _watched(rules, 1, 8, has_room=_no_room)] == [6]
+    assert _watched(rules, 9, 12, coming, _no_room) == []
+    assert [at for at, _ in _watched(rules, 13, 60, has_room=_no_room)] == [18, 48]
 
 
 def test_a_pod_requests_its_third_machine_anew_once_another_that_requested_one_is_bound() -> None:

@@ -145,8 +145,7 @@ class AdditionalRequests:
     async def _poll(self) -> None:
         while True:
             await asyncio.sleep(_POLL_INTERVAL_SECONDS)
-            for key in await self._nominations.withdraw_vain():
-                self._rules.note_lost(key)
+            await self._nominations.withdraw_vain()
             for due in self._rules.due_requests(self._now(), self._outlook(), self._has_room()):
                 try:
                     await self._request(due)

@@ -117,19 +117,20 @@ class Nominations:
         """Forget a pod that is bound or deleted."""
         self._nominated.pop(key, None)
 
-    async def withdraw_vain(self) -> Sequence[RequestKey]:
+    async def withdraw_vain(self) -> None:
         """Withdraw the nominations that kube-scheduler has not followed, and those of Nodes that
-        others have filled; returns the pods of the latter.
+        others have filled.
         """
         until, has_room = self._now() - NOMINATION_SECONDS, self._has_room()
-        made = {k: each for k, each in self._nominated.items() if k not in self._under_way}
-        filled = [key for key, each in made.items() if not has_room(each)]
-        expired = [key for key, each in made.items() if each.since_seconds <= until]
-        for key in dict.fromkeys([*filled, *expired]):
+        vain = [
+            key
+            for key, each in self._nominated.items()
+            if key not in self._under_way and (each.since_seconds <= until or not has_room(each))
+        ]
+        for key in vain:
             # While the one before was withdrawn, the pod may have been bound or deleted.
             if (nomination := self._nominated.pop(key, None)) is not None:
                 await self._withdraw(nomination)
-        return filled
 
     def _has_room(self) -> Callable[[_Nomination], bool]:
         """Tells whether a pod still fits on its nominated Node, as far as is known."""

@@ -16,7 +16,7 @@ its pods stay unschedulable. These rules close the loop by observation.
 | is still waiting 60 s later; and 180 s after that; each | a second, and a third              |
 | time after 30 s if no Node has room for it now: others  |                                    |
 | have filled the machine that it requested; after 5 s if |                                    |
-| it is known that they have                              |                                    |
+| one was coming for it, which they have filled           |                                    |
 | has requested three                                     | no more: something else is missing |
 | has requested three, and one that had requested as well | its third anew: machines do help   |
 | was bound since                                         |                                    |
@@ -89,7 +89,7 @@ class AdditionalRequest(NamedTuple, Generic[K]):
 class _Waiting(Generic[K]):
     """`quiet` is for how long it has had no reason to wait; `waited` is the sum of all such times
     since its last request; `has_waited`: at the last look it had a reason; `has_lost`: others have
-    the machine that it last requested.
+    the room that it has waited for since.
     """
 
     pod: K
@@ -107,6 +107,7 @@ class _Waiting(Generic[K]):
         elapsed, self.looked_at = now - self.looked_at, now
         if should_wait or self.has_waited:
             elapsed = 0.0  # a reason that is gone may have been there until now
+        self.has_lost |= self.has_waited and not should_wait
         self.quiet = 0.0 if should_wait else self.quiet + elapsed
         self.waited += elapsed
         self.has_waited = should_wait
@@ -210,11 +211,6 @@ class UnschedulablePods(Generic[K]):
         if not waiting.asked and pod in group_state.asking:
             group_state.others[pod] = group_state.asking.pop(pod)
         group_state.next = [each for each in group_state.next if each is not waiting]
-
-    def note_lost(self, pod: K) -> None:
-        """Others have taken the room that was kept for `pod` on the machine that it requested."""
-        if (waiting := self._waiting.get(pod)) is not None:
-            waiting.has_lost = True
 
     def asked(self, pod: K) -> int:
         """The number of requests of `pod`."""

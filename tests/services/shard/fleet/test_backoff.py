@@ -225,7 +225,9 @@ async def test_a_cluster_whose_machines_do_not_boot_is_tried_with_one_at_a_time(
             clock.advance(1000.0)
             await eventually(partial(provider.has_tried, before[0] + 1))
             await comes_to_rest(rig, provider)
-            assert (provider.boots(), provider.purchases()) == (before[0] + 1, before[1] + 1)
+            assert provider.boots() == before[0] + 1
+            # One that was bought before the last failure was known may have been left.
+            assert provider.purchases() <= before[1] + 1
         provider.clusters = ()
         clock.advance(1000.0)
         await eventually(lambda: len(list(rig.shard.inventory.bound_to("broken"))) == 8)

@@ -277,6 +277,15 @@ def test_a_new_node_may_have_as_many_pods_of_a_kind_as_their_skew_allows() -> No
     assert "antiAffinity" not in additional_request(first, [], alone=False)
 
 
+def test_running_pods_close_domains_to_those_that_spread_or_keep_apart_by_domain() -> None:
+    plain, by_node = shape(), shape(**anti_affinity_terms(peers(HOSTNAME_LABEL)))
+    by_zone, near = shape(**anti_affinity_terms(peers(ZONE))), shape(**affinity_terms(peers(ZONE)))
+    outlook = cluster(_ABC).outlooks()
+    assert [outlook(each).any_domain for each in (plain, by_node)] == [True, True]
+    spreads = shape(**spread(ZONE))
+    assert [outlook(each).any_domain for each in (by_zone, near, spreads)] == [False] * 3
+
+
 def test_the_newest_nodes_are_named_as_no_help() -> None:
     """So that what came for an earlier request does not count for a later one."""
     nodes = [node(f"n{number}", created=f"2026-01-01T00:00:{number:02d}Z") for number in range(9)]

@@ -97,6 +97,15 @@ def test_a_pod_whose_machine_came_and_was_filled_requests_again_after_five_secon
     assert [at for at, _ in _watched(rules, 13, 60, has_room=_no_room)] == [18, 48]
 
 
+def test_a_pod_that_a_machine_in_an_open_domain_alone_helps_waits_for_half_a_minute() -> None:
+    """The machine that came may be empty, in a domain that has been closed since."""
+    rules, here = _rules("p"), lambda _: Outlook(should_wait=False, any_domain=False)
+    coming = lambda _: Outlook(should_wait=True, any_domain=False)  # noqa: E731
+    assert [at for at, _ in _watched(rules, 1, 8, here, _no_room)] == [6]
+    assert _watched(rules, 9, 12, coming, _no_room) == []
+    assert [at for at, _ in _watched(rules, 13, 60, here, _no_room)] == [43]
+
+
 def test_a_pod_requests_its_third_machine_anew_once_another_that_requested_one_is_bound() -> None:
     """Of pods that spread over hosts a machine may take two, however many requested it: the others
     waited for good once they had requested three.

@@ -116,7 +116,8 @@ class Occupancy:
         @cache
         def outlook(shape: Shape) -> Outlook:
             should_wait, gang_unplaced = not unplaced().get(shape), self.is_unplaced_gang(shape)
-            return Outlook(should_wait, gang_unplaced, self.most_on_new_node(shape))
+            most_on_node = self.most_on_new_node(shape)
+            return Outlook(should_wait, gang_unplaced, most_on_node, _may_be_anywhere(shape))
 
         return outlook
 
@@ -241,6 +242,12 @@ class Occupancy:
             _narrow(found, key, {fewest} if pins and allowed else allowed)
         elif full:
             found.setdefault((key, "NotIn"), set()).update(full)
+
+
+def _may_be_anywhere(shape: Shape) -> bool:
+    """Whether no running pods close domains of several Nodes to a pod of `shape`."""
+    others = (*(spread.peers for spread in shape.spread), *shape.anti_affinity_terms)
+    return not shape.affinity_terms and all(p.topology_key == HOSTNAME_LABEL for p in others)
 
 
 def _asked_in(peers: Peers, asking: Sequence[AskingPod]) -> Counter[str]:

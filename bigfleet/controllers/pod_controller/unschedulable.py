@@ -16,7 +16,8 @@ its pods stay unschedulable. These rules close the loop by observation.
 | is still waiting 60 s later; and 180 s after that; each | a second, and a third              |
 | time after 30 s if no Node has room for it now: others  |                                    |
 | have filled the machine that it requested; after 5 s if |                                    |
-| one was coming for it, which they have filled           |                                    |
+| one was coming for it, which they have filled, and in   |                                    |
+| whatever domain it would have helped                    |                                    |
 | has requested three                                     | no more: something else is missing |
 | has requested three, and one that had requested as well | its third anew: machines do help   |
 | was bound since                                         |                                    |
@@ -69,12 +70,13 @@ DEFER_SECONDS = 60.0
 class Outlook(NamedTuple):
     """A waiting pod's outlook. `should_wait`: its need is short or a machine is coming;
     `gang_unplaced`: it belongs to a gang none of which runs yet; `most_on_node`: how many of its
-    group a new Node may have, None for any number.
+    group a new Node may have, None for any number; `any_domain`: a machine helps it wherever it is.
     """
 
     should_wait: bool
     gang_unplaced: bool = False
     most_on_node: int | None = None
+    any_domain: bool = True
 
 
 class AdditionalRequest(NamedTuple, Generic[K]):
@@ -103,11 +105,12 @@ class _Waiting(Generic[K]):
     has_waited: bool = False
     has_lost: bool = False
 
-    def pass_time(self, now: float, *, should_wait: bool) -> None:
+    def pass_time(self, now: float, *, should_wait: bool, any_domain: bool) -> None:
         elapsed, self.looked_at = now - self.looked_at, now
         if should_wait or self.has_waited:
             elapsed = 0.0  # a reason that is gone may have been there until now
-        self.has_lost |= self.has_waited and not should_wait
+        # A machine in a domain that is closed to it may be there, empty.
+        self.has_lost |= self.has_waited and not should_wait and any_domain
         self.quiet = 0.0 if should_wait else self.quiet + elapsed
         self.waited += elapsed
         self.has_waited = should_wait
@@ -259,7 +262,7 @@ class UnschedulablePods(Generic[K]):
         for place, each in enumerate([*group_state.asking.values(), *group_state.next]):
             found = outlook(each.pod)
             should_wait = found.should_wait or (found.gang_unplaced and place > 0)
-            each.pass_time(now, should_wait=should_wait)
+            each.pass_time(now, should_wait=should_wait, any_domain=found.any_domain)
             quiet = each.quiet - (GANG_TIMEOUT_SECONDS if found.gang_unplaced else 0.0)
             if each.asked < MAX_ADDITIONAL_PER_POD and (
                 (quiet >= self._delay_seconds and each.may_retry())

@@ -139,8 +139,9 @@ def _gang_that_left(action: Action, result: CycleResult) -> str:
     fleet = result.fleet
     if action.type is not ActionType.RECLAIM or action.need != NONE:
         return ""
-    last, cost = int(fleet.last_claimed_by[action.row]), fleet.disruption_cost[action.row]
-    if last == NONE or cost == 0:
+    last, cost = int(fleet.last_claimed_by[action.row]), float(fleet.disruption_cost[action.row])
+    # What the operator would release, at this cost, goes as any surplus machine.
+    if last == NONE or math.isfinite(cost):
         return ""
     need = result.demand.needs[last]
     is_gang = need.profile.same_key is not None and isinstance(need.group, PodGroup)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bigfleet.api.v1alpha1 import shard_pb2 as wire
 
@@ -48,11 +48,14 @@ class _Report:
 
 @dataclass(frozen=True, slots=True)
 class _Refusal:
-    """When the operator refused to reclaim a machine, and for how long it is not asked again."""
+    """When the operator refused to reclaim a machine, and for how long it is not asked again;
+    `lifted` by a report on it since.
+    """
 
     cluster: str
     at_seconds: float
     hold_seconds: float
+    lifted: bool = False
 
     def is_in_force(self, now_seconds: float, times: int = 1) -> bool:
         """Whether less than its hold, or that many of them, has passed."""
@@ -143,6 +146,8 @@ class DisruptionCosts:
         for machine in report.machines[:MAX_MACHINES]:
             if not is_its(machine.machine_id):
                 continue
+            if (refusal := self._refusals.get(machine.machine_id)) is not None:
+                self._refusals[machine.machine_id] = replace(refusal, lifted=True)
             waited = self._batch_pods_waited(machine, now_seconds)
             self._reports[machine.machine_id] = _Report(
                 cluster, now_seconds, _cost(machine, waited=waited)
@@ -192,7 +197,7 @@ class DisruptionCosts:
             self._batch = {m: b for m, b in self._batch.items() if b.seen_seconds >= followed}
         self._refusals = {m: r for m, r in self._refusals.items() if r.is_in_force(now_seconds, 2)}
         joined = joined_since(now_seconds - self._hold_seconds)
-        kept = (m for m, refusal in self._refusals.items() if refusal.is_in_force(now_seconds))
+        kept = (m for m, r in self._refusals.items() if r.is_in_force(now_seconds) and not r.lifted)
         costs = dict.fromkeys(kept, math.inf)
         return costs | {m: r.cost for m, r in self._reports.items() if m not in joined}
 

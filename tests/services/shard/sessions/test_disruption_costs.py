@@ -126,7 +126,7 @@ def test_a_machine_whose_reclaim_was_refused_may_go_once_its_operator_says_so() 
     machine.costs.take("c", DisruptionReport(), 190, lambda _: True)
     assert machine.must_stay(200)
     machine.costs.take("c", empty, 200, lambda _: True)
-    assert not machine.must_stay(200)
+    assert [machine.must_stay(at) for at in (200, 226, 300)] == [False] * 3
 
 
 def test_what_an_operator_refused_is_forgotten_after_a_while_and_once_the_machine_has_left() -> (

@@ -167,15 +167,21 @@ async def test_a_pod_that_is_bound_while_another_nomination_is_withdrawn_is_left
     assert len(asked) == 3
 
 
+class RecordingApi:
+    """An API server that takes every patch; `patched` are their paths."""
+
+    def __init__(self) -> None:
+        self.patched: list[str] = []
+
+    async def patch(self, path: str, *_: Any) -> bytes:
+        self.patched.append(path)
+        return b""
+
+
 async def test_a_nomination_ends_once_others_have_filled_the_node() -> None:
     """The pod would wait for half a minute for room that is gone, and keep the rest from others."""
-    patched: list[str] = []
-
-    class Api:
-        async def patch(self, path: str, *_: Any) -> bytes:
-            patched.append(path)
-            return b""
-
+    api = RecordingApi()
+    patched = api.patched
     apart = shape("2", **anti_affinity_terms(peers(HOSTNAME_LABEL)))
     waiting = {"large": shape("3"), "apart": apart, "kept": shape("3")}
     candidates = [
@@ -184,7 +190,7 @@ async def test_a_nomination_ends_once_others_have_filled_the_node() -> None:
     ]
     joins = [node(name, cpu="4") for name in ("n1", "n2", "n3")]
     there, small = cluster(joins), shape("1")
-    nominations = Nominations(cast("Any", Api()), there, lambda: 0.0, lambda: candidates)
+    nominations = Nominations(cast("Any", api), there, lambda: 0.0, lambda: candidates)
     running = asyncio.create_task(nominations.run())
     for each in joins:
         nominations.on_node(None, each)
@@ -201,19 +207,14 @@ async def test_a_node_that_becomes_ready_is_nominated_for_no_more_pods_than_fit(
     """It was nominated for some when it joined, and kube-scheduler keeps the room of all others: of
     too many it places none, and the Node stays empty for half a minute.
     """
-    patched: list[str] = []
-
-    class Api:
-        async def patch(self, path: str, *_: Any) -> bytes:
-            patched.append(path)
-            return b""
-
+    api = RecordingApi()
+    patched = api.patched
     waiting = [
         Candidate(RequestKey("team", name), PodName("team", name, ""), shape("2"), asked=True)
         for name in ("one", "two", "three", "four")
     ]
     now, joins = [0.0], node("new", cpu="5")
-    nominations = Nominations(cast("Any", Api()), cluster([joins]), lambda: now[0], lambda: waiting)
+    nominations = Nominations(cast("Any", api), cluster([joins]), lambda: now[0], lambda: waiting)
     running = asyncio.create_task(nominations.run())
     nominations.on_node(None, joins)
     await eventually(lambda: len(patched) == 2, "the first two pods' nomination")

@@ -239,7 +239,7 @@ class FreeCapacity:
 
 
 def has_room_now(
-    occupancy: Occupancy, nominated: Iterable[tuple[Shape, str]] = ()
+    occupancy: Occupancy, nominated: Sequence[tuple[Shape, str]] = ()
 ) -> Callable[[Shape], bool]:
     """Whether a Node has room for a waiting pod of that shape, as of now, computed on demand.
 
@@ -248,14 +248,15 @@ def has_room_now(
     """
 
     @cache
-    def free_capacity(priority: int) -> FreeCapacity:
+    def free_capacity(kept: tuple[tuple[Shape, str, int], ...]) -> FreeCapacity:
         now: ClusterSnapshot = occupancy.snapshot()
-        kept = [(shape, node, 1) for shape, node in nominated if shape.priority >= priority]
         pods = counts(now.nodes, [*now.placed, *now.terminating, *kept])
         return FreeCapacity(now.nodes, pods, now.waiting)
 
     @cache
     def has_room(shape: Shape) -> bool:
-        return free_capacity(shape.priority).place(shape) != NOWHERE
+        # From most priorities the same room is kept.
+        kept = tuple((s, node, 1) for s, node in nominated if s.priority >= shape.priority)
+        return free_capacity(kept).place(shape) != NOWHERE
 
     return has_room

@@ -136,6 +136,7 @@ class Nominations:
         """Tells whether a pod still fits on its nominated Node, as far as is known."""
         nodes, placed = self._occupancy.nodes, self._occupancy.placed
         free = cache(lambda name: _free(nodes[name], self._occupancy))
+        allowed_domains = cache(self._occupancy.allowed_domains)
 
         def has_room(nomination: _Nomination) -> bool:
             node, shape = nodes.get(nomination.node), nomination.shape
@@ -144,8 +145,7 @@ class Nominations:
             here = (other for other, pods in placed.items() if pods.get(node.name))
             if any(avoids(shape, other) or avoids(other, shape) for other in here):
                 return False
-            domains = self._occupancy.allowed_domains(shape)
-            return RemainingCapacity(free(node.name)).take(shape, 1, domains) > 0
+            return RemainingCapacity(free(node.name)).take(shape, 1, allowed_domains(shape)) > 0
 
         return has_room
 

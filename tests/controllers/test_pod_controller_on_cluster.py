@@ -121,18 +121,29 @@ async def test_a_pod_evicted_from_a_reclaimed_machine_asks_for_nothing_once_it_i
             found = await _requests(client, where)
             return {each["metadata"]["ownerReferences"][0]["name"] for each in found}
 
+        async def there() -> set[str]:
+            return {each["metadata"]["name"] for each in (await get(client, pods))["items"]}
+
+        async def is_seen() -> bool:
+            return (await get(client, f"{owners}/o"))["status"].get("replicas") == 1
+
+        async def is_replaced() -> bool:
+            return len(await there()) == (3 if kind == "ReplicaSet" else 2)
+
         async def settled() -> bool:
-            there = {each["metadata"]["name"] for each in (await get(client, pods))["items"]}
-            replaced = len(there) == (3 if kind == "ReplicaSet" else 2)
-            return replaced and await asking() == (there if stays else there - {evicted})
+            return await asking() == await there() - (set() if stays else {evicted})
 
         async with _controller(kubeconfig):
-            await client.create(f"/apis/apps/v1/namespaces/{where}/{kind.lower()}s", _owner(kind))
+            owners = f"/apis/apps/v1/namespaces/{where}/{kind.lower()}s"
+            await client.create(owners, _owner(kind))
             await _until_count(client, where, 1, "the request of a running Pod")
+            # A controller that first sees its Pod when it terminates waits minutes for it.
+            await eventually(is_seen, "the controller to see its Pod")
             [evicted] = await asking()
             await _bind(client, where, evicted, name)
             await client.delete(f"{pods}/{evicted}")
             await client.create(pods, _pod("later"))
+            await eventually(is_replaced, "the replacement of the Pod")
             await eventually(settled, "the requests after the eviction")
         await client.delete(f"{pods}/{evicted}", {"gracePeriodSeconds": 0})
         await client.delete(f"/api/v1/nodes/{name}")

@@ -52,11 +52,12 @@ class ClusterSnapshot:
 @dataclass
 class Occupancy:
     """The cluster's Nodes and pods. `placed` and `terminating` count pods by shape and Node,
-    `waiting` those without a Node by shape.
+    `waiting` those without a Node by shape; `arrivals` counts machines that were upcoming once.
     """
 
     nodes: dict[str, Node] = field(default_factory=dict)
     upcoming: dict[str, Machine] = field(default_factory=dict)
+    arrivals: int = 0
     placed: dict[Shape, Counter[str]] = field(default_factory=dict)
     terminating: dict[Shape, Counter[str]] = field(default_factory=dict)
     waiting: Counter[Shape] = field(default_factory=Counter)
@@ -100,10 +101,10 @@ class Occupancy:
 
     def set_upcoming(self, name: str, machine: Machine | None) -> None:
         """Set the upcoming machine of that name; None removes it."""
-        if machine is None:
-            self.upcoming.pop(name, None)
-        else:
+        if machine is not None:
             self.upcoming[name] = machine
+        elif self.upcoming.pop(name, None) is not None:
+            self.arrivals += 1
 
     def unplaced_pods(self) -> dict[Shape, int]:
         """How many of the waiting pods of each shape do not fit on the upcoming machines."""
@@ -116,8 +117,13 @@ class Occupancy:
         @cache
         def outlook(shape: Shape) -> Outlook:
             should_wait, gang_unplaced = not unplaced().get(shape), self.is_unplaced_gang(shape)
-            most_on_node = self.most_on_new_node(shape)
-            return Outlook(should_wait, gang_unplaced, most_on_node, _may_be_anywhere(shape))
+            return Outlook(
+                should_wait,
+                gang_unplaced,
+                self.most_on_new_node(shape),
+                _may_be_anywhere(shape),
+                self.arrivals,
+            )
 
         return outlook
 

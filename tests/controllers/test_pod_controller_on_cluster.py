@@ -125,7 +125,7 @@ async def test_a_pod_evicted_from_a_reclaimed_machine_asks_for_nothing_once_it_i
             return {each["metadata"]["name"] for each in (await get(client, pods))["items"]}
 
         async def is_seen() -> bool:
-            return (await get(client, f"{owners}/o"))["status"].get("replicas") == 1
+            return bool((await get(client, f"{owners}/o"))["status"].get("replicas") == 1)
 
         async def is_replaced() -> bool:
             return len(await there()) == (3 if kind == "ReplicaSet" else 2)

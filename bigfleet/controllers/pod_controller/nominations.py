@@ -123,13 +123,15 @@ class Nominations:
         """
         until, has_room = self._now() - NOMINATION_SECONDS, self._has_room()
         vain = [
-            key
+            (key, each)
             for key, each in self._nominated.items()
             if key not in self._under_way and (each.since_seconds <= until or not has_room(each))
         ]
-        for key in vain:
-            # While the one before was withdrawn, the pod may have been bound or deleted.
-            if (nomination := self._nominated.pop(key, None)) is not None:
+        for key, nomination in vain:
+            # While the one before was withdrawn, the pod may have been bound or deleted, or another
+            # Node nominated for it.
+            if self._nominated.get(key) is nomination:
+                del self._nominated[key]
                 await self._withdraw(nomination)
 
     def _has_room(self) -> Callable[[_Nomination], bool]:

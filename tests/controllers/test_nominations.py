@@ -125,6 +125,8 @@ def test_room_is_left_for_the_daemons_that_run_on_other_nodes() -> None:
     assert chosen(alone, joins, confined("4"), confined("3")) == ["1"]
     with_its_own = zone_with_cache(joins, (daemon, "old", 1), (daemon, "new", 1))
     assert chosen(with_its_own, joins, confined("3")) == ["0"]
+    beside_others = zone_with_cache(joins, (daemon, "old", 1), (shape("1"), "new", 1))
+    assert chosen(beside_others, joins, confined("3"), confined("2")) == ["1"]
 
 
 def test_a_cordoned_node_is_nobodys() -> None:

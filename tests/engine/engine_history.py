@@ -13,6 +13,7 @@ from bigfleet.engine.fit.folding import fold
 from bigfleet.engine.snapshot import NONE, Demand, Fleet, Floats
 from bigfleet.engine.state.cycle_state import key_of
 from bigfleet.model.ceiling import Ceiling
+from bigfleet.model.group import ADDITIONAL
 from bigfleet.model.machine import MachineState
 from bigfleet.model.need import Need, NeedKey, Size
 from tests.engine.engine_random import CLUSTERS, Case, pick, random_need, unfolded_case
@@ -78,10 +79,18 @@ class RandomHistory:
         bound = (S.CREATING, S.CONFIGURING, S.CONFIGURED)
         promises: list[NeedKey | None] = []
         for row, index in enumerate(decision.claimed_by.tolist()):
-            if index == NONE and fleet.state[row] in bound:
+            if index == NONE and fleet.state[row] in bound and not self._has_served(row):
                 index = int(fleet.last_claimed_by[row])
             promises.append(None if index == NONE else key_of(fleet, demand, index))
         return promises
+
+    def _has_served(self, row: int) -> bool:
+        """Whether an additional need leaves the machine in service, which it counts no more."""
+        fleet, demand, _ = self.case
+        before, cluster = int(fleet.last_claimed_by[row]), int(fleet.cluster[row])
+        if before == NONE or fleet.state[row] != S.CONFIGURED or cluster not in demand.reported:
+            return False
+        return demand.needs[before].group is ADDITIONAL
 
     def _ordered(self, fleet: Fleet, demand: Demand, decision: Decision) -> Fleet:
         """Start the operations of all actions; some actions are lost."""

@@ -94,22 +94,12 @@ def test_a_pod_whose_machine_came_and_was_filled_requests_again_after_five_secon
     rules, coming = _rules("p"), lambda _: Outlook(should_wait=True)
     assert [at for at, _ in _watched(rules, 1, 8, has_room=_no_room)] == [6]
     assert _watched(rules, 9, 12, coming, _no_room) == []
-    came = lambda _: Outlook(should_wait=False, arrivals=1)  # noqa: E731
-    assert [at for at, _ in _watched(rules, 13, 60, came, _no_room)] == [18, 48]
-
-
-def test_a_pod_that_more_pods_wait_beside_still_waits_for_the_machine_that_is_coming() -> None:
-    """That has no room for all of them now; it has not come, and nobody has filled it."""
-    rules, coming = _rules("p"), lambda _: Outlook(should_wait=True, arrivals=7)
-    crowded = lambda _: Outlook(should_wait=False, arrivals=7)  # noqa: E731
-    assert [at for at, _ in _watched(rules, 1, 8, crowded, _no_room)] == [6]
-    assert _watched(rules, 9, 12, coming, _no_room) == []
-    assert [at for at, _ in _watched(rules, 13, 60, crowded, _no_room)] == [43]
+    assert [at for at, _ in _watched(rules, 13, 60, has_room=_no_room)] == [18, 48]
 
 
 def test_a_pod_that_a_machine_in_an_open_domain_alone_helps_waits_for_half_a_minute() -> None:
     """The machine that came may be empty, in a domain that has been closed since."""
-    rules, here = _rules("p"), lambda _: Outlook(False, any_domain=False, arrivals=1)
+    rules, here = _rules("p"), lambda _: Outlook(should_wait=False, any_domain=False)
     coming = lambda _: Outlook(should_wait=True, any_domain=False)  # noqa: E731
     assert [at for at, _ in _watched(rules, 1, 8, here, _no_room)] == [6]
     assert _watched(rules, 9, 12, coming, _no_room) == []

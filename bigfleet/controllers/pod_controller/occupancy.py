@@ -52,12 +52,11 @@ class ClusterSnapshot:
 @dataclass
 class Occupancy:
     """The cluster's Nodes and pods. `placed` and `terminating` count pods by shape and Node,
-    `waiting` those without a Node by shape; `arrivals` counts machines that were upcoming once.
+    `waiting` those without a Node by shape.
     """
 
     nodes: dict[str, Node] = field(default_factory=dict)
     upcoming: dict[str, Machine] = field(default_factory=dict)
-    arrivals: int = 0
     placed: dict[Shape, Counter[str]] = field(default_factory=dict)
     terminating: dict[Shape, Counter[str]] = field(default_factory=dict)
     waiting: Counter[Shape] = field(default_factory=Counter)
@@ -101,10 +100,10 @@ class Occupancy:
 
     def set_upcoming(self, name: str, machine: Machine | None) -> None:
         """Set the upcoming machine of that name; None removes it."""
-        if machine is not None:
+        if machine is None:
+            self.upcoming.pop(name, None)
+        else:
             self.upcoming[name] = machine
-        elif self.upcoming.pop(name, None) is not None:
-            self.arrivals += 1
 
     def unplaced_pods(self) -> dict[Shape, int]:
         """How many of the waiting pods of each shape do not fit on the upcoming machines."""
@@ -117,13 +116,8 @@ class Occupancy:
         @cache
         def outlook(shape: Shape) -> Outlook:
             should_wait, gang_unplaced = not unplaced().get(shape), self.is_unplaced_gang(shape)
-            return Outlook(
-                should_wait,
-                gang_unplaced,
-                self.most_on_new_node(shape),
-                _may_be_anywhere(shape),
-                self.arrivals,
-            )
+            most_on_node = self.most_on_new_node(shape)
+            return Outlook(should_wait, gang_unplaced, most_on_node, _may_be_anywhere(shape))
 
         return outlook
 

@@ -70,15 +70,13 @@ DEFER_SECONDS = 60.0
 class Outlook(NamedTuple):
     """A waiting pod's outlook. `should_wait`: its need is short or a machine is coming;
     `gang_unplaced`: it belongs to a gang none of which runs yet; `most_on_node`: how many of its
-    group a new Node may have, None for any number; `any_domain`: a machine helps it wherever it is;
-    `arrivals`: how many machines that were coming no longer are.
+    group a new Node may have, None for any number; `any_domain`: a machine helps it wherever it is.
     """
 
     should_wait: bool
     gang_unplaced: bool = False
     most_on_node: int | None = None
     any_domain: bool = True
-    arrivals: int = 0
 
 
 class AdditionalRequest(NamedTuple, Generic[K]):
@@ -92,8 +90,8 @@ class AdditionalRequest(NamedTuple, Generic[K]):
 @dataclass(slots=True, eq=False)
 class _Waiting(Generic[K]):
     """`quiet` is for how long it has had no reason to wait; `waited` is the sum of all such times
-    since its last request; `has_waited`: at the last look it had a reason, and there had been so
-    many `arrivals` when that began; `has_lost`: others have the room that it has waited for since.
+    since its last request; `has_waited`: at the last look it had a reason; `has_lost`: others have
+    the room that it has waited for since.
     """
 
     pod: K
@@ -105,19 +103,14 @@ class _Waiting(Generic[K]):
     waited: float = 0.0
     deferred_until: float = 0.0
     has_waited: bool = False
-    arrivals: int = 0
     has_lost: bool = False
 
-    def pass_time(self, now: float, outlook: Outlook, *, should_wait: bool) -> None:
+    def pass_time(self, now: float, *, should_wait: bool, any_domain: bool) -> None:
         elapsed, self.looked_at = now - self.looked_at, now
         if should_wait or self.has_waited:
             elapsed = 0.0  # a reason that is gone may have been there until now
-        if should_wait and not self.has_waited:
-            self.arrivals = outlook.arrivals
-        # A pod that joins those that wait may be the reason, and all machines still be coming. One
-        # that has come may be empty, in a domain that is closed to it.
-        lost = self.has_waited and not should_wait and outlook.arrivals > self.arrivals
-        self.has_lost |= lost and outlook.any_domain
+        # A machine in a domain that is closed to it may be there, empty.
+        self.has_lost |= self.has_waited and not should_wait and any_domain
         self.quiet = 0.0 if should_wait else self.quiet + elapsed
         self.waited += elapsed
         self.has_waited = should_wait
@@ -269,7 +262,7 @@ class UnschedulablePods(Generic[K]):
         for place, each in enumerate([*group_state.asking.values(), *group_state.next]):
             found = outlook(each.pod)
             should_wait = found.should_wait or (found.gang_unplaced and place > 0)
-            each.pass_time(now, found, should_wait=should_wait)
+            each.pass_time(now, should_wait=should_wait, any_domain=found.any_domain)
             quiet = each.quiet - (GANG_TIMEOUT_SECONDS if found.gang_unplaced else 0.0)
             if each.asked < MAX_ADDITIONAL_PER_POD and (
                 (quiet >= self._delay_seconds and each.may_retry())

@@ -123,22 +123,19 @@ class Nominations:
         """
         until, has_room = self._now() - NOMINATION_SECONDS, self._has_room()
         vain = [
-            (key, each)
+            key
             for key, each in self._nominated.items()
             if key not in self._under_way and (each.since_seconds <= until or not has_room(each))
         ]
-        for key, nomination in vain:
-            # While the one before was withdrawn, the pod may have been bound or deleted, or another
-            # Node nominated for it.
-            if self._nominated.get(key) is nomination:
-                del self._nominated[key]
+        for key in vain:
+            # While the one before was withdrawn, the pod may have been bound or deleted.
+            if (nomination := self._nominated.pop(key, None)) is not None:
                 await self._withdraw(nomination)
 
     def _has_room(self) -> Callable[[_Nomination], bool]:
         """Tells whether a pod still fits on its nominated Node, as far as is known."""
         nodes, placed = self._occupancy.nodes, self._occupancy.placed
-        daemons = cache(lambda: _most_of_daemons(self._occupancy))
-        free = cache(lambda name: _free(nodes[name], self._occupancy, daemons()))
+        free = cache(lambda name: _free(nodes[name], self._occupancy))
         allowed_domains = cache(self._occupancy.allowed_domains)
 
         def has_room(nomination: _Nomination) -> bool:
@@ -176,8 +173,7 @@ class Nominations:
         is nominated already.
         """
         # Of pods that do not fit together kube-scheduler places none: it keeps the others' room.
-        occupancy = self._occupancy
-        room = RemainingCapacity(_free(node, occupancy, _most_of_daemons(occupancy)))
+        room = RemainingCapacity(_free(node, self._occupancy))
         again = {each.key for each in candidates}
         for key, (_, shape, name, _) in self._nominated.items():
             if name == node.name and key not in again:
@@ -231,28 +227,19 @@ def _depends_on(node: Node, shape: Shape, *, asked: bool) -> bool:
     return asked and (bool(shape.affinity_terms) or avoids(shape, shape))
 
 
-def _most_of_daemons(occupancy: Occupancy) -> Counter[str]:
-    """The most that DaemonSets take on any Node, of each resource."""
+def _free(node: Node, occupancy: Occupancy) -> Machine:
+    """What is free on the Node once the pods of its DaemonSets run: before, as much is left for
+    them as they take on any other Node.
+    """
+    used: Counter[str] = Counter()
     per_node: dict[str, Counter[str]] = {}
     for shape, nodes in occupancy.placed.items():
+        _add(used, shape.requests, nodes.get(node.name, 0))
         if shape.is_per_node:
             for name, count in nodes.items():
                 _add(per_node.setdefault(name, Counter()), shape.requests, count)
-    most: Counter[str] = Counter()
     for amounts in per_node.values():
-        most |= amounts
-    return most
-
-
-def _free(node: Node, occupancy: Occupancy, daemons: Counter[str]) -> Machine:
-    """What is free on the Node once the pods of its DaemonSets run: before, as much is left for
-    them as `daemons`, the most that they take on any Node.
-    """
-    used, of_daemons = Counter[str](), Counter[str]()
-    for shape, nodes in occupancy.placed.items():
-        total = of_daemons if shape.is_per_node else used
-        _add(total, shape.requests, nodes.get(node.name, 0))
-    used += of_daemons | daemons
+        used |= amounts
     taints = tuple(
         taint for taint in node.taints if not taint.key.startswith(TRANSIENT_TAINT_PREFIXES)
     )

@@ -19,6 +19,7 @@ from bigfleet.controllers.pod_controller.controller import PodController
 from bigfleet.controllers.pod_controller.unschedulable import (
     MAX_ADDITIONAL_PER_POD,
     MAX_ASKING_PER_GROUP,
+    UNSCHEDULABLE_DELAY_SECONDS,
 )
 from bigfleet.kube.client import APPLY_PATCH, KubeClient
 from bigfleet.observe import metrics
@@ -49,10 +50,10 @@ def _often(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @asynccontextmanager
 async def _quick_controller(
-    kubeconfig: Mapping[str, Path], speed: float = _SPEED
+    kubeconfig: Mapping[str, Path], speed: float = _SPEED, client: type[KubeClient] = KubeClient
 ) -> AsyncIterator[None]:
     """The pod controller, for which time passes faster."""
-    async with await KubeClient.from_kubeconfig(kubeconfig["bigfleet-pod-controller"]) as own:
+    async with await client.from_kubeconfig(kubeconfig["bigfleet-pod-controller"]) as own:
         quick = PodController(own, 16, lambda: speed * time.monotonic(), time.time)
         async with role(lambda stop: run_until_stopped(stop, quick.run())):
             yield
@@ -199,7 +200,11 @@ async def _becomes_unschedulable(client: KubeClient, path: str) -> None:
 
 @asynccontextmanager
 async def _last_of_a_gang(
-    client: KubeClient, kubeconfig: Mapping[str, Path], where: str, scheduler: str = ""
+    client: KubeClient,
+    kubeconfig: Mapping[str, Path],
+    where: str,
+    scheduler: str = "",
+    speed: float = 10,
 ) -> AsyncIterator[None]:
     """A gang of which one pod runs, and one of 50 CPUs has requested a machine in the same rack. It
     is unschedulable for good if its scheduler is another one.
@@ -210,7 +215,7 @@ async def _last_of_a_gang(
         await client.create(pods, _of_the_gang("waits", "50", schedulerName=scheduler))
         if scheduler:
             await _becomes_unschedulable(client, f"{pods}/waits")
-        async with _quick_controller(kubeconfig, speed=10):
+        async with _quick_controller(kubeconfig, speed):
             await _until_asked(client, where, 1, "an additional request")
             yield
         await client.delete(pods, {"gracePeriodSeconds": 0})  # nobody plays their kubelet
@@ -236,7 +241,8 @@ async def test_a_node_that_joins_is_kept_for_the_last_pod_of_a_gang(
     async with (
         await admin(kubeconfig) as client,
         namespace(client, "kept-for-it", until_gone=True) as where,
-        _last_of_a_gang(client, kubeconfig, where),
+        # A nomination lasts for 15 s; kube-scheduler tries a pod again after 10 s at most.
+        _last_of_a_gang(client, kubeconfig, where, speed=2),
         _node_in_rack(client, "n-joins", "64", "False"),
     ):
         pods = f"/api/v1/namespaces/{where}/pods"
@@ -357,6 +363,38 @@ async def test_pods_that_spread_request_machines_in_all_their_domains(
             )
             assert named == {(rack,): 2 for rack in racks}
         await client.delete(pods, {"gracePeriodSeconds": 0})
+
+
+@pytest.mark.parametrize("listed_late", ["/api/v1/nodes", f"{GROUP_VERSION}/upcomingnodes"])
+async def test_no_machine_is_requested_before_nodes_and_upcoming_machines_are_known(
+    kubeconfig: dict[str, Path], listed_late: str
+) -> None:
+    """Until then no pod seems to have room, or a machine that is coming."""
+    listing, listed = asyncio.Event(), asyncio.Event()
+
+    class LateListing(KubeClient):
+        async def get(self, path: str, query: Mapping[str, str] | None = None) -> bytes:
+            if path == listed_late:
+                listing.set()
+                await listed.wait()
+            return await super().get(path, query)
+
+    async with (
+        await admin(kubeconfig) as client,
+        namespace(client, "listed-late", until_gone=True) as where,
+    ):
+
+        async def requested() -> bool:
+            return bool((await get(client, requests_path(where)))["items"])
+
+        await client.create(f"/api/v1/namespaces/{where}/pods", _large("waits", "51"))
+        async with _quick_controller(kubeconfig, client=LateListing):
+            await asyncio.wait_for(listing.wait(), 30)
+            await eventually(requested, "the pod's first request")
+            await asyncio.sleep(UNSCHEDULABLE_DELAY_SECONDS / _SPEED + 1)
+            assert not await _additional(client, where)
+            listed.set()
+            await _until_asked(client, where, 1, "an additional request")
 
 
 async def test_equivalent_unschedulable_pods_request_a_bounded_number_of_machines(

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, cast
+
+import pytest
 
 from bigfleet.controllers.pod_controller.events import PodName
 from bigfleet.controllers.pod_controller.existing_requests import RequestKey
@@ -138,16 +141,22 @@ def test_a_node_that_a_cloud_controller_has_not_initialized_yet_is_kept_for_pods
     assert chosen(zone_with_cache(joins), joins, confined("1")) == ["0"]
 
 
-async def test_a_pod_that_is_bound_while_another_nomination_is_withdrawn_is_left_alone() -> None:
-    """Each withdrawal takes a request's time."""
-    joins, asked = node("new", cpu="4", zone="a"), []
+@pytest.mark.parametrize("ends", ["bound", "nominated"])
+async def test_what_happens_while_another_nomination_is_withdrawn_counts(ends: str) -> None:
+    """Each withdrawal takes a request's time, in which a pod may be bound, or nominated for a Node
+    that has joined.
+    """
+    joins, newer, asked = node("new", zone="a"), node("newer", zone="a"), list[str]()
 
     class Api:
         async def patch(self, path: str, *_: Any) -> bytes:
             asked.append(path)
-            if len(asked) > 2:  # the first withdrawal, after two nominations
+            if len(asked) == 3 and ends == "bound":  # the first withdrawal, after two nominations
                 for each in candidates:
                     nominations.forget(each.key)
+            elif len(asked) == 3:
+                nominations.on_node(None, newer)
+                await eventually(lambda: len(asked) == 5, "two further nominations")
             return b""
 
     candidates = [
@@ -155,16 +164,15 @@ async def test_a_pod_that_is_bound_while_another_nomination_is_withdrawn_is_left
         for name in ("one", "two")
     ]
     now = [0.0]
-    nominations = Nominations(
-        cast("Any", Api()), zone_with_cache(joins), lambda: now[0], lambda: candidates
-    )
+    there = cluster([node("old", zone="a"), joins, newer], (MATE, "old", 1))
+    nominations = Nominations(cast("Any", Api()), there, lambda: now[0], lambda: candidates)
     nominations.on_node(None, joins)
     running = asyncio.create_task(nominations.run())
     await eventually(lambda: len(asked) == 2, "both nominations")
     now[0] = NOMINATION_SECONDS
     await nominations.withdraw_vain()
     running.cancel()
-    assert len(asked) == 3
+    assert len(asked) == (3 if ends == "bound" else 5)
 
 
 class RecordingApi:
@@ -224,6 +232,37 @@ async def test_a_node_that_becomes_ready_is_nominated_for_no_more_pods_than_fit(
     assert [each.key.name for each in nominations.fitting(joins)] == ["one", "two"]
     del waiting[0]
     assert [each.key.name for each in nominations.fitting(joins)] == ["two"]
+    running.cancel()
+
+
+async def test_a_nomination_is_kept_for_half_a_minute_from_when_the_node_is_ready() -> None:
+    """It joins before, and until it is ready kube-scheduler cannot follow the nomination."""
+    api, now, joins = RecordingApi(), [0.0], node("new", cpu="6")
+    first, second, third = (
+        Candidate(RequestKey("team", name), PodName("team", name, ""), shape("2"), asked=True)
+        for name in ("first", "second", "third")
+    )
+    waiting, booting = [first], replace(joins, ready=False)
+    there = cluster([booting])
+    nominations = Nominations(cast("Any", api), there, lambda: now[0], lambda: waiting)
+    running = asyncio.create_task(nominations.run())
+    nominations.on_node(None, booting)
+    await eventually(lambda: len(api.patched) == 1, "the first nomination")
+    waiting[:] = [second]  # by now the watch has told of the first
+    now[0] = NOMINATION_SECONDS - 1
+    there.nodes["new"] = joins
+    nominations.on_node(booting, joins)
+    await eventually(lambda: len(api.patched) == 2, "the second nomination")
+    now[0] = NOMINATION_SECONDS
+    await nominations.withdraw_vain()
+    assert len(api.patched) == 2
+    # Only the first time: a Node that becomes ready again and again keeps nobody for good.
+    waiting[:] = [third]
+    nominations.on_node(booting, joins)
+    await eventually(lambda: len(api.patched) == 3, "the third nomination")
+    now[0] = 2 * NOMINATION_SECONDS - 1
+    await nominations.withdraw_vain()
+    assert [path.split("/")[-2] for path in api.patched[3:]] == ["first", "second"]
     running.cancel()
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -82,12 +82,12 @@ class AdditionalRequests:
         self._nominations = Nominations(client, occupancy, now, self._candidates)
         self._logged: set[str] = set()
 
-    async def run(self) -> None:
-        """Request machines until cancelled."""
+    async def run(self, machines_known: Awaitable[None]) -> None:
+        """Request machines until cancelled, once `machines_known`: before, no pod has room."""
         async with asyncio.TaskGroup() as loops:
             loops.create_task(self._events.run())
             loops.create_task(self._nominations.run())
-            loops.create_task(self._poll())
+            loops.create_task(self._poll(machines_known))
             loops.create_task(self._follow_domains())
             loops.create_task(self._report_short_pods())
 
@@ -142,7 +142,8 @@ class AdditionalRequests:
             self._events.forget(waiting.name, reason)
         return True
 
-    async def _poll(self) -> None:
+    async def _poll(self, machines_known: Awaitable[None]) -> None:
+        await machines_known
         while True:
             await asyncio.sleep(_POLL_INTERVAL_SECONDS)
             await self._nominations.withdraw_vain()

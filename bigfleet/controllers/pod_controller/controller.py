@@ -73,7 +73,7 @@ class PodController:
         self._locations: dict[RequestKey, PodLocation] = {}
         self._reported: set[tuple[str, str]] = set()
         self._requests_listed, self._pods_listed = asyncio.Event(), asyncio.Event()
-        self._nodes_listed = asyncio.Event()
+        self._nodes_listed, self._upcoming_listed = asyncio.Event(), asyncio.Event()
 
     def not_ready(self) -> str:
         """Why not all Pods have been reconciled yet; "" once they have."""
@@ -91,7 +91,7 @@ class PodController:
             loops.create_task(self._follow_upcoming())
             loops.create_task(self._volumes.run())
             loops.create_task(self._writer.run())
-            loops.create_task(self._additional.run())
+            loops.create_task(self._additional.run(self._machines_known()))
             loops.create_task(self._reviews.run())
 
     async def _follow_requests(self) -> None:
@@ -138,9 +138,14 @@ class PodController:
                     self._occupancy.upcoming.clear()
                     for each in change.items:
                         self._occupancy.set_upcoming(each.metadata.name, each.read())
+                    self._upcoming_listed.set()
                 else:
                     machine = None if change.deleted else change.item.read()
                     self._occupancy.set_upcoming(change.item.metadata.name, machine)
+
+    async def _machines_known(self) -> None:
+        await self._nodes_listed.wait()
+        await self._upcoming_listed.wait()
 
     async def _snapshot(self) -> ClusterSnapshot:
         """A snapshot of the cluster, once Pods and Nodes are listed."""

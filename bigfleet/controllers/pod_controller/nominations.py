@@ -62,6 +62,8 @@ class _Nomination(NamedTuple):
     shape: Shape
     node: str
     since_seconds: float
+    #: whether the Node was ready: kube-scheduler could follow the nomination
+    node_ready: bool
 
 
 class Nominations:
@@ -92,12 +94,21 @@ class Nominations:
             node = self._occupancy.nodes.get(name)
             if node is not None:
                 found, now = self.fitting(node), self._now()
+                self._restart_those_before(node, now)
                 for each in found:
-                    self._nominated[each.key] = _Nomination(each.pod, each.shape, name, now)
+                    self._nominated[each.key] = _Nomination(
+                        each.pod, each.shape, name, now, node.ready
+                    )
                 self._under_way = {each.key for each in found}
                 # kube-scheduler fills the Node meanwhile.
                 await asyncio.gather(*(self._nominate(each.pod, name) for each in found))
                 self._under_way = set()
+
+    def _restart_those_before(self, node: Node, now: float) -> None:
+        """Let kube-scheduler have the whole time for those made before the Node was ready."""
+        for key, each in self._nominated.items():
+            if each.node == node.name and node.ready and not each.node_ready:
+                self._nominated[key] = each._replace(since_seconds=now, node_ready=True)
 
     def on_node(self, before: Node | None, node: Node) -> None:
         """Notice a new Node, and one that has become ready: kube-scheduler may have dropped its
@@ -123,13 +134,15 @@ class Nominations:
         """
         until, has_room = self._now() - NOMINATION_SECONDS, self._has_room()
         vain = [
-            key
+            (key, each)
             for key, each in self._nominated.items()
             if key not in self._under_way and (each.since_seconds <= until or not has_room(each))
         ]
-        for key in vain:
-            # While the one before was withdrawn, the pod may have been bound or deleted.
-            if (nomination := self._nominated.pop(key, None)) is not None:
+        for key, nomination in vain:
+            # While the one before was withdrawn, the pod may have been bound or deleted, or another
+            # Node nominated for it.
+            if self._nominated.get(key) is nomination:
+                del self._nominated[key]
                 await self._withdraw(nomination)
 
     def _has_room(self) -> Callable[[_Nomination], bool]:
@@ -175,9 +188,9 @@ class Nominations:
         # Of pods that do not fit together kube-scheduler places none: it keeps the others' room.
         room = RemainingCapacity(_free(node, self._occupancy))
         again = {each.key for each in candidates}
-        for key, (_, shape, name, _) in self._nominated.items():
-            if name == node.name and key not in again:
-                room.take(shape, 1, self._occupancy.allowed_domains(shape))
+        for key, there in self._nominated.items():
+            if there.node == node.name and key not in again:
+                room.take(there.shape, 1, self._occupancy.allowed_domains(there.shape))
         found: list[Candidate] = []
         full: set[Shape] = set()
         for each in candidates:

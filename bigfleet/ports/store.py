@@ -1,4 +1,4 @@
-"""Durable state of a shard: its epoch, evictions, clusters being removed, and demand."""
+"""Durable state of a shard: its epoch, evictions, clusters being removed, demand, machines."""
 
 from __future__ import annotations
 
@@ -100,3 +100,32 @@ class DemandStore(Protocol):
     def save(self, pods: Mapping[str, int]) -> None:
         """Save durably before returning; raises BigFleetError if that fails."""
         ...
+
+
+class InventoryStore(Protocol):
+    """What the shard knows of each machine, so that it reads only what has changed after a restart.
+    Losing it is safe: all machines are read again.
+    """
+
+    def load(self) -> bytes | None:
+        """The content saved last, None if there is none. Raises BigFleetError if it cannot be
+        read.
+        """
+        ...
+
+    def save(self, content: bytes) -> None:
+        """Save durably before returning; raises BigFleetError if that fails."""
+        ...
+
+
+@dataclass(frozen=True)
+class ShardStores:
+    """A shard's stores, except those of its epoch and ownership. Without `demand`, a cluster's
+    former demand is estimated from its machines after a restart; without `inventory`, all machines
+    are read again.
+    """
+
+    evictions: EvictionStore
+    removals: RemovalStore
+    demand: DemandStore | None = None
+    inventory: InventoryStore | None = None

@@ -14,7 +14,8 @@ from bigfleet.api.v1alpha1 import capacity_pb2, shard_pb2, shardread_pb2
 from bigfleet.engine.checks.invariants import violations
 from bigfleet.engine.snapshot import EngineConfig
 from bigfleet.model.machine import Machine
-from bigfleet.services.shard.assembly import Shard, ShardStores, assemble
+from bigfleet.ports.store import ShardStores
+from bigfleet.services.shard.assembly import Shard, assemble
 from bigfleet.services.shard.config import ShardConfig
 from bigfleet.services.shard.coordination import report
 from bigfleet.services.shard.decide.compute import CycleResult

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import zlib
 from collections import Counter
 from collections.abc import Awaitable, Mapping, Sequence
 from typing import TypeVar
@@ -212,8 +213,10 @@ async def _listing(answer: wire.MachineList, unchanged: Unchanged) -> Listing:
 
 
 def _digest(record: wire.Machine) -> int:
-    """Equal for equal records, in whatever order a provider encodes the entries of their maps."""
-    return hash(record.SerializeToString(deterministic=True)) & _DIGEST_BITS
+    """Equal for equal records, also in another process, and in whatever order a provider encodes
+    the entries of their maps.
+    """
+    return zlib.crc32(record.SerializeToString(deterministic=True)) & _DIGEST_BITS
 
 
 def _repeated(ids: Sequence[str]) -> set[str]:

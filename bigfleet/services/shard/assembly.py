@@ -12,7 +12,7 @@ from bigfleet.engine.decide import decide
 from bigfleet.ports.clock import Clock
 from bigfleet.ports.ownership import QuotaKey
 from bigfleet.ports.provider import CapacityProvider
-from bigfleet.ports.store import DemandStore, EvictionStore, RemovalStore
+from bigfleet.ports.store import ShardStores
 from bigfleet.services.shard.admin import ClusterRemover
 from bigfleet.services.shard.config import ShardConfig
 from bigfleet.services.shard.coordination.assembly import Coordination, CoordinatorPorts, coordinate
@@ -34,6 +34,7 @@ from bigfleet.services.shard.execute.reconciler import Reconciler
 from bigfleet.services.shard.execute.removals import PendingRemovals
 from bigfleet.services.shard.fleet.backoff import FailureBackOff
 from bigfleet.services.shard.fleet.inventory import Inventory
+from bigfleet.services.shard.fleet.last_inventory import InventorySaver
 from bigfleet.services.shard.fleet.ownership import Ownership
 from bigfleet.services.shard.fleet.shard_filter import ShardFilter
 from bigfleet.services.shard.inspect.machine_views import MachineInspection
@@ -43,17 +44,6 @@ from bigfleet.services.shard.records.orders import Orders
 from bigfleet.services.shard.sessions import updates
 from bigfleet.services.shard.sessions.disruption_costs import DisruptionCosts
 from bigfleet.services.shard.sessions.registry import Sessions
-
-
-@dataclass(frozen=True)
-class ShardStores:
-    """A shard's stores, except those of its epoch and ownership. Without `demand`, a cluster's
-    former demand is estimated from its machines after a restart.
-    """
-
-    evictions: EvictionStore
-    removals: RemovalStore
-    demand: DemandStore | None = None
 
 
 @dataclass(frozen=True)
@@ -68,6 +58,7 @@ class Shard:
     actuation: Actuation
     machines: MachineInspection
     coordination: Coordination | None = None
+    saver: InventorySaver | None = None
 
     def remover(self) -> ClusterRemover:
         """The remover of clusters for this shard."""
@@ -86,6 +77,8 @@ class Shard:
                     parts.create_task(self.coordination.link.run())
                 parts.create_task(self.cycle.run())
                 parts.create_task(self.actuation.run())
+                if self.saver is not None:
+                    parts.create_task(self.saver.run())
         finally:
             await self.cycle.providers.close()
 
@@ -160,15 +153,23 @@ def assemble(
         woken=woken,
         slices=state.slices,
     )
-    return _shard(epoch, state, cycle, coordinator_ports)
+    saver = None
+    if stores.inventory is not None:
+        saver = InventorySaver(stores.inventory, inventory, providers.all_listed)
+    return _shard(epoch, state, cycle, saver, coordinator_ports)
 
 
 def _shard(
-    epoch: int, state: _State, cycle: Cycle, coordinator_ports: CoordinatorPorts | None
+    epoch: int,
+    state: _State,
+    cycle: Cycle,
+    saver: InventorySaver | None,
+    coordinator_ports: CoordinatorPorts | None,
 ) -> Shard:
     machines = _inspection(state, cycle.journal)
     inventory, needs, actuation = state.inventory, state.needs, cycle.actuation
-    shard = Shard(epoch, cycle.sessions, inventory, needs, cycle, actuation, machines)
+    sessions = cycle.sessions
+    shard = Shard(epoch, sessions, inventory, needs, cycle, actuation, machines, saver=saver)
     return (
         _with_coordination(shard, coordinator_ports, state.ownership)
         if coordinator_ports and state.ownership

@@ -19,6 +19,7 @@ from bigfleet.adapters.store.demand_file import DemandFile
 from bigfleet.adapters.store.directory_lock import DirectoryLock
 from bigfleet.adapters.store.epoch_file import EpochFile
 from bigfleet.adapters.store.eviction_file import EvictionFile
+from bigfleet.adapters.store.inventory_file import InventoryFile
 from bigfleet.adapters.store.ownership_file import OwnershipFile
 from bigfleet.adapters.store.removal_file import RemovalFile
 from bigfleet.api import transport
@@ -32,8 +33,9 @@ from bigfleet.observe import health
 from bigfleet.ports.clock import Clock
 from bigfleet.ports.coordinator import Coordinator
 from bigfleet.ports.provider import CapacityProvider
+from bigfleet.ports.store import ShardStores
 from bigfleet.services.shard.admin import ShardAdminServicer
-from bigfleet.services.shard.assembly import Shard, ShardStores, assemble
+from bigfleet.services.shard.assembly import Shard, assemble
 from bigfleet.services.shard.config import ShardConfig
 from bigfleet.services.shard.coordination.assembly import CoordinatorPorts
 from bigfleet.services.shard.execute.fences import obtain_epoch
@@ -146,7 +148,12 @@ def _ceilings(config: ShardConfig) -> Callable[[], Ceilings]:
 
 def _stores(config: ShardConfig) -> ShardStores:
     directory = config.state_directory
-    return ShardStores(EvictionFile(directory), RemovalFile(directory), DemandFile(directory))
+    return ShardStores(
+        EvictionFile(directory),
+        RemovalFile(directory),
+        DemandFile(directory),
+        InventoryFile(directory),
+    )
 
 
 def _server(config: ShardConfig, shard: Shard) -> tuple[grpc.aio.Server, int]:

@@ -19,7 +19,8 @@ from bigfleet.model.errors import BigFleetError, Fenced, Unavailable
 from bigfleet.ports.coordinator import Coordinator
 from bigfleet.ports.ownership import OwnershipRecord
 from bigfleet.ports.provider import CapacityProvider
-from bigfleet.services.shard.assembly import Shard, ShardStores, assemble
+from bigfleet.ports.store import ShardStores
+from bigfleet.services.shard.assembly import Shard, assemble
 from bigfleet.services.shard.config import ShardConfig
 from bigfleet.services.shard.coordination.assembly import CoordinatorPorts
 from bigfleet.services.shard.decide.compute import CycleResult

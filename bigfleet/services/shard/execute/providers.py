@@ -141,6 +141,8 @@ class Providers:
         self._inventory, self._clock = inventory, clock
         self._on_refreshed, self._on_late_listing = on_refreshed, on_late_listing
         self._began_seconds: float | None = None
+        #: set once no provider is `unlisted`
+        self.all_listed = asyncio.Event()
 
     @property
     def unlisted(self) -> Collection[str]:
@@ -175,6 +177,8 @@ class Providers:
             await next(iter(self._links)).list_alone(now_seconds)
         else:
             await self._refresh_all(now_seconds)
+        if not self.unlisted:
+            self.all_listed.set()
         self._on_refreshed()
 
     async def _refresh_all(self, now_seconds: float) -> None:

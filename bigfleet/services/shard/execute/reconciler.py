@@ -105,11 +105,10 @@ class Reconciler:
             self._orders.listing_ended(number)
 
     async def _read(self, is_full: bool, number: int, now_seconds: float) -> None:
-        named: dict[str, None] = {}
-        refused: set[str] = set()
-        complete = True
+        named, refused, complete = dict[str, None](), set[str](), True
         async for page in self._pages(is_full):
             async with self._inventory.lock:
+                self._observe(self._inventory.recall(page.unchanged, now_seconds))
                 machines = self._own(await self._valid_records(page), refused)
                 self._inventory.ensure_rows(machines)
                 complete &= await self._take_over(machines, number)

@@ -21,6 +21,7 @@ from bigfleet.services.shard.fleet.assignment import incarnation_of
 from bigfleet.services.shard.fleet.claims import ALL, Rows
 from bigfleet.services.shard.fleet.columns import Columns
 from bigfleet.services.shard.fleet.holds import Holds
+from bigfleet.services.shard.fleet.last_inventory import Content, LastInventory, content_of
 from bigfleet.services.shard.fleet.machine_ids import MachineIds
 from bigfleet.services.shard.fleet.shard_filter import (
     ShardFilter,
@@ -72,6 +73,8 @@ class Inventory:
         self._purchased: tuple[Longs, Sequence[tuple[Flavour, int]]] | None = None
         self._needs: Interned[NeedKey] = Interned()
         self._last_errors: dict[str, str] = {}
+        #: until all providers have been listed
+        self.last: LastInventory | None = None
 
     def __len__(self) -> int:
         return len(self._ids)
@@ -133,14 +136,50 @@ class Inventory:
         return {ids[number] for number in others.tolist()}
 
     def unchanged(self, ids: Sequence[str], digests: Sequence[int], provider: str) -> Iterator[str]:
-        """Those of the machines `ids` of `provider` whose last record had this digest."""
+        """Those of the machines `ids` of `provider` whose last record had this digest, here or in
+        the last inventory.
+        """
         # They are as their provider gives them, and an array of ids is as wide as the longest.
-        rows = self._ids.rows([each if len(each) <= MAX_ID_BYTES else "" for each in ids])
-        known = np.flatnonzero(rows != NONE)
-        rows, given = rows[known], np.array(digests, np.int32)[known]
-        same = (given != 0) & (self._columns.digest[rows] == given)
-        same &= self._of_provider(provider, rows)
-        return (ids[number] for number in known[same].tolist())
+        shown = [each if len(each) <= MAX_ID_BYTES else "" for each in ids]
+        rows, given = self._ids.rows(shown), np.array(digests, np.int32)
+        same, known = np.zeros(len(ids), np.bool_), np.flatnonzero(rows != NONE)
+        rows = rows[known]
+        same[known] = self._columns.digest[rows] == given[known]
+        same[known] &= self._of_provider(provider, rows)
+        if self.last is not None:
+            others = np.setdiff1d(np.arange(len(ids)), known)
+            named = [shown[number] for number in others.tolist()]
+            same[others] = self.last.unchanged(named, given[others], provider)
+        return (ids[number] for number in np.flatnonzero(same & (given != 0)).tolist())
+
+    def recall(self, ids: Collection[str], now_seconds: float) -> list[Transition]:
+        """Adopt those of the machines `ids` that are known from the last inventory alone; return
+        the transitions of those that are bound to clusters.
+        """
+        if self.last is None:
+            return []
+        ordered = sorted(ids)
+        fresh = [i for i, row in zip(ordered, self._ids.rows(ordered), strict=True) if row == NONE]
+        if not fresh:
+            return []
+        self._ids.add(fresh)
+        self._columns.grow(len(fresh))
+        rows = np.arange(len(self) - len(fresh), len(self), dtype=np.int32)
+        self.last.restore(
+            self._columns, rows, fresh, self._flavour, self._clusters.number, self._needs.number
+        )
+        idle = self._columns.state[rows] == MachineState.IDLE
+        self._columns.unused_since_seconds[rows[idle]] = now_seconds
+        found = self.last.last_errors
+        self._last_errors |= {each: found[each] for each in fresh if each in found}
+        bound = rows[self._columns.cluster[rows] != NONE]
+        return [self._arrival(row) for row in bound.tolist()]
+
+    def content(self) -> Content:
+        """What is known of each machine, to be the last inventory of a later process."""
+        classes, clusters, needs = self._classes.values, self._clusters.values, self._needs.values
+        errors = self._last_errors
+        return content_of(LastInventory(self._ids, self._columns, classes, clusters, needs, errors))
 
     def count_of(self, provider: str) -> int:
         """How many machines of `provider` are known."""
@@ -386,6 +425,8 @@ class Inventory:
 
     def _of_provider(self, provider: str, rows: Rows = ALL) -> Flags:
         """Which of `rows` are of `provider`, or without a record yet."""
+        if not provider:  # the only one: a fleet has thousands of flavours
+            return np.ones(len(self._columns.flavour[rows]), np.bool_)
         flags = np.array([*(f.provider == provider for f in self._flavours), True], np.bool_)
         of_rows: Flags = flags[self._columns.flavour[rows]]
         return of_rows
@@ -418,6 +459,12 @@ class Inventory:
         was, owned = MachineState(before) if before else None, was_owned or self._owns_row(row)
         error, cluster = machine.last_error, machine.cluster
         return Transition(machine.id, was, machine.state, former, cluster, error, owned, provider)
+
+    def _arrival(self, row: int) -> Transition:
+        """The transition of a machine that was not known before."""
+        view, owned = self._view(row), self._owns_row(row)
+        error, provider = view.last_error, view.provider
+        return Transition(view.id, None, view.state, "", view.cluster, error, owned, provider)
 
     def _flavour(self, machine_class: MachineClass) -> int:
         number = self._classes.number(machine_class)

@@ -225,6 +225,12 @@ def _nominations() -> float:
     return float(metrics.pod_controller_nominations._value.get())
 
 
+async def _on_node(client: KubeClient, pods: str, node: str) -> list[str]:
+    """The names of the pods that are bound to the Node."""
+    found = (await get(client, pods))["items"]
+    return [each["metadata"]["name"] for each in found if each["spec"].get("nodeName") == node]
+
+
 async def _nominated_node(client: KubeClient, where: str) -> str:
     """The Node that is nominated for the last pod of the gang; "" if none is."""
     waits = await get(client, f"/api/v1/namespaces/{where}/pods/waits")
@@ -254,10 +260,32 @@ async def test_a_node_that_joins_is_kept_for_the_last_pod_of_a_gang(
         async def bound() -> bool:
             return bool((await get(client, f"{pods}/waits"))["spec"].get("nodeName"))
 
-        await eventually(bound, "the pod that waits to be bound")
-        found = (await get(client, pods))["items"]
-        there = [p["metadata"]["name"] for p in found if p["spec"].get("nodeName") == "n-joins"]
-        assert len(there) <= 2  # 50 CPUs, and one of 10
+        try:
+            await eventually(bound, "the pod that waits to be bound")
+        except AssertionError as error:
+            raise AssertionError(f"{error}; {await _on_node(client, pods, 'n-joins')}") from None
+        assert len(await _on_node(client, pods, "n-joins")) <= 2  # 50 CPUs, and one of 10
+
+
+async def test_a_nomination_that_is_dropped_before_the_node_is_ready_is_made_again(
+    kubeconfig: dict[str, Path],
+) -> None:
+    """kube-scheduler drops it when it tries the pod in vain; others would have the Node."""
+    async with (
+        await admin(kubeconfig) as client,
+        namespace(client, "dropped", until_gone=True) as where,
+        _last_of_a_gang(client, kubeconfig, where, scheduler="of-nobody", speed=1),
+        _node_in_rack(client, "n-dropped", "64", "False"),
+    ):
+
+        async def is_nominated() -> bool:
+            return await _nominated_node(client, where) == "n-dropped"
+
+        for _ in range(2):
+            await eventually(is_nominated, "the Node to be nominated")
+            path = f"/api/v1/namespaces/{where}/pods/waits/status"
+            await client.patch(path, {"status": {"nominatedNodeName": None}})
+        await eventually(is_nominated, "the Node to be nominated again")
 
 
 async def test_a_nomination_that_is_not_followed_is_withdrawn(kubeconfig: dict[str, Path]) -> None:

@@ -266,6 +266,29 @@ async def test_a_nomination_is_kept_for_half_a_minute_from_when_the_node_is_read
     running.cancel()
 
 
+async def test_a_node_whose_nomination_kube_scheduler_has_dropped_is_nominated_again() -> None:
+    """Its attempt may have begun before the Node was ready. All of them last as long as one."""
+    api, now, joins = RecordingApi(), [0.0], node("new", cpu="4")
+    key, other = RequestKey("team", "p"), RequestKey("team", "q")
+    waiting = [Candidate(key, PodName("team", "p", ""), shape("3"), asked=True)]
+    nominations = Nominations(cast("Any", api), cluster([joins]), lambda: now[0], lambda: waiting)
+    running = asyncio.create_task(nominations.run())
+    nominations.on_node(None, joins)
+    await eventually(lambda: len(api.patched) == 1, "the nomination")
+    nominations.observe(key, "")  # the watch is late: that was before
+    nominations.observe(key, "new")
+    nominations.observe(other, "")
+    now[0] = NOMINATION_SECONDS - 1
+    nominations.observe(key, "")
+    await eventually(lambda: len(api.patched) == 2, "the second nomination")
+    nominations.observe(key, "")
+    nominations.observe(key, "new")
+    now[0] = NOMINATION_SECONDS
+    await nominations.withdraw_vain()
+    running.cancel()
+    assert len(api.patched) == 3
+
+
 async def test_a_nomination_that_is_still_being_written_is_not_withdrawn() -> None:
     """The withdrawal would change nothing, and the pod stay nominated for a Node that is full."""
     answered, patched = asyncio.Event(), list[str]()

@@ -98,6 +98,7 @@ class AdditionalRequests:
             return
         nominated = pod.status.nominated_node_name
         self._waiting[key] = _Waiting(pod.metadata.slim(), shape, pod.workload, nominated)
+        self._nominations.observe(key, nominated)
         group = pod.workload if pod.metadata.owner_references else pod.metadata.namespace
         created = pod.metadata.creation_timestamp
         asked = 0 if key in self._rules else self._existing.asked(key)
@@ -129,9 +130,7 @@ class AdditionalRequests:
             self._writer.forget(each)
 
     def _drop(self, key: RequestKey, node: str = "") -> bool:
-        """Forget a waiting Pod, which is bound to `node` if that is not ""; return whether it was
-        one.
-        """
+        """Forget a waiting Pod, bound to `node` unless that is ""; return whether it was one."""
         self._nominations.forget(key)
         waiting = self._waiting.pop(key, None)
         if waiting is None:

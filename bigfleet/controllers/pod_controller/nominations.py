@@ -64,6 +64,10 @@ class _Nomination(NamedTuple):
     since_seconds: float
     #: whether the Node was ready: kube-scheduler could follow the nomination
     node_ready: bool
+    #: a watch has told of it
+    seen: bool = False
+    #: after a failed attempt kube-scheduler has dropped it
+    dropped: bool = False
 
 
 class Nominations:
@@ -96,13 +100,18 @@ class Nominations:
                 found, now = self.fitting(node), self._now()
                 self._restart_those_before(node, now)
                 for each in found:
-                    self._nominated[each.key] = _Nomination(
-                        each.pod, each.shape, name, now, node.ready
-                    )
+                    self._record(each, node, now)
                 self._under_way = {each.key for each in found}
                 # kube-scheduler fills the Node meanwhile.
                 await asyncio.gather(*(self._nominate(each.pod, name) for each in found))
                 self._under_way = set()
+
+    def _record(self, candidate: Candidate, node: Node, now: float) -> None:
+        former = self._nominated.get(candidate.key)
+        if former is not None and former.dropped and former.node == node.name:
+            now = former.since_seconds  # else a pod that does not fit would keep its room for good
+        pod, shape = candidate.pod, candidate.shape
+        self._nominated[candidate.key] = _Nomination(pod, shape, node.name, now, node.ready)
 
     def _restart_those_before(self, node: Node, now: float) -> None:
         """Let kube-scheduler have the whole time for those made before the Node was ready."""
@@ -119,6 +128,19 @@ class Nominations:
             self._new = {name: at for name, at in self._new.items() if now - at <= _NEW_SECONDS}
             self._new[node.name] = now
             self._joined.put_nowait(node.name)
+
+    def observe(self, key: RequestKey, nominated: str) -> None:
+        """Notice which Node a waiting pod has nominated now, "" for none. What kube-scheduler drops
+        is nominated again: its attempt may have begun before the Node was ready.
+        """
+        each = self._nominated.get(key)
+        if each is None or (nominated == each.node) == each.seen:
+            return
+        if not each.seen:
+            self._nominated[key] = each._replace(seen=True)
+        elif not nominated:
+            self._nominated[key] = each._replace(seen=False, dropped=True)
+            self._joined.put_nowait(each.node)
 
     def is_new(self, node: str) -> bool:
         """Whether a Node of that name has just joined, or become ready."""
@@ -173,7 +195,11 @@ class Nominations:
         late = self._now() - _WATCH_SECONDS
         # Thousands of pods may wait, of few shapes.
         depends = cache(partial(_depends_on, node))
-        just_now = {key for key, each in self._nominated.items() if each.since_seconds > late}
+        just_now = {
+            key
+            for key, each in self._nominated.items()
+            if each.since_seconds > late and not each.dropped
+        }
         candidates = [
             each
             for each in self._candidates()

@@ -192,7 +192,8 @@ async def _listing(answer: wire.MachineList, unchanged: Unchanged) -> Listing:
     machines: list[Machine] = []
     rejected: dict[str, InvalidInput] = {}
     kept: set[str] = set()
-    provider_name = answer.provider
+    hosts = (record.host.provider for record in answer.machines)
+    provider_name = answer.provider or next(filter(None, hosts), "")
     repeated = _repeated([record.id for record in answer.machines])
     for start in range(0, len(answer.machines), PAGE_MACHINES):
         if start:  # of a provider without pages
@@ -204,7 +205,6 @@ async def _listing(answer: wire.MachineList, unchanged: Unchanged) -> Listing:
         for record, digest in zip(records, digests, strict=True):
             if record.id in known:
                 continue
-            provider_name = provider_name or record.host.provider
             try:
                 machines.append(machine_codec.machine_from_wire(record, digest))
             except InvalidInput as error:

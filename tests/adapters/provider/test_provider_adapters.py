@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -180,6 +180,31 @@ async def test_records_whose_labels_come_in_another_order_are_equal() -> None:
         known.update(digests)
         return found
 
+    async with _listing_with(answer) as adapter:
+        first = await adapter.list(unchanged=unchanged)
+        second = await adapter.list(unchanged=unchanged)
+    assert [machine.id for machine in first.machines] == ["m-1"]
+    assert (list(second.machines), set(second.unchanged)) == ([], {"m-1"})
+
+
+async def test_a_provider_that_only_its_hosts_name_is_known_though_no_record_is_read() -> None:
+    """After a restart all records may be as they were; quotas and Nodes go by its name."""
+    host = wire.HostRef(provider="metal", ref="h-1")
+    records = [wire.Machine(id="m-1"), wire.Machine(id="m-2", host=host)]
+
+    async def answer(_: bytes, __: object) -> bytes:
+        return wire.MachineList(machines=records).SerializeToString()
+
+    async with _listing_with(answer) as adapter:
+        page = await adapter.list(unchanged=lambda ids, _: ids)
+    assert (page.provider_name, set(page.unchanged)) == ("metal", {"m-1", "m-2"})
+
+
+@asynccontextmanager
+async def _listing_with(
+    answer: Callable[[bytes, object], Awaitable[bytes]],
+) -> AsyncIterator[GrpcProvider]:
+    """The client of a provider that gives this answer to List."""
     methods = {"List": grpc.unary_unary_rpc_method_handler(answer)}
     server = grpc.aio.server()
     server.add_generic_rpc_handlers(
@@ -188,12 +213,9 @@ async def test_records_whose_labels_come_in_another_order_are_equal() -> None:
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
     adapter = GrpcProvider(f"127.0.0.1:{port}")
-    first = await adapter.list(unchanged=unchanged)
-    second = await adapter.list(unchanged=unchanged)
+    yield adapter
     await adapter.close()
     await server.stop(None)
-    assert [machine.id for machine in first.machines] == ["m-1"]
-    assert (list(second.machines), set(second.unchanged)) == ([], {"m-1"})
 
 
 def _list_of(record: bytes) -> bytes:

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from bigfleet.engine.snapshot import NONE, Flags, Ints
 from bigfleet.model.errors import BigFleetError
 from bigfleet.model.need import NeedKey
+from bigfleet.observe import metrics
 from bigfleet.ports.store import InventoryStore
 from bigfleet.services.shard.fleet.columns import Columns
 from bigfleet.services.shard.fleet.machine_ids import MachineIds
@@ -184,7 +185,11 @@ class InventorySaver:
         self, store: InventoryStore, inventory: _Inventory, all_listed: asyncio.Event
     ) -> None:
         self._store, self._inventory, self._all_listed = store, inventory, all_listed
-        content = store.load()
+        try:
+            content = store.load()
+        except BigFleetError as error:
+            _LOG.warning("all machines are read again", extra={"error": str(error)})
+            content = None
         inventory.last = None if content is None else decode(content)
 
     async def run(self) -> None:
@@ -197,6 +202,9 @@ class InventorySaver:
                 await asyncio.to_thread(self._save, content)
             except BigFleetError as error:
                 _LOG.warning("the inventory is not saved", extra={"error": str(error)})
+            except Exception:  # noqa: BLE001 - the shard does without
+                metrics.internal_errors.inc()
+                _LOG.exception("the inventory is not saved")
             await asyncio.sleep(SAVE_INTERVAL_SECONDS)
 
     def _save(self, content: Content) -> None:

@@ -135,7 +135,9 @@ def test_an_idle_machine_is_held_from_the_restart_on() -> None:
     assert fleet.unused_since_seconds.tolist() == [5.0]
 
 
-@pytest.mark.parametrize("content", [b"", b"no gzip", gzip.compress(b"\x80")])
+@pytest.mark.parametrize(
+    "content", [b"", b"no gzip", gzip.compress(b"\x80", mtime=0)], ids=["empty", "text", "other"]
+)
 def test_a_damaged_file_is_a_warning_and_all_machines_are_read_again(
     content: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -166,19 +168,26 @@ async def test_the_inventory_is_saved_once_all_providers_are_listed(tmp_path: Pa
     assert [*later.unchanged([one.id], [7], "")] == [one.id]
 
 
-async def test_a_full_disk_costs_time_at_the_next_start_and_nothing_now(
-    caplog: pytest.LogCaptureFixture,
+@pytest.mark.parametrize(
+    "failure", [BigFleetError("no space left"), MemoryError()], ids=["full", "memory"]
+)
+async def test_a_disk_that_fails_costs_time_at_the_next_start_and_nothing_now(
+    failure: Exception, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Full:
         def load(self) -> bytes | None:
-            return None
+            raise BigFleetError("inventory.bin: permission denied")
 
         def save(self, content: bytes) -> None:
-            raise BigFleetError(f"inventory.bin: no space left for {len(content)} bytes")
+            assert content
+            raise failure
 
     listed = asyncio.Event()
     listed.set()
-    saving = asyncio.create_task(InventorySaver(Full(), known(machine("m-1")), listed).run())
+    kept = known(machine("m-1"))
+    saving = asyncio.create_task(InventorySaver(Full(), kept, listed).run())
+    assert "all machines are read again" in caplog.text
+    assert kept.last is None
     await eventually(lambda: "not saved" in caplog.text, "the warning")
     assert not saving.done()
     saving.cancel()

@@ -65,6 +65,15 @@ class Columns:
         kept = _INITIAL.keys() - {"need", "incarnation", "joined_seconds", "digest"}
         return {name: getattr(self, name)[rows].copy() for name in kept}
 
+    def have_digest(self, rows: Ints, digests: Ints) -> Flags:
+        """Which of `rows` had a record with this digest last; none of unknown machines (NONE), and
+        none with 0, which says nothing.
+        """
+        same, known = np.zeros(len(rows), np.bool_), np.flatnonzero(rows != NONE)
+        given = digests[known]
+        same[known] = (given != 0) & (self.digest[rows[known]] == given)
+        return same
+
     def keep(self, rows: Flags) -> None:
         """Drop the rows that are False."""
         for name in _INITIAL:

@@ -142,15 +142,13 @@ class Inventory:
         # They are as their provider gives them, and an array of ids is as wide as the longest.
         shown = [each if len(each) <= MAX_ID_BYTES else "" for each in ids]
         rows, given = self._ids.rows(shown), np.array(digests, np.int32)
-        same, known = np.zeros(len(ids), np.bool_), np.flatnonzero(rows != NONE)
-        rows = rows[known]
-        same[known] = self._columns.digest[rows] == given[known]
-        same[known] &= self._of_provider(provider, rows)
+        same = self._columns.have_digest(rows, given)
+        same[same] = self._of_provider(provider, rows[same])
         if self.last is not None:
-            others = np.setdiff1d(np.arange(len(ids)), known)
+            others = np.flatnonzero(rows == NONE)
             named = [shown[number] for number in others.tolist()]
             same[others] = self.last.unchanged(named, given[others], provider)
-        return (ids[number] for number in np.flatnonzero(same & (given != 0)).tolist())
+        return (ids[number] for number in np.flatnonzero(same).tolist())
 
     def recall(self, ids: Collection[str], now_seconds: float) -> list[Transition]:
         """Adopt those of the machines `ids` that are known from the last inventory alone; return

@@ -87,17 +87,14 @@ class LastInventory:
     def unchanged(self, ids: Sequence[str], digests: Ints, provider: str) -> Flags:
         """Which of the machines `ids` of `provider` had a record with this digest."""
         rows = self.ids.rows(ids)
-        same, known = np.zeros(len(ids), np.bool_), np.flatnonzero(rows != NONE)
-        rows = rows[known]
-        its = self._providers == provider
-        same[known] = self.columns.digest[rows] == digests[known]
-        same[known] &= its[self.columns.flavour[rows]]
+        same = self.columns.have_digest(rows, digests)
+        same[same] = self._providers[self.columns.flavour[rows[same]]] == provider
         return same
 
     @cached_property
     def _providers(self) -> NDArray[np.str_]:
-        """The provider of each class, and at the end none, where NONE (-1) finds it."""
-        return np.array([*(each.provider for each in self.classes), "(none)"])
+        """The provider of each class."""
+        return np.array([each.provider for each in self.classes], np.str_)
 
     def restore(
         self,

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
 
-import grpc
-import grpc.aio
 import pytest
 
 from bigfleet.adapters.host.instant import InstantHost
@@ -23,6 +21,7 @@ from bigfleet.model.need import Taint
 from bigfleet.ports.provider import CapacityProvider, Fence
 from bigfleet.services.provider.config import ProviderConfig
 from bigfleet.services.provider.role import serving
+from tests.support.listing_provider import listing_provider
 
 MACHINES = ("m-1", "m-2")
 SLOW = Taint("example.com/slow", "yes", "NoSchedule")
@@ -172,7 +171,7 @@ async def test_records_whose_labels_come_in_another_order_are_equal() -> None:
     assert answers[0] != answers[1]
     known: set[int] = set()
 
-    async def answer(_: bytes, __: object) -> bytes:
+    async def answer(_: object, __: object) -> bytes:
         return answers.pop()
 
     def unchanged(ids: Sequence[str], digests: Sequence[int]) -> list[str]:
@@ -180,9 +179,11 @@ async def test_records_whose_labels_come_in_another_order_are_equal() -> None:
         known.update(digests)
         return found
 
-    async with _listing_with(answer) as adapter:
+    async with listing_provider(answer) as address:
+        adapter = GrpcProvider(address)
         first = await adapter.list(unchanged=unchanged)
         second = await adapter.list(unchanged=unchanged)
+        await adapter.close()
     assert [machine.id for machine in first.machines] == ["m-1"]
     assert (list(second.machines), set(second.unchanged)) == ([], {"m-1"})
 
@@ -192,30 +193,14 @@ async def test_a_provider_that_only_its_hosts_name_is_known_though_no_record_is_
     host = wire.HostRef(provider="metal", ref="h-1")
     records = [wire.Machine(id="m-1"), wire.Machine(id="m-2", host=host)]
 
-    async def answer(_: bytes, __: object) -> bytes:
-        return wire.MachineList(machines=records).SerializeToString()
+    async def answer(_: object, __: object) -> wire.MachineList:
+        return wire.MachineList(machines=records)
 
-    async with _listing_with(answer) as adapter:
+    async with listing_provider(answer) as address:
+        adapter = GrpcProvider(address)
         page = await adapter.list(unchanged=lambda ids, _: ids)
+        await adapter.close()
     assert (page.provider_name, set(page.unchanged)) == ("metal", {"m-1", "m-2"})
-
-
-@asynccontextmanager
-async def _listing_with(
-    answer: Callable[[bytes, object], Awaitable[bytes]],
-) -> AsyncIterator[GrpcProvider]:
-    """The client of a provider that gives this answer to List."""
-    methods = {"List": grpc.unary_unary_rpc_method_handler(answer)}
-    server = grpc.aio.server()
-    server.add_generic_rpc_handlers(
-        [grpc.method_handlers_generic_handler("bigfleet.v1alpha1.CapacityProvider", methods)]
-    )
-    port = server.add_insecure_port("127.0.0.1:0")
-    await server.start()
-    adapter = GrpcProvider(f"127.0.0.1:{port}")
-    yield adapter
-    await adapter.close()
-    await server.stop(None)
 
 
 def _list_of(record: bytes) -> bytes:

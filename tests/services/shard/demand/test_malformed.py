@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 import math
 import random
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import grpc
 import pytest
@@ -17,7 +16,7 @@ import pytest
 from bigfleet.adapters.clock.manual import ManualClock
 from bigfleet.adapters.provider.grpc import GrpcProvider
 from bigfleet.adapters.provider.memory import MemoryProvider
-from bigfleet.api import machine_codec, need_codec, transport
+from bigfleet.api import machine_codec, need_codec
 from bigfleet.api.v1alpha1 import capacity_pb2, shard_pb2
 from bigfleet.api.v1alpha1 import provider_pb2 as wire
 from bigfleet.model.errors import InvalidInput
@@ -27,6 +26,7 @@ from bigfleet.ports.provider import Fence, Listing, Operation
 from bigfleet.services.shard.demand import demand_limit
 from bigfleet.services.shard.demand.rollup_rows import MAX_NEED_BYTES
 from tests.support import malformed
+from tests.support.listing_provider import listing_provider
 from tests.support.shard_rig import FakeOperator, Rig, cycles, machine, need, rollup, shard, states
 from tests.support.waiting import eventually
 
@@ -146,33 +146,12 @@ class Constant:
         return wire.MachineList(machines=[*self._records, sound])
 
 
-Servicer = TypeVar("Servicer", Absurd, Constant)
-
-
-@asynccontextmanager
-async def provider_of(servicer: Servicer) -> AsyncIterator[tuple[Servicer, str]]:
-    """A provider that only lists, and its address."""
-    server = transport.server()
-    listing = grpc.unary_unary_rpc_method_handler(
-        servicer.list, wire.ListFilter.FromString, wire.MachineList.SerializeToString
-    )
-    service = "bigfleet.v1alpha1.CapacityProvider"
-    handler = grpc.method_handlers_generic_handler(service, {"List": listing})
-    server.add_generic_rpc_handlers((handler,))
-    port = server.add_insecure_port("127.0.0.1:0")
-    await server.start()
-    try:
-        yield servicer, f"127.0.0.1:{port}"
-    finally:
-        await server.stop(None)
-
-
 @pytest.mark.parametrize("seed", range(3))
 async def test_no_machine_record_harms_the_shard(tmp_path: Path, seed: int) -> None:
     """Records that cannot be right are refused one by one, and the sound ones among them count."""
-    before = failures()
+    before, provider = failures(), Absurd(seed)
     async with (
-        provider_of(Absurd(seed)) as (provider, address),
+        listing_provider(provider.list) as address,
         shard(GrpcProvider(address), tmp_path, cycle_seconds=0.01) as rig,
     ):
         operator = await rig.operator()
@@ -211,10 +190,10 @@ async def test_a_machine_that_cannot_be_is_refused_by_name(
     name = record.id
     before = failures()
     async with (
-        provider_of(listed) as (provider, address),
+        listing_provider(listed.list) as address,
         shard(GrpcProvider(address), tmp_path) as rig,
     ):
-        await eventually(lambda: provider.listings > 2)
+        await eventually(lambda: listed.listings > 2)
         assert rig.shard.inventory.state("sound") is _S.IDLE
         assert len(rig.shard.inventory) == 1
     refusals = {str(getattr(each, "why", "")) for each in caplog.records}

@@ -21,7 +21,7 @@ time (a spot machine interrupted, a failed one recovered); the shard adopts it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -52,7 +52,7 @@ class Operation:
 
 @dataclass(frozen=True)
 class Listing:
-    """A page of machines."""
+    """A page of a listing of machines."""
 
     machines: Sequence[Machine]
     #: invalid records by machine id
@@ -61,8 +61,6 @@ class Listing:
     revision: bytes
     #: "" if it is not known, as with some providers while they have no host
     provider_name: str
-    #: b"" on the last page
-    next_page_token: bytes = b""
     #: machines that are not read again, by id
     unchanged: Collection[str] = ()
 
@@ -130,22 +128,20 @@ class CapacityProvider(Protocol):
         """One machine; raises UnknownObject if there is none with that id."""
         ...
 
-    async def list(
-        self,
-        since_revision: bytes = b"",
-        page_token: bytes = b"",
-        unchanged: Unchanged = nothing_known,
-    ) -> Listing:
-        """All machines, or those changed since `since_revision` of an earlier Listing: the first
-        page, or the one that `page_token` of the page before leads to.
+    def list(
+        self, since_revision: bytes = b"", unchanged: Unchanged = nothing_known
+    ) -> AsyncGenerator[Listing, None]:
+        """All machines, or those changed since `since_revision` of an earlier Listing, page by
+        page: at least one.
 
         A provider that no longer has that revision MUST return all machines. A deleted record is
         merely absent, which only a full listing shows. Pages are not a snapshot: a machine MUST be
         on at least one page if it is there throughout, and if it changes after its page was read,
         on a later one or in a listing since the last page's revision. A provider without pages MAY
-        return everything as one. A page token that is no longer known is Unavailable: begin again.
+        return everything as one. Unavailable on a later page: begin again.
 
-        Of machines that are `unchanged` an implementation MAY return the ids alone.
+        Of machines that are `unchanged` an implementation MAY return the ids alone. It is asked
+        about a page once the page before has been consumed, which may change the answer.
         """
         ...
 

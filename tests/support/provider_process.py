@@ -12,6 +12,7 @@ from typing import Any
 
 from bigfleet.adapters.provider.grpc import GrpcProvider
 from bigfleet.model.errors import Unavailable
+from tests.support.listed import listed
 from tests.support.ports import free_address
 from tests.support.providers import write_inventory
 from tests.support.waiting import eventually
@@ -40,7 +41,7 @@ class ProviderProcess:
         """Whether it does now."""
         client = GrpcProvider(self.address)
         try:
-            await client.list()
+            await listed(client)
         except Unavailable:
             return False
         finally:

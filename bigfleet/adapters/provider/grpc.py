@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import zlib
 from collections import Counter
-from collections.abc import Awaitable, Mapping, Sequence
-from typing import TypeVar
+from collections.abc import AsyncGenerator, Awaitable, Mapping, Sequence
+from typing import Any, TypeVar
 
 import grpc
 import grpc.aio
@@ -124,29 +124,40 @@ class GrpcProvider:
         return machine_codec.machine_from_wire(await self._call(call, machine_id, "Get"))
 
     async def list(
-        self,
-        since_revision: bytes = b"",
-        page_token: bytes = b"",
-        unchanged: Unchanged = nothing_known,
-    ) -> Listing:
-        """See `ports.provider.CapacityProvider`."""
-        answer = await self._page(since_revision, page_token, PAGE_MACHINES)
-        if not page_token and not answer.next_page_token and len(answer.machines) == PAGE_MACHINES:
+        self, since_revision: bytes = b"", unchanged: Unchanged = nothing_known
+    ) -> AsyncGenerator[Listing, None]:
+        """See `ports.provider.CapacityProvider`. A page is fetched while the one before it is
+        consumed.
+        """
+        answer = await self._answer(self._ask(since_revision, b"", PAGE_MACHINES))
+        if not answer.next_page_token and len(answer.machines) == PAGE_MACHINES:
             # It may have cut its answer without saying so: it may not know of pages.
-            answer = await self._page(since_revision, b"", 0)
-        if answer.next_page_token and answer.next_page_token == page_token:
-            what = f"provider at {self._address}: the page after {page_token!r} leads to itself"
-            raise Unavailable(what)
-        return await _listing(answer, unchanged)
+            answer = await self._answer(self._ask(since_revision, b"", 0))
+        while token := answer.next_page_token:
+            following = self._ask(since_revision, token, PAGE_MACHINES)
+            try:
+                await asyncio.sleep(0)  # the call is sent by the event loop
+                yield await _listing(answer, unchanged)
+                answer = await self._answer(following, token)
+            finally:
+                following.cancel()
+            if answer.next_page_token == token:
+                what = f"provider at {self._address}: the page after {token!r} leads to itself"
+                raise Unavailable(what)
+        yield await _listing(answer, unchanged)
 
-    async def _page(self, since_revision: bytes, token: bytes, limit: int) -> wire.MachineList:
+    def _ask(self, since_revision: bytes, token: bytes, limit: int) -> Any:
+        """The call for a page."""
         request = wire.ListFilter(
             since_revision=since_revision, max_results=limit, page_token=token
         )
+        return self._stub.List(request, timeout=LIST_SECONDS)
+
+    async def _answer(
+        self, call: Awaitable[wire.MachineList], token: bytes = b""
+    ) -> wire.MachineList:
         try:
-            return await self._call(
-                self._stub.List(request, timeout=LIST_SECONDS), "of any id", "List"
-            )
+            return await self._call(call, "of any id", "List")
         except InvalidInput as error:
             if not token:
                 raise
@@ -209,7 +220,7 @@ async def _listing(answer: wire.MachineList, unchanged: Unchanged) -> Listing:
                 machines.append(machine_codec.machine_from_wire(record, digest))
             except InvalidInput as error:
                 rejected[record.id] = error
-    return Listing(machines, rejected, answer.revision, provider_name, answer.next_page_token, kept)
+    return Listing(machines, rejected, answer.revision, provider_name, kept)
 
 
 def _digest(record: wire.Machine) -> int:

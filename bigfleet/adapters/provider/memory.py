@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import AsyncGenerator, Iterable, Mapping
 from dataclasses import replace
 
 from bigfleet.model.errors import Fenced, Unavailable, UnknownObject
@@ -101,19 +101,16 @@ class MemoryProvider:
         return self._known(machine_id)
 
     async def list(
-        self,
-        since_revision: bytes = b"",
-        page_token: bytes = b"",
-        unchanged: Unchanged = nothing_known,
-    ) -> Listing:
-        """Machines changed after `since_revision`, in the order of their ids."""
-        del page_token, unchanged
+        self, since_revision: bytes = b"", unchanged: Unchanged = nothing_known
+    ) -> AsyncGenerator[Listing, None]:
+        """Machines changed after `since_revision`, in the order of their ids, as one page."""
+        del unchanged
         self._check_reachable()
         if self.auto_finish:
             self.finish_all()
         since = int(since_revision or b"0")
         changed = [m for i, m in sorted(self._machines.items()) if self._changed_at[i] > since]
-        return Listing(changed, {}, b"%d" % self._revision, self.name)
+        yield Listing(changed, {}, b"%d" % self._revision, self.name)
 
     async def close(self) -> None:
         """Does nothing."""

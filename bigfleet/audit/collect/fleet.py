@@ -19,17 +19,15 @@ async def read_provider(address: str, identity: Identity | None) -> ProviderView
     provider = GrpcProvider(address, identity)
     machines: dict[str, Machine] = {}
     rejected: dict[str, str] = {}
-    name, token = "", b""
+    name = ""
     try:
-        while True:
-            page = await provider.list(page_token=token)
+        async for page in provider.list():
             machines.update((machine.id, machine) for machine in page.machines)
             rejected.update((each, str(error)) for each, error in page.rejected.items())
-            name, token = name or page.provider_name, page.next_page_token
-            if not token:
-                return ProviderView(name, machines, rejected)
+            name = name or page.provider_name
     finally:
         await provider.close()
+    return ProviderView(name, machines, rejected)
 
 
 async def read_coordinator(

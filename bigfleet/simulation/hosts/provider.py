@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -162,19 +162,16 @@ class SimulatedProvider:
         return self._serving().store.get(machine_id).machine
 
     async def list(
-        self,
-        since_revision: bytes = b"",
-        page_token: bytes = b"",
-        unchanged: Unchanged = nothing_known,
-    ) -> Listing:
-        """See `ports.provider.CapacityProvider`; it has no pages."""
-        del page_token, unchanged
+        self, since_revision: bytes = b"", unchanged: Unchanged = nothing_known
+    ) -> AsyncGenerator[Listing, None]:
+        """See `ports.provider.CapacityProvider`; everything is one page."""
+        del unchanged
         await self._travel()
         request = wire.ListFilter(since_revision=since_revision)
         selection = requests.select(self._serving().store, request)
         machines = [record.machine for record in selection.records][: self.shows]
         await self._return()
-        return Listing(machines, {}, selection.revision, NAME)
+        yield Listing(machines, {}, selection.revision, NAME)
 
     async def close(self) -> None:
         """Does nothing: the provider stays up."""

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack, aclosing
 from dataclasses import replace
 from pathlib import Path
 
+import grpc
 import pytest
 
 from bigfleet.adapters.host.instant import InstantHost
@@ -18,9 +21,10 @@ from bigfleet.api.v1alpha1 import provider_pb2 as wire
 from bigfleet.model.errors import Fenced, IllegalTransition, Unavailable, UnknownObject
 from bigfleet.model.machine import CapacityType, Machine, MachineState
 from bigfleet.model.need import Taint
-from bigfleet.ports.provider import CapacityProvider, Fence
+from bigfleet.ports.provider import CapacityProvider, Fence, Listing, Unchanged, nothing_known
 from bigfleet.services.provider.config import ProviderConfig
 from bigfleet.services.provider.role import serving
+from tests.support.listed import listed
 from tests.support.listing_provider import listing_provider
 
 MACHINES = ("m-1", "m-2")
@@ -76,12 +80,19 @@ async def provider(
         yield adapter
 
 
+async def page(
+    provider: CapacityProvider, since_revision: bytes = b"", unchanged: Unchanged = nothing_known
+) -> Listing:
+    """The only page of a listing."""
+    [found] = [each async for each in provider.list(since_revision, unchanged)]
+    return found
+
+
 async def becomes(provider: CapacityProvider, state: MachineState) -> Machine:
     """Machine m-1 once it is in `state`."""
     async with asyncio.timeout(60):
         while True:
-            listing = await provider.list()
-            found = next(m for m in listing.machines if m.id == "m-1")
+            found = next(m for m in await listed(provider) if m.id == "m-1")
             if found.state is state:
                 return found
             await asyncio.sleep(0.01)
@@ -144,11 +155,11 @@ async def test_a_forbidden_call_changes_nothing(provider: CapacityProvider) -> N
 
 async def test_a_listing_since_a_revision_has_only_changes(provider: CapacityProvider) -> None:
     """Machines unchanged since the revision are omitted."""
-    everything = await provider.list()
+    everything = await page(provider)
     assert sorted(m.id for m in everything.machines) == list(MACHINES)
-    assert not (await provider.list(everything.revision)).machines
+    assert not (await page(provider, everything.revision)).machines
     await provider.create("m-2", {}, fence(1))
-    changed = await provider.list(everything.revision)
+    changed = await page(provider, everything.revision)
     assert [m.id for m in changed.machines] == ["m-2"]
     assert changed.rejected == {}
 
@@ -157,10 +168,39 @@ async def test_a_silent_provider_is_unavailable() -> None:
     """The outcome is unknown, and the address is named."""
     adapter = GrpcProvider("127.0.0.1:1")
     with pytest.raises(Unavailable, match=r"127\.0\.0\.1:1"):
-        await adapter.list()
+        await listed(adapter)
     with pytest.raises(Unavailable):
         await adapter.create("m-1", {}, fence(1))
     await adapter.close()
+
+
+async def test_the_next_page_is_asked_for_before_a_page_is_consumed() -> None:
+    """So the provider prepares it meanwhile, even where nothing else runs until then."""
+    asked = [threading.Event(), threading.Event()]
+
+    def answer(request: wire.ListFilter, _: object) -> wire.MachineList:
+        page = int(request.page_token or b"0")
+        asked[page].set()
+        return wire.MachineList(next_page_token=b"" if page else b"1")
+
+    server = grpc.server(ThreadPoolExecutor(1))  # in threads of its own
+    method = grpc.unary_unary_rpc_method_handler(
+        answer, wire.ListFilter.FromString, wire.MachineList.SerializeToString
+    )
+    service = "bigfleet.v1alpha1.CapacityProvider"
+    server.add_generic_rpc_handlers(
+        (grpc.method_handlers_generic_handler(service, {"List": method}),)
+    )
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    adapter = GrpcProvider(f"127.0.0.1:{port}")
+    try:
+        async with aclosing(adapter.list()) as pages:
+            await anext(pages)
+            assert asked[1].wait(30)  # the event loop stands still
+    finally:
+        await adapter.close()
+        server.stop(None)
 
 
 async def test_records_whose_labels_come_in_another_order_are_equal() -> None:
@@ -181,8 +221,8 @@ async def test_records_whose_labels_come_in_another_order_are_equal() -> None:
 
     async with listing_provider(answer) as address:
         adapter = GrpcProvider(address)
-        first = await adapter.list(unchanged=unchanged)
-        second = await adapter.list(unchanged=unchanged)
+        first = await page(adapter, unchanged=unchanged)
+        second = await page(adapter, unchanged=unchanged)
         await adapter.close()
     assert [machine.id for machine in first.machines] == ["m-1"]
     assert (list(second.machines), set(second.unchanged)) == ([], {"m-1"})
@@ -198,9 +238,9 @@ async def test_a_provider_that_only_its_hosts_name_is_known_though_no_record_is_
 
     async with listing_provider(answer) as address:
         adapter = GrpcProvider(address)
-        page = await adapter.list(unchanged=lambda ids, _: ids)
+        found = await page(adapter, unchanged=lambda ids, _: ids)
         await adapter.close()
-    assert (page.provider_name, set(page.unchanged)) == ("metal", {"m-1", "m-2"})
+    assert (found.provider_name, set(found.unchanged)) == ("metal", {"m-1", "m-2"})
 
 
 def _list_of(record: bytes) -> bytes:

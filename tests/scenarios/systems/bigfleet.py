@@ -26,6 +26,7 @@ from tests.scenarios import fleet, timing
 from tests.scenarios.history import History, ObservedPod
 from tests.scenarios.judging import Message, MessagePattern, MessagePatterns
 from tests.scenarios.systems.system import WHOLE, SystemContext
+from tests.support.listed import listed
 
 _PROFILES = Path(__file__).parents[3] / "profiles"
 
@@ -157,10 +158,10 @@ class BigFleet:
         identity = Identity(provider.readonly_identity) if provider.readonly_identity else None
         client = GrpcProvider(provider.addresses[LISTEN], identity)
         try:
-            listing = await client.list()
+            machines = await listed(client)
         finally:
             await client.close()
-        moved = [m for m in listing.machines if m.state is not self._resting[m.id]]
+        moved = [m for m in machines if m.state is not self._resting[m.id]]
         return [_phrase(machine) for machine in moved]
 
     async def explain(self, seen: History) -> str:

@@ -29,6 +29,7 @@ from bigfleet.tasks import cancel_and_wait
 from tests.support import cluster_api
 from tests.support.cluster_api import DyingClient, StandIn
 from tests.support.clusters import get, namespace
+from tests.support.listed import listed
 from tests.support.ports import free_address
 from tests.support.waiting import eventually
 
@@ -214,7 +215,7 @@ class CapiProcess:
         assert self._process.returncode is None, self.log.read_text()
         client = GrpcProvider(self.address)
         with suppress(Unavailable):
-            await client.list()
+            await listed(client)
             await client.close()
             return True
         await client.close()

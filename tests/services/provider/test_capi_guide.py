@@ -21,6 +21,7 @@ from tests.services.provider.capi_rig import Rig, rig
 from tests.support import cluster_api
 from tests.support.clusters import get
 from tests.support.guides import GUIDES, commands
+from tests.support.listed import listed
 from tests.support.ports import free_address
 from tests.support.waiting import eventually
 
@@ -57,11 +58,11 @@ async def process(log: Path, *words: str) -> AsyncIterator[asyncio.subprocess.Pr
             await child.wait()
 
 
-async def listed(address: str, identity: Identity | None = None) -> int:
+async def count_of_machines(address: str, identity: Identity | None = None) -> int:
     """How many machines the provider there lists; 0 if it does not answer."""
     client = GrpcProvider(address, identity)
     try:
-        return len((await client.list()).machines)
+        return len(await listed(client))
     except Exception:  # noqa: BLE001 - it is not up yet
         return 0
     finally:
@@ -93,7 +94,7 @@ async def test_the_guides_lines_lead_to_the_first_machine(
         async with process(tmp_path / "provider.log", "capi-provider", *provider):
 
             async def there() -> bool:
-                return await listed(addresses[LISTEN]) > 0
+                return await count_of_machines(addresses[LISTEN]) > 0
 
             await eventually(there, "the provider")
             async with process(tmp_path / "suite.log", "conformance", *suite) as conformance:
@@ -135,7 +136,7 @@ async def test_the_deployment_runs_with_the_offerings_and_a_certificate(
 
             async def there() -> bool:
                 assert child.returncode is None, (tmp_path / "provider.log").read_text()
-                return await listed(address, identity) == 36
+                return await count_of_machines(address, identity) == 36
 
             await eventually(there, "the provider")
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
 
 from bigfleet.api.journal import JournalEvent
 from bigfleet.engine.decision import ActionType
@@ -19,7 +20,7 @@ from bigfleet.model.machine import (
 )
 from bigfleet.observe import metrics
 from bigfleet.ports.clock import Clock
-from bigfleet.ports.provider import CapacityProvider, Listing, nothing_known
+from bigfleet.ports.provider import CapacityProvider, Listing
 from bigfleet.services.shard.fleet.backoff import FailureBackOff
 from bigfleet.services.shard.fleet.inventory import Inventory
 from bigfleet.services.shard.records.journal import Journal
@@ -105,43 +106,37 @@ class Reconciler:
             self._orders.listing_ended(number)
 
     async def _read(self, is_full: bool, number: int, now_seconds: float) -> None:
-        named, refused, complete = dict[str, None](), set[str](), True
-        async for page in self._pages(is_full):
-            async with self._inventory.lock:
-                self._observe(self._inventory.recall(page.unchanged, now_seconds))
-                machines = self._own(await self._valid_records(page), refused)
-                self._inventory.ensure_rows(machines)
-                complete &= await self._take_over(machines, number)
-            named |= dict.fromkeys([*page.unchanged, *(machine.id for machine in machines)])
-            named |= dict.fromkeys(filter(is_valid_id, page.rejected))
+        refused, complete = set[str](), True
+        if is_full:
+            self._inventory.begin_full_listing(self._key)
+        async with aclosing(self._pages(is_full)) as pages:
+            async for page in pages:
+                if is_name(page.provider_name):  # the coordinator would refuse the whole report
+                    self._inventory.provider_names[self._key] = page.provider_name
+                async with self._inventory.lock:
+                    self._observe(self._inventory.recall(page.unchanged, now_seconds))
+                    machines = self._own(await self._valid_records(page), refused)
+                    self._inventory.ensure_rows(machines)
+                    complete &= await self._take_over(machines, number)
+                    rejected = filter(is_valid_id, page.rejected)
+                    self._inventory.name([*page.unchanged, *(m.id for m in machines), *rejected])
         self.refused = refused if is_full else self.refused | refused
         if is_full:
             async with self._inventory.lock:
-                await self._end_full_listing(list(named), now_seconds)
+                self._end_full_listing(now_seconds)
         self._revision = page.revision if complete else self._revision
 
-    async def _end_full_listing(self, named: Sequence[str], now_seconds: float) -> None:
-        accepted = self._retain(named, now_seconds)
+    def _end_full_listing(self, now_seconds: float) -> None:
+        accepted = self._retain_named(now_seconds)
         pause_seconds = FULL_LISTING_SECONDS if accepted else RELIST_INTERVAL_SECONDS
         self._full_listing_due_seconds = now_seconds + pause_seconds
-        if len(named) > _RECORDS_AT_ONCE:
-            await asyncio.sleep(0)
         if accepted:
             self._inventory.compact()
 
-    async def _pages(self, is_full: bool) -> AsyncIterator[Listing]:
-        """All pages of a listing, at least one."""
-        since_revision = b"" if is_full else self._revision
-        unchanged = self._unchanged if is_full else nothing_known
-        token = b""
-        while True:
-            page = await self._provider.list(since_revision, token, unchanged)
-            if is_name(page.provider_name):  # the coordinator would refuse the whole report
-                self._inventory.provider_names[self._key] = page.provider_name
-            yield page
-            token = page.next_page_token
-            if not token:
-                return
+    def _pages(self, is_full: bool) -> AsyncGenerator[Listing, None]:
+        if is_full:
+            return self._provider.list(unchanged=self._unchanged)
+        return self._provider.list(self._revision)
 
     def _unchanged(self, ids: Sequence[str], digests: Sequence[int]) -> list[str]:
         """The machines whose records need not be read again: nearly all of a full listing."""
@@ -201,21 +196,25 @@ class Reconciler:
             await asyncio.sleep(0)
         return taken == len(machines)
 
-    def _retain(self, named: Sequence[str], now_seconds: float) -> bool:
+    def _retain_named(self, now_seconds: float) -> bool:
         """Drop machines that a full listing does not name; False when it is held."""
-        known, kept = self._inventory.count_of(self._key), self._inventory.count_known(named)
+        known = self._inventory.count_of(self._key)
+        kept = self._inventory.count_named(self._key)
         if why := self._guard.reason_to_hold(known, kept, now_seconds):
             metrics.shard_listings_suspect.inc()
             _LOG.warning("suspect full listing held", extra={"why": why})
             self._journal.note(JournalEvent.LISTING_SUSPECT, note=why)
             return False
-        self._observe(self._inventory.retain(named, self._key))
+        self._observe(self._inventory.retain_named(self._key))
         return True
 
     def _observe(self, transitions: Sequence[Transition]) -> None:
         for transition in transitions:
             if transition.owned:
                 self._follow(transition)
+            clusters = {transition.cluster, transition.former_cluster} - {""}
+            if not any(map(self._sessions.of, clusters)):
+                continue  # as after a restart: a session's start replays the states
             for cluster, message in updates.of_transition(self._inventory, transition):
                 key = message.node_state_update.supersedes_key
                 self._sessions.send(cluster, message, key)

@@ -25,6 +25,7 @@ _INITIAL: dict[str, np.generic] = {
     "incarnation": np.int64(0),
     "headroom": np.bool_(False),
     "digest": np.int32(0),
+    "named": np.bool_(False),
 }
 
 
@@ -32,7 +33,8 @@ class Columns:
     """Rows as in `engine.snapshot.Fleet`; `need` numbers the need that a machine is for,
     `incarnation` distinguishes a machine's bindings, and `joined_seconds` is when a CONFIGURED
     machine joined its cluster, NaN if unknown. `digest` is that of the provider's record which was
-    applied last, 0 if unknown.
+    applied last, 0 if unknown; `named` is whether a listing has named the machine since the last
+    full one began.
 
     A new row is in state 0, which no machine is ever in.
     """
@@ -49,6 +51,7 @@ class Columns:
     incarnation: Ints
     headroom: Flags
     digest: Ints
+    named: Flags
 
     def __init__(self) -> None:
         for name, initial in _INITIAL.items():
@@ -62,7 +65,7 @@ class Columns:
 
     def copies(self, rows: Ints | slice) -> dict[str, Any]:
         """Copies of the columns that a Fleet has under the same name, for `rows`."""
-        kept = _INITIAL.keys() - {"need", "incarnation", "joined_seconds", "digest"}
+        kept = _INITIAL.keys() - {"need", "incarnation", "joined_seconds", "digest", "named"}
         return {name: getattr(self, name)[rows].copy() for name in kept}
 
     def have_digest(self, rows: Ints, digests: Ints) -> Flags:

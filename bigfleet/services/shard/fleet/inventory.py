@@ -203,15 +203,22 @@ class Inventory:
         )
         return [transition for transition in seen if transition is not None]
 
-    def count_known(self, ids: Sequence[str]) -> int:
-        """How many of the distinct `ids` are known."""
-        return int((self._ids.rows(ids) != NONE).sum())
+    def begin_full_listing(self, provider: str = "") -> None:
+        """Forget which machines of `provider` its listings have named."""
+        self._columns.named[self._of_provider(provider)] = False
 
-    def retain(self, ids: Iterable[str], provider: str = "") -> list[Transition]:
-        """Drop every machine of `provider` not among `ids`, which a full listing named."""
-        kept = ~self._of_provider(provider)
-        rows = self._ids.rows(list(ids))
-        kept[rows[rows != NONE]] = True
+    def name(self, ids: Sequence[str]) -> None:
+        """Note that a listing has named these machines."""
+        rows = self._ids.rows(ids)
+        self._columns.named[rows[rows != NONE]] = True
+
+    def count_named(self, provider: str) -> int:
+        """How many machines of `provider` its listings have named since the last full one began."""
+        return int((self._columns.named & self._of_provider(provider)).sum())
+
+    def retain_named(self, provider: str = "") -> list[Transition]:
+        """Drop every machine of `provider` not named since its full listing began."""
+        kept = self._columns.named | ~self._of_provider(provider)
         lost = np.flatnonzero(~kept).tolist()
         gone = [(self._view(row), self._owns_row(row)) for row in lost]
         if gone:

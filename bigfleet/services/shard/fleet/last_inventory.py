@@ -159,7 +159,7 @@ def decode(content: bytes) -> LastInventory | None:
 def _read(read: Content) -> LastInventory:
     ids, columns = MachineIds(), Columns()
     known: Any = np.frombuffer(read.ids, f"S{max(1, read.id_bytes)}")
-    ids.add([each.decode() for each in known.tolist()])
+    ids.add_encoded(known)
     columns.grow(len(known))
     for name in SAVED_COLUMNS:
         values: Any = getattr(columns, name)

@@ -67,7 +67,11 @@ class MachineIds:
 
     def add(self, ids: Sequence[str]) -> None:
         """Append ids that are not known yet, each `is_valid_id`."""
-        added, before = _texts(ids), len(self)
+        self.add_encoded(_texts(ids))
+
+    def add_encoded(self, added: _Texts) -> None:
+        """Append ids that are not known yet, as `raw_of` returned them."""
+        before = len(self)
         after = before + len(added)
         width = max(added.itemsize, self._arena.itemsize)
         if after > len(self._arena) or width > self._arena.itemsize:

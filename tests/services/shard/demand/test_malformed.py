@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import random
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -314,9 +314,9 @@ async def test_a_machine_listed_twice_is_what_it_was_first(tmp_path: Path) -> No
     first, second = machine("m-1"), machine("m-1", _S.FAILED, last_error="which one?")
 
     class Twice(MemoryProvider):
-        async def list(self, *asked: Any) -> Listing:
-            listing = await super().list(*asked)
-            return replace(listing, machines=[first, second], revision=b"")
+        async def list(self, *asked: Any, **known: Any) -> AsyncGenerator[Listing, None]:
+            async for page in super().list(*asked, **known):
+                yield replace(page, machines=[first, second], revision=b"")
 
     refused = REGISTRY.get_sample_value("bigfleet_shard_machines_rejected_total") or 0.0
     async with shard(Twice(), tmp_path) as rig:

@@ -6,7 +6,7 @@ import asyncio
 import json
 import threading
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any
@@ -45,12 +45,12 @@ class SlowListing(MemoryProvider):
         self.open.set()
         self.waiting = asyncio.Event()
 
-    async def list(self, *asked: Any) -> Listing:
-        listing = await super().list(*asked)
-        if not self.open.is_set():
-            self.waiting.set()
-            await self.open.wait()
-        return listing
+    async def list(self, *asked: Any, **known: Any) -> AsyncGenerator[Listing, None]:
+        async for page in super().list(*asked, **known):
+            if not self.open.is_set():
+                self.waiting.set()
+                await self.open.wait()
+            yield page
 
 
 def reclaims(message: shard_pb2.ShardMessage) -> bool:

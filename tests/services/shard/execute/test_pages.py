@@ -33,13 +33,15 @@ def _small_pages(monkeypatch: pytest.MonkeyPatch) -> None:
 @dataclass
 class PagedProvider(InstantProvider):
     """Pages after the first are answered only while `open` is set. `sizes` are those of all
-    answers; so many page tokens as `forgets` are rejected.
+    answers; so many page tokens as `forgets` are rejected. With `shown_first`, the first page of
+    the next listing has a machine with this last error that the last page has as it is.
     """
 
     open: asyncio.Event = field(default_factory=asyncio.Event)
     waiting: asyncio.Event = field(default_factory=asyncio.Event)
     sizes: list[int] = field(default_factory=list)
     forgets: int = 0
+    shown_first: str = ""
 
     def __post_init__(self) -> None:
         InstantProvider.__init__(self, machines(MACHINES, 1, {}))
@@ -54,8 +56,18 @@ class PagedProvider(InstantProvider):
                 self.forgets -= 1
                 await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "the page token expired")
         answer = await super().List(request, context)
+        if self.shown_first and not request.since_revision:
+            self._show_twice(answer)
         self.sizes.append(len(answer.machines))
         return answer
+
+    def _show_twice(self, answer: wire.MachineList) -> None:
+        for machine in answer.machines:
+            if machine.id == ON_FIRST_PAGE:
+                machine.last_error = self.shown_first
+        if not answer.next_page_token:
+            answer.machines.append(self.machines[ON_FIRST_PAGE])
+            self.shown_first = ""
 
 
 class IgnoresLimits(InstantProvider):
@@ -123,6 +135,34 @@ async def test_sessions_are_served_between_pages(tmp_path: Path) -> None:
         provider.open.set()
         await cycles(rig, 1)
         assert known(rig) == MACHINES
+
+
+async def test_a_page_is_fetched_while_the_one_before_it_is_applied(tmp_path: Path) -> None:
+    """The second page is asked for although the first cannot be applied yet; no more than one."""
+    provider = PagedProvider()
+    async with shard_of(provider, tmp_path) as rig:
+        await cycles(rig, 1)
+        provider.waiting.clear()
+        async with rig.shard.inventory.lock:
+            provider.sizes.clear()
+            rig.shard.cycle.providers.request_full_listings()
+            await provider.waiting.wait()
+            await eventually(lambda: len(provider.sizes) >= 2)
+            assert provider.sizes == [PAGE_MACHINES, PAGE_MACHINES]
+
+
+async def test_a_machine_on_two_pages_is_as_the_last_one_has_it(tmp_path: Path) -> None:
+    """It changed and changed back while the pages were read: what the first of them says is over,
+    although the second has the record that was known before.
+    """
+    provider = PagedProvider()
+    async with shard_of(provider, tmp_path) as rig:
+        await cycles(rig, 1)
+        provider.shown_first = "its disk broke"
+        rig.shard.cycle.providers.request_full_listings()
+        await eventually(lambda: provider.shown_first == "")
+        await cycles(rig, 2)
+        assert last_error(rig, ON_FIRST_PAGE) == ""
 
 
 async def test_a_machine_that_changes_after_its_page_was_read_is_seen(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from bigfleet.model.machine import MachineState
 from bigfleet.services.provider.config import Latencies, Latency, ProviderConfig
 from bigfleet.services.provider.role import host_for, serving
 from tests.support.fake_coordinator import FakeCoordinator, rack
+from tests.support.listed import listed
 from tests.support.shard_process import ShardProcess, shard_process
 from tests.support.shard_process import decides as decides_once
 from tests.support.shard_rig import FakeOperator, cycles, machine, need, shard, states
@@ -171,8 +172,8 @@ async def test_a_shard_killed_between_the_order_and_the_machine_buys_no_other(
         closing.push_async_callback(asks.close)
 
         async def there() -> dict[MachineState, int]:
-            listed = (await asks.list()).machines
-            return Counter(m.state for m in listed if m.state is not _S.SPECULATIVE)
+            found = await listed(asks)
+            return Counter(m.state for m in found if m.state is not _S.SPECULATIVE)
 
         async with (
             shard_process(address, state, "--cycle", "0.2") as first,

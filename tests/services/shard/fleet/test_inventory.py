@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import tracemalloc
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -22,6 +23,7 @@ from bigfleet.services.shard.fleet.inventory import Inventory
 from bigfleet.services.shard.fleet.machine_ids import MachineIds
 from bigfleet.services.shard.records.interning import Interned
 from bigfleet.services.shard.records.orders import Order, Orders
+from bigfleet.services.shard.records.views import Transition
 from bigfleet.services.shard.sessions import updates
 from tests.support.shard_rig import machine, need
 
@@ -92,10 +94,17 @@ def test_only_changes_are_transitions() -> None:
     assert (transition.former_cluster, transition.cluster) == ("", "east")
 
 
+def lists(kept: Inventory, *ids: str) -> Sequence[Transition]:
+    """A full listing names these machines; the transitions of those that it does not."""
+    kept.begin_full_listing()
+    kept.name(ids)
+    return kept.retain_named()
+
+
 def test_what_a_full_listing_omits_is_gone() -> None:
     """The rows that remain keep their meaning after others are dropped."""
     kept = inventory(machine("m-1"), bound("m-2", need(priority=4)), machine("m-3"))
-    (gone,) = kept.retain(["m-2", "m-3"])
+    (gone,) = lists(kept, "m-2", "m-3")
     assert (gone.machine_id, gone.before, gone.after) == ("m-1", _S.IDLE, None)
     assert kept.state("m-1") is None
     assert kept.state("m-2") is _S.CONFIGURED
@@ -410,5 +419,5 @@ def test_domains_are_counted_anew_only_when_machines_come_or_go() -> None:
     assert kept.machines_in_use() == {domain: 1}
     kept.apply([machine("m-3", labels=labels)], 2.0)
     assert kept.observed_domains()[domain].total() == 3
-    kept.retain(["m-3"])
+    lists(kept, "m-3")
     assert kept.observed_domains()[domain].total() == kept.count_listed() == 1

@@ -1,4 +1,5 @@
-"""A shard with very many machines is killed and decides again soon, and exactly as before.
+"""A shard with very many machines is killed and decides again soon, and exactly as before, with
+little memory.
 
 LOAD_MACHINES says how many (default 20,000; 100,000 is what is promised).
 """
@@ -26,6 +27,8 @@ pytestmark = [pytest.mark.alone, pytest.mark.timeout(600)]  # it measures
 MACHINES = int(os.environ.get("LOAD_MACHINES", "20000"))
 OPERATORS = 50
 MAX_SECONDS = 10.0
+#: of a shard without machines, and of each machine
+MAX_MEBIBYTES, MAX_BYTES = 280.0, 400
 
 
 async def test_a_killed_shard_decides_again_within_ten_seconds(tmp_path: Path) -> None:
@@ -49,14 +52,16 @@ async def test_a_killed_shard_decides_again_within_ten_seconds(tmp_path: Path) -
         async with asyncio.timeout(60):
             while tally.sent < 3 * OPERATORS:  # noqa: ASYNC110 - operators have no event for that
                 await asyncio.sleep(0.1)
-        told = await shard.metrics()
+        told, peak_mebibytes = await shard.metrics(), shard.peak_bytes() / 2**20
         states = Counter(machine.state for machine in instant.machines.values())
         for task in running:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
     await server.stop(None)
-    print(json.dumps({"machines": MACHINES, "seconds_to_decide": round(elapsed, 2)}))
+    seen = {"seconds_to_decide": round(elapsed, 2), "peak_mebibytes": round(peak_mebibytes)}
+    print(json.dumps({"machines": MACHINES, **seen}))
     assert elapsed <= MAX_SECONDS
+    assert peak_mebibytes <= MAX_MEBIBYTES + MAX_BYTES * MACHINES / 2**20
     assert instant.orders == []
     assert told["bigfleet_shard_shortfalls"] == 0
     assert told["bigfleet_shard_inventory_machines"] == MACHINES

@@ -79,6 +79,19 @@ def move_demand(world: World, share: float, random: np.random.Generator) -> Worl
     return replace(world, demand=replace(world.demand, needs=NeedColumns(needs, last)))
 
 
+def answer_queries(world: World, decision: Decision, now_seconds: float) -> World:
+    """The operators say what the release of the machines that `decision` asked about disrupts, and
+    demand has fallen everywhere, so that each cluster may have surplus machines.
+    """
+    costs = np.full(len(world.fleet), np.nan)
+    for rows in decision.disruption_cost_queries.values():
+        costs[rows] = 1.0 + rows % 7
+    fell = dict.fromkeys(range(len(world.fleet.clusters)), now_seconds)
+    return World(
+        replace(world.fleet, disruption_cost=costs), replace(world.demand, fell_seconds=fell)
+    )
+
+
 def with_claims_of(fleet: Fleet, last: Demand, demand: Demand) -> Fleet:
     """`fleet`, whose claims are of needs of `last`, with those of the same needs of `demand`."""
     if last is demand:

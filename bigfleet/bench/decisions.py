@@ -8,7 +8,13 @@ from time import process_time
 
 import numpy as np
 
-from bigfleet.bench.changes import carry_out, lose_machines, move_demand, with_claims_of
+from bigfleet.bench.changes import (
+    answer_queries,
+    carry_out,
+    lose_machines,
+    move_demand,
+    with_claims_of,
+)
 from bigfleet.bench.measured import Clock, Samples
 from bigfleet.bench.worlds import World, WorldSpec, make_world
 from bigfleet.engine.cycle_memory import CycleMemory
@@ -26,7 +32,8 @@ class Decisions:
     """Decisions on one world. `lost` is the share of the machines in service that is lost, and
     `changed` that of the needs that change, before each; fewer orders than `least_orders` in one
     of them are not what the row is about. With `cold` there are no columns or memory of an earlier
-    decision, as after a restart.
+    decision, as after a restart; with `answered` the operators have said what the release of their
+    least used machines disrupts, as they do where demand falls now and then.
     """
 
     name: str
@@ -36,6 +43,7 @@ class Decisions:
     target_seconds: float | None = None
     fold: bool = True
     cold: bool = False
+    answered: bool = False
     least_orders: int = 0
 
     def scaled(self, factor: float) -> Decisions:
@@ -76,6 +84,8 @@ class Decisions:
                 orders.append(len(decision.actions))
             served = carry_out(World(fleet, demand), decision)
             world, memory, last = replace(world, fleet=served.fleet), decision.cycle_memory, demand
+            if self.answered:
+                world = answer_queries(world, decision, now_seconds)
         return Samples(
             tuple(watch.seconds),
             {name: tuple(each) for name, each in watch.parts.items()},

@@ -30,6 +30,13 @@ _ODD = 50_000, 600
 ROWS: tuple[Row, ...] = (
     Decisions("small", WorldSpec(500, 60, clusters=4), 0.01, 0.01),
     Decisions("50K machines, 2K needs", WorldSpec(50_000, 2_000, clusters=40), 0.0025, 0.01),
+    Decisions(
+        "12.5K machines, 4K needs, answered",
+        WorldSpec(12_500, 4_000, clusters=125, spread_share=0.2),
+        0.0005,
+        0.001,
+        answered=True,
+    ),
     *GROWTH,
     Decisions("225K machines, 42K needs, 93 % gangs, folded", _GANGS, 0.0025, 0.01, 0.025),
     Decisions(

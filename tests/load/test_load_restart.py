@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from bigfleet.api.v1alpha1 import provider_pb2
+from loaddriver.run.process_table import peak_memory_bytes
 from loaddriver.wire.operators import Tally
 from loaddriver.wire.provider import InstantProvider, serve
 from tests.load.operators import bound_machines, operators_of
@@ -52,7 +53,8 @@ async def test_a_killed_shard_decides_again_within_ten_seconds(tmp_path: Path) -
         async with asyncio.timeout(60):
             while tally.sent < 3 * OPERATORS:  # noqa: ASYNC110 - operators have no event for that
                 await asyncio.sleep(0.1)
-        told, peak_mebibytes = await shard.metrics(), shard.peak_bytes() / 2**20
+        told = await shard.metrics()
+        peak_mebibytes = peak_memory_bytes(shard.process.pid) / 2**20
         states = Counter(machine.state for machine in instant.machines.values())
         for task in running:
             task.cancel()

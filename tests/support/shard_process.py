@@ -37,11 +37,6 @@ class ShardProcess:
         """Its memory."""
         return int(psutil.Process(self.process.pid).memory_info().rss)
 
-    def peak_bytes(self) -> int:
-        """The most memory that it has had."""
-        status = Path(f"/proc/{self.process.pid}/status").read_text()
-        return int(status.split("VmHWM:")[1].split()[0]) * 1024
-
     async def metrics(self) -> dict[str, float]:
         """Every sample without labels, and sums over those with labels, by name."""
         async with (

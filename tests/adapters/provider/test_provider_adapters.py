@@ -25,7 +25,7 @@ from bigfleet.ports.provider import CapacityProvider, Fence, Listing, Unchanged,
 from bigfleet.services.provider.config import ProviderConfig
 from bigfleet.services.provider.role import serving
 from tests.support.listed import listed
-from tests.support.listing_provider import listing_provider
+from tests.support.listing_provider import list_handler, listing_provider
 
 MACHINES = ("m-1", "m-2")
 SLOW = Taint("example.com/slow", "yes", "NoSchedule")
@@ -184,13 +184,7 @@ async def test_the_next_page_is_asked_for_before_a_page_is_consumed() -> None:
         return wire.MachineList(next_page_token=b"" if page else b"1")
 
     server = grpc.server(ThreadPoolExecutor(1))  # in threads of its own
-    method = grpc.unary_unary_rpc_method_handler(
-        answer, wire.ListFilter.FromString, wire.MachineList.SerializeToString
-    )
-    service = "bigfleet.v1alpha1.CapacityProvider"
-    server.add_generic_rpc_handlers(
-        (grpc.method_handlers_generic_handler(service, {"List": method}),)
-    )
+    server.add_generic_rpc_handlers((list_handler(answer),))
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()
     adapter = GrpcProvider(f"127.0.0.1:{port}")

@@ -212,8 +212,7 @@ class Reconciler:
         for transition in transitions:
             if transition.owned:
                 self._follow(transition)
-            clusters = {transition.cluster, transition.former_cluster} - {""}
-            if not any(map(self._sessions.of, clusters)):
+            if not any(map(self._sessions.of, (transition.cluster, transition.former_cluster))):
                 continue  # as after a restart: a session's start replays the states
             for cluster, message in updates.of_transition(self._inventory, transition):
                 key = message.node_state_update.supersedes_key

@@ -8,6 +8,7 @@ Losing them is safe: ages and timers restart.
 from __future__ import annotations
 
 import math
+import zlib
 from dataclasses import dataclass, replace
 
 from bigfleet.model.need import NeedKey
@@ -75,6 +76,8 @@ class ClusterMemory:
     cluster: str
     #: increasing numbers of surplus machines and since when; the last is the number now
     surplus: tuple[SurplusSince, ...] = ()
+    #: when its surplus machines were last looked for
+    searched_seconds: float | None = None
     #: when it last acquired a machine
     acquired_seconds: float | None = None
     #: when it last acquired a machine while none was surplus
@@ -93,6 +96,22 @@ class ClusterMemory:
     peaks: tuple[float, ...] = ()
     #: when the current period began
     period_seconds: float | None = None
+
+    def is_search_due(self, interval_seconds: float, now_seconds: float) -> bool:
+        """Whether to look for surplus machines: once in each interval, at a moment of the cluster's
+        own, and in each decision for as long as machines go.
+        """
+        searched, reclaimed = self.searched_seconds, self.reclaimed_seconds
+        if searched is None or not interval_seconds:
+            return True
+        if reclaimed is not None and reclaimed >= searched:
+            return True
+        # Else all clusters that were first asked at once would be searched by the same decisions.
+        phase = zlib.crc32(self.cluster.encode()) / 2**32
+        before, present = (
+            math.floor(t / interval_seconds + phase) for t in (searched, now_seconds)
+        )
+        return present > before
 
     def held(self, seconds: float, now_seconds: float) -> int:
         """How many machines have been surplus for at least `seconds`."""
@@ -158,7 +177,9 @@ class ClusterMemory:
         return replace(self, peaks=(demand, *self.peaks[1:]))
 
     def with_surplus(self, machines: int, reclaimed: int, now_seconds: float) -> ClusterMemory:
-        """A copy with this many surplus machines, after `reclaimed` others are reclaimed."""
+        """A copy in which so many surplus machines are found, after `reclaimed` others are
+        reclaimed.
+        """
         surplus: list[SurplusSince] = []
         for each in self.surplus:
             kept_on = min(each.machines - reclaimed, machines)
@@ -166,7 +187,14 @@ class ClusterMemory:
                 surplus.append(SurplusSince(kept_on, each.since_seconds))
         if machines > (surplus[-1].machines if surplus else 0):
             surplus.append(SurplusSince(machines, now_seconds))
-        return replace(self, surplus=tuple(surplus))
+        return replace(self, surplus=tuple(surplus), searched_seconds=now_seconds)
+
+    def without_search(self, reclaimed: int) -> ClusterMemory:
+        """A copy that knows of as many surplus machines as before, without those `reclaimed`."""
+        known = [s.machines - reclaimed for s in self.surplus]
+        kept = zip(known, self.surplus, strict=True)
+        surplus = tuple(SurplusSince(k, s.since_seconds) for k, s in kept if k > 0)
+        return replace(self, surplus=surplus)
 
 
 @dataclass(frozen=True, slots=True)

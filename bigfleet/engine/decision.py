@@ -118,7 +118,8 @@ class Decision:
     #: by cluster that may have surplus machines, its least utilized ones in the simulation: its
     #: operator is asked for their disruption cost
     disruption_cost_queries: Mapping[int, Rows]
-    #: by cluster, the machines without all of which its pods fit, but for those that are reclaimed
+    #: by cluster in which they were looked for, the machines without all of which its pods fit, but
+    #: for those that are reclaimed
     surplus: Mapping[int, Rows]
     #: input of the next decision
     cycle_memory: CycleMemory

@@ -56,6 +56,13 @@ class Story:
         self.cycle_memory, self.now = self.decision.cycle_memory, self.now + 1
         return action_names(self.specs, self.decision)
 
+    def orders_within(self, seconds: int) -> list[str]:
+        """The actions of the first cycle with any within so many seconds; none if there are none.
+
+        Surplus machines are looked for once in each sixth of a hold.
+        """
+        return next(filter(None, (self.cycle() for _ in range(seconds))), [])
+
     def lose_actions(self) -> list[str]:
         """Run a cycle whose actions are lost; only its memory stays."""
         self.decision = checked(self.fleet, self.demand, self.settings, self.now, self.cycle_memory)

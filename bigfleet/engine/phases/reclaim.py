@@ -4,7 +4,8 @@ A CONFIGURED machine is reclaimed only if
 - its cluster's operator has reported what that disrupts (`Fleet.disruption_cost`); the least
   disruptive go first;
 - the cluster's pods, plus a margin, fit on its other machines;
-- the cluster has had as many surplus machines for the reclaim hold (`reclaim_holds.py`);
+- the cluster has had as many surplus machines for the reclaim hold (`reclaim_holds.py`), in which
+  they are looked for six times;
 - demand is not growing: a machine with pods stays until demand has fallen since the cluster last
   acquired a machine, and while the cluster's demand as a whole grows; an empty one stays until
   demand has been stable for the hold. An empty machine that can hold no pods is surplus in any
@@ -63,7 +64,7 @@ class ReclaimPhase:
             for machine in np.flatnonzero(np.isin(packing.rows, left)).tolist():
                 packing.remove_machine(machine)
         for cluster in sorted(state.demand.reachable):
-            if cluster in self._answered:
+            if cluster in self._answered and self._holds.is_search_due(cluster):
                 rows = self._surplus[cluster] = self._find_surplus(cluster)
                 for row in self._due(cluster, rows).tolist():
                     going[row] = self._evacuate(cluster, row)
@@ -92,12 +93,14 @@ class ReclaimPhase:
         that each of them loses.
         """
         found = {cluster: len(rows) for cluster, rows in self._surplus.items()}
-        return self._holds.memory(found, reclaimed)
+        answered = self._answered & self._state.demand.reachable
+        return self._holds.memory(found, answered, reclaimed)
 
     def surplus_beside(self, reclaimed: Rows) -> dict[int, Rows]:
-        """The surplus machines of each cluster with any, without those `reclaimed`."""
-        left = {cluster: rows[~np.isin(rows, reclaimed)] for cluster, rows in self._surplus.items()}
-        return {cluster: rows for cluster, rows in left.items() if len(rows)}
+        """The surplus machines of each cluster in which they were looked for, without those
+        `reclaimed`.
+        """
+        return {cluster: rows[~np.isin(rows, reclaimed)] for cluster, rows in self._surplus.items()}
 
     def _due(self, cluster: int, rows: Rows) -> Rows:
         """The surplus machines `rows` to reclaim now: as many as have been surplus for their whole

@@ -18,7 +18,7 @@ been surplus for as long as an acquisition counts as too early.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -29,6 +29,8 @@ from bigfleet.engine.snapshot import Flags, Floats, Rows
 from bigfleet.engine.state.cycle_state import CycleState
 
 _MAX_HOLD_FACTOR = 32
+# To look for surplus machines packs all pods of a cluster up to 24 times.
+_SEARCHES_PER_HOLD = 6
 
 
 class _Kept(NamedTuple):
@@ -50,6 +52,12 @@ class ReclaimHolds:
     def grows(self, cluster: int) -> bool:
         """Whether the cluster's demand as a whole has grown within the reclaim hold."""
         return self._state.memory_of(cluster).grows(float(self._demand[cluster]))
+
+    def is_search_due(self, cluster: int) -> bool:
+        """Whether to look for the cluster's surplus machines in this decision."""
+        interval_seconds = self._state.settings.reclaim_hold_seconds / _SEARCHES_PER_HOLD
+        memory = self._state.memory_of(cluster)
+        return memory.is_search_due(interval_seconds, self._state.now_seconds)
 
     def due(self, cluster: int, rows: Rows, most: int) -> Rows:
         """The machines among the surplus ones `rows` whose hold is over, at most `most`."""
@@ -76,16 +84,17 @@ class ReclaimHolds:
         return rows[due]
 
     def memory(
-        self, surplus: Mapping[int, int], reclaimed: Mapping[int, int]
+        self, surplus: Mapping[int, int], answered: Container[int], reclaimed: Mapping[int, int]
     ) -> Iterator[ClusterMemory]:
-        """The memory of all clusters for the next decision, by their numbers of surplus machines
-        and of those that are reclaimed now.
+        """The memory of all clusters for the next decision, by their numbers of surplus machines,
+        where these were looked for, and of those that are reclaimed now. Where operators have
+        `answered`, surplus machines may be known from before.
         """
         state, now = self._state, self._state.now_seconds
         names, acquired = state.fleet.clusters, self._acquired()
         for cluster, name in sorted(enumerate(names), key=lambda pair: pair[1]):
             before, gone = state.memory_of(cluster), reclaimed.get(cluster, 0)
-            memory = before.with_surplus(surplus.get(cluster, 0) - gone, gone, now)
+            memory = self._with_surplus(before, surplus.get(cluster), cluster in answered, gone)
             its, demand = acquired.get(cluster, Counter()), float(self._demand[cluster])
             reacquired = tuple(self._reacquired(before, its, demand))
             if reacquired != memory.reacquired:
@@ -107,6 +116,18 @@ class ReclaimHolds:
             # Clusters without history need no record.
             if memory != ClusterMemory(name):
                 yield memory
+
+    def _with_surplus(
+        self, memory: ClusterMemory, found: int | None, answered: bool, reclaimed: int
+    ) -> ClusterMemory:
+        """A copy of a cluster's memory after so many surplus machines were found, None if they were
+        not looked for.
+        """
+        if found is not None:
+            return memory.with_surplus(found - reclaimed, reclaimed, self._state.now_seconds)
+        if answered:
+            return memory.without_search(reclaimed)
+        return replace(memory, surplus=(), searched_seconds=None)
 
     def _held(self, cluster: int, factor: int, surplus: int) -> int:
         """How many machines have been surplus for `factor` holds; all `surplus` without a hold."""

@@ -9,10 +9,12 @@ from tests.engine.oracle.cycle import Cycle, NeedView
 
 
 class Memories:
-    """`surplus` is the number of surplus machines of each cluster."""
+    """`surplus` is the number of surplus machines of each cluster in which they were looked for;
+    `unsearched` ones have as many as before.
+    """
 
-    def __init__(self, cycle: Cycle, surplus: dict[int, int]) -> None:
-        self._cycle, self._surplus = cycle, surplus
+    def __init__(self, cycle: Cycle, surplus: dict[int, int], unsearched: set[int]) -> None:
+        self._cycle, self._surplus, self._unsearched = cycle, surplus, unsearched
 
     def of(self, reclaimed: dict[int, int]) -> tuple[ClusterMemory, ...]:
         """The memory of all clusters, `reclaimed` of whose surplus machines are reclaimed."""
@@ -107,7 +109,14 @@ class Memories:
         """Since when each number of machines has been surplus; of numbers with the same time, the
         highest.
         """
-        now_surplus, now = self._surplus.get(number, 0) - reclaimed, self._cycle.now
+        now = self._cycle.now
+        if number in self._unsearched:
+            fewer = [(s.machines - reclaimed, s.since_seconds) for s in memory.surplus]
+            left = [SurplusSince(machines, since) for machines, since in fewer if machines > 0]
+            return replace(memory, surplus=tuple(left))
+        searched = now if number in self._surplus else None
+        memory = replace(memory, searched_seconds=searched)
+        now_surplus = self._surplus.get(number, 0) - reclaimed
         since = dict[int, float]()
         for machines in range(1, now_surplus + 1):
             moments = [

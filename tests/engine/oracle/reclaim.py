@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import zlib
 from collections.abc import Collection, Sequence
 
 from bigfleet.engine.cycle_memory import ClusterMemory
@@ -31,8 +32,29 @@ class ReclaimPhase:
         self._acquiring = {cycle.needs[m.ordered_by].cluster for m in acquired}
         self.going = self._abandoned_by_gangs()
         self._must_go = [machine for machine in self.going if machine.disruption_cost != 0]
+        self._unsearched: set[int] = set()
         for number in self.open:
-            self._reclaim_from(cycle.clusters[number])
+            if self._is_search_due(number):
+                self._reclaim_from(cycle.clusters[number])
+            else:
+                self._unsearched.add(number)
+
+    def _is_search_due(self, number: int) -> bool:
+        """Once in each sixth of a hold, and after a decision that reclaimed something."""
+        cycle, memory = self._cycle, self._cycle.memory_of(number)
+        sixth, searched = cycle.settings.reclaim_hold_seconds / 6, memory.searched_seconds
+        if not self._is_answered(number) or searched is None or sixth == 0:
+            return True
+        last_reclaimed = memory.reclaimed_seconds
+        if last_reclaimed is not None and searched <= last_reclaimed:
+            return True
+        offset = zlib.crc32(memory.cluster.encode()) / 2**32
+        return math.floor(searched / sixth + offset) != math.floor(cycle.now / sixth + offset)
+
+    def _is_answered(self, number: int) -> bool:
+        machines = self._cycle.machines
+        its = [m for m in machines if m.cluster == number and m.state is S.CONFIGURED]
+        return any(math.isfinite(machine.disruption_cost) for machine in its)
 
     def _abandoned_by_gangs(self) -> list[Machine]:
         """Unclaimed machines that served a gang which is in service in another domain."""
@@ -282,16 +304,16 @@ class ReclaimPhase:
 
     def memories(self, reclaimed: dict[int, int]) -> tuple[ClusterMemory, ...]:
         """The memory of all clusters for the next decision."""
-        found = {cluster: len(slots) for cluster, slots in self._surplus.items()}
-        return Memories(self._cycle, found).of(reclaimed)
+        found = {number: len(s) for number, s in self._surplus.items() if self._is_answered(number)}
+        return Memories(self._cycle, found, self._unsearched).of(reclaimed)
 
     def surplus_beside(self, reclaimed: Collection[int]) -> dict[int, list[int]]:
-        """By cluster with any, the rows of its surplus machines without those `reclaimed`."""
-        left = {
+        """By cluster that was searched, the rows of its surplus machines without `reclaimed`."""
+        return {
             cluster: [slot.machine.row for slot in slots if slot.machine.row not in reclaimed]
             for cluster, slots in self._surplus.items()
+            if self._is_answered(cluster)
         }
-        return {cluster: rows for cluster, rows in left.items() if rows}
 
     def find_disruption_cost_queries(self) -> dict[int, list[int]]:
         """By cluster, the least utilized machines, if the first of them may be surplus."""

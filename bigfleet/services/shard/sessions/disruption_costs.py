@@ -91,6 +91,8 @@ class DisruptionCosts:
         self._reports: dict[str, _Report] = {}
         self._refusals: dict[str, _Refusal] = {}
         self._batch: dict[str, _BatchPods] = {}
+        #: the machines last found, by cluster
+        self._surplus: dict[str, Sequence[str]] = {}
         self._numbers = 0
 
     def inquiries(
@@ -102,13 +104,16 @@ class DisruptionCosts:
         now_seconds: float,
     ) -> Iterator[tuple[str, wire.DisruptionInquiry]]:
         """The inquiries to send now. `candidates` are the possibly surplus machines by cluster,
-        `surplus` those that the last decision found to be, `growing` the clusters that need ever
-        more. `fell_seconds` is when a cluster's demand last fell, or what its limited Nodes serve.
+        `surplus` those that the last decision found to be where it looked for them, `growing` the
+        clusters that need ever more. `fell_seconds` is when a cluster's demand last fell, or what
+        its limited Nodes serve.
         """
+        known = self._surplus | dict(surplus)
+        self._surplus = {cluster: known[cluster] for cluster in candidates if cluster in known}
         for cluster, machine_ids in candidates.items():
             asked, period = self._asked.get(cluster), self._period_seconds
             if asked is not None:
-                self._adapt(asked, fell_seconds.get(cluster), found=bool(surplus.get(cluster)))
+                self._adapt(asked, fell_seconds.get(cluster), surplus.get(cluster))
                 period = asked.period_seconds
                 wait_seconds = self._longest_seconds if cluster in growing else period
                 if now_seconds - asked.at_seconds < wait_seconds:
@@ -121,14 +126,16 @@ class DisruptionCosts:
                     inquiry_id=f"disruption-{self._numbers}",
                     machine_ids=machine_ids,
                     max_machines=MAX_MACHINES,
-                    surplus_machine_ids=surplus.get(cluster, ()),
+                    surplus_machine_ids=self._surplus.get(cluster, ()),
                 ),
             )
 
-    def _adapt(self, asked: _Asked, fell_seconds: float | None, *, found: bool) -> None:
-        if found or (fell_seconds is not None and fell_seconds >= asked.at_seconds):
+    def _adapt(
+        self, asked: _Asked, fell_seconds: float | None, surplus: Sequence[str] | None
+    ) -> None:
+        if surplus or (fell_seconds is not None and fell_seconds >= asked.at_seconds):
             asked.period_seconds = self._period_seconds
-        elif asked.answered:
+        elif asked.answered and surplus is not None:
             asked.period_seconds = min(asked.period_seconds * 2, self._longest_seconds)
             asked.answered = False
 

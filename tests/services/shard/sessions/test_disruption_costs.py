@@ -25,11 +25,15 @@ class Asking:
         surplus: Collection[str] = (),
         growing: bool = False,
         fell: Mapping[str, float] | None = None,
+        search_seconds: int = 1,
     ) -> list[float]:
-        """When the operator was asked, which answers each time that it has nothing to release."""
+        """When the operator was asked, which answers each time that it has nothing to release.
+        Surplus machines are looked for every `search_seconds`.
+        """
         asked = []
         for _ in range(seconds):
-            found, grows = {"c": list(surplus)}, {"c"} if growing else ()
+            found = {} if self._now % search_seconds else {"c": list(surplus)}
+            grows = {"c"} if growing else ()
             for cluster, inquiry in self._costs.inquiries(
                 CANDIDATES, found, fell or {}, grows, self._now
             ):
@@ -46,6 +50,12 @@ def test_while_machines_are_surplus_their_operator_is_asked_every_ten_seconds() 
 
 def test_an_operator_with_nothing_to_release_is_asked_ever_less_often() -> None:
     assert Asking().for_seconds(700) == [0, 20, 60, 140, 300, 460, 620]
+
+
+def test_between_searches_as_many_machines_are_surplus_as_were_found_last() -> None:
+    """The operator is told of them, and asked as often as if all cycles looked for them."""
+    assert Asking().for_seconds(31, surplus=["m-1"], search_seconds=4) == [0, 10, 20, 30]
+    assert Asking().for_seconds(300, search_seconds=10) == [0, 20, 60, 140]
 
 
 def test_once_demand_falls_the_operator_is_asked_every_ten_seconds_again() -> None:

@@ -34,16 +34,48 @@ class Repacking:
 
     def fits_without(self, rows: Rows) -> bool:
         """Whether all placed pods, and a margin, fit without these machines."""
-        gone = np.isin(self._packing.rows, rows)
+        gone = np.zeros(len(self._packing.rows), np.bool_)
+        gone[[self._place_of[row] for row in rows.tolist()]] = True
         # Cheap necessary conditions first.
         if not self._may_fit_without(gone) or not self._domains_stay(gone):
             return False
-        trial = _Trial(self._state, self._packing, self._cluster, gone)
+        trial = _Trial(self._state, self._packing, self._cluster, gone, self._running(gone))
         return trial.keeps(self._fixed) and trial.places(self._levels, self._wanted)
 
     def _may_fit_without(self, gone: Flags) -> bool:
         packing = self._packing
         return may_fit_without(packing.machines(), packing.rows, gone)
+
+    @cached_property
+    def _place_of(self) -> dict[int, int]:
+        """By row of the fleet, the place among the cluster's machines."""
+        return {row: place for place, row in enumerate(self._packing.rows.tolist())}
+
+    def _running(self, gone: Flags) -> dict[int, int]:
+        """How many pods run on machines in service that are not `gone` [M], by need with known
+        ones.
+        """
+        found = dict.fromkeys(self._state.running, 0)
+        for index, machines, pods in self._serving:
+            found[index] = int(pods[~gone[machines]].sum())
+        return found
+
+    @cached_property
+    def _serving(self) -> list[tuple[int, Longs, Longs]]:
+        """For each need of the cluster whose running pods are known, the machines in service with
+        pods of it, and how many.
+        """
+        state, rows = self._state, self._packing.rows
+        if not state.running:
+            return []
+        machines, pod_classes, pods = self._packing.entries()
+        serving = (rows != NONE) & (state.fleet.state[rows] == MachineState.CONFIGURED)
+        need = np.where(serving[machines], state.classes.need[pod_classes], NONE)
+        found = []
+        for index in np.unique(need[need != NONE]).tolist():
+            if index in state.running:
+                found.append((index, machines[need == index], pods[need == index]))
+        return found
 
     @cached_property
     def _levels(self) -> list[_Level]:
@@ -74,7 +106,7 @@ class Repacking:
         if (wanted == self._placed).all():
             return wanted
         nothing = np.zeros(len(self._packing.rows), np.bool_)
-        trial = _Trial(self._state, self._packing, self._cluster, nothing)
+        trial = _Trial(self._state, self._packing, self._cluster, nothing, self._running(nothing))
         trial.keeps(self._fixed)
         capped: Longs = np.maximum(wanted - trial.unplaced(self._levels, wanted), self._placed)
         return capped
@@ -89,9 +121,9 @@ class Repacking:
         return list(zip(*columns, strict=True))
 
     @cached_property
-    def _domains(self) -> list[tuple[Longs, Flags, Longs]]:
-        """For each need with topology constraints and each of its labels: the codes of all machines
-        [M], which machines [M] the need accepts, and the codes that its pods are in.
+    def _domains(self) -> list[tuple[Longs, Longs]]:
+        """For each need with topology constraints and each of its labels: the domains of the
+        machines [M], one more for those that the need does not accept, and those of its pods.
         """
         state, packing = self._state, self._packing
         machines, pod_classes, _ = packing.entries()
@@ -101,24 +133,34 @@ class Repacking:
             its, flavour_fit = machines[need_of == index], state.flavour_fit(index)
             accepted = flavour_fit.accepted[packing.flavour]
             for key in label_keys(flavour_fit):
-                codes = state.columns.label(key).codes[packing.flavour].astype(np.int64)
-                found.append((codes, accepted, np.unique(codes[its])))
+                column = state.columns.label(key)
+                codes = column.codes[packing.flavour].astype(np.int64) - NONE
+                nowhere = len(column.values) + 1
+                found.append((np.where(accepted, codes, nowhere), np.unique(codes[its])))
         return found
 
     def _domains_stay(self, gone: Flags) -> bool:
         """Whether each domain with pods of a spread need keeps a machine that the need accepts."""
         # Without one it is no domain, so all pods could move to one of the other zones.
         stay = ~gone & (self._packing.rows != NONE)
-        return all(
-            np.isin(used, codes[stay & accepted]).all() for codes, accepted, used in self._domains
-        )
+        for domains, used in self._domains:
+            kept = np.zeros(int(max(domains.max(), used.max(initial=0))) + 1, np.bool_)
+            kept[domains[stay]] = True
+            if not kept[used].all():
+                return False
+        return True
 
 
 class _Trial:
     """One packing onto the machines that are not `gone`."""
 
     def __init__(
-        self, state: CycleState, before: ClusterPacking, cluster: int, gone: Flags
+        self,
+        state: CycleState,
+        before: ClusterPacking,
+        cluster: int,
+        gone: Flags,
+        running: dict[int, int],
     ) -> None:
         self._state, self._gone = state, gone
         self._left = np.zeros_like(state.left)
@@ -127,20 +169,7 @@ class _Trial:
         self._packing = before.without_pods(stay, self._left)
         self._trial = copy.copy(state)
         self._trial.packings, self._trial.left = {cluster: self._packing}, self._left
-        self._trial.running, self._trial.beyond_skew = self._running(before, stay), set()
-
-    def _running(self, before: ClusterPacking, stay: Flags) -> dict[int, int]:
-        """How many pods run on machines in service that `stay` [M], by need with known ones."""
-        state, found = self._state, dict.fromkeys(self._state.running, 0)
-        if found:
-            machines, pod_classes, numbers = before.entries()
-            serving = state.fleet.state[before.rows[machines]] == MachineState.CONFIGURED
-            its = stay[machines] & serving
-            need = state.classes.need[pod_classes[its]].tolist()
-            for index, pods in zip(need, numbers[its].tolist(), strict=True):
-                if index in found:
-                    found[index] += pods
-        return found
+        self._trial.running, self._trial.beyond_skew = running, set()
 
     def keeps(self, fixed: list[tuple[int, int, int]]) -> bool:
         """Keep the `fixed` placements; False if pods of a removed machine do not fit into their

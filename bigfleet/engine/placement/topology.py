@@ -57,27 +57,63 @@ def terms_of(
     """The terms of need `index`, with its pods as placed now. The `entered` domains of its first
     term count although the cluster has no machine there yet.
     """
-    flavour_fit, its = state.flavour_fit(index), state.classes.of(index)
-    apart, keys = flavour_fit.profile.anti_affinity, term_keys(flavour_fit)
-    values = [0 if k == HOSTNAME_LABEL else len(state.columns.label(k).values) for k in keys]
+    its, known = state.classes.of(index), _limits(state, state.flavour_fit(index))
+    terms = len(known.max_skew)
     # Machines without the label share the last domain.
-    domains = 1 + max([*values, len(packing) if HOSTNAME_LABEL in keys else 0])
-    domain = np.empty((len(keys), len(packing)), np.int32)
-    counts = np.zeros((len(keys), domains), np.bool_)
-    pods = np.zeros((len(keys), domains), np.int64)
-    of_flavour, machines = _term_flavours(state, flavour_fit), packing.machines()
-    locate(of_flavour, machines, int(state.priorities[index]), domain, counts)
+    domains = 1 + max(known.domains, len(packing) if known.cell_of_flavour is None else 0)
+    domain = np.empty((terms, len(packing)), np.int32)
+    counts = np.zeros((terms, domains), np.bool_)
+    pods = np.zeros((terms, domains), np.int64)
+    locate(known.flavours, packing.machines(), int(state.priorities[index]), domain, counts)
     counts[0, sorted(entered)] = True
     count_pods(*packing.log, its.start, its.stop, domain, pods)
-    cell, cells = _cells(state, keys, packing.flavour)
-    skews = [term.max_skew for term in flavour_fit.terms]
-    no_limit = NO_LIMIT // 4
+    cell, cells = _cells(known, packing.flavour)
     return TopologyTerms(
         domain=domain,
         cell=cell,
         cells=cells,
         pods=pods,
         counts=counts,
+        max_skew=known.max_skew.copy(),
+        min_domains=known.min_domains,
+        most=known.most,
+    )
+
+
+class TermLimits(NamedTuple):
+    """What the T terms of needs with one fit are, wherever their pods are."""
+
+    flavours: TermFlavours
+    #: how many domains a term's topology key has at most, kubernetes.io/hostname left out
+    domains: int
+    #: [F] int32, the cell of a machine; None if each is one of its own
+    cell_of_flavour: Ints | None
+    #: how many cells all flavours have
+    cells: int
+    #: [T] int64
+    max_skew: Longs
+    #: [T] int64
+    min_domains: Longs
+    #: [T] int64, pods in a domain
+    most: Longs
+
+
+def _limits(state: CycleState, flavour_fit: FlavourFit) -> TermLimits:
+    found = state.term_limits.get(flavour_fit.number)
+    if found is None:
+        found = state.term_limits[flavour_fit.number] = _find_limits(state, flavour_fit)
+    return found
+
+
+def _find_limits(state: CycleState, flavour_fit: FlavourFit) -> TermLimits:
+    apart, keys = flavour_fit.profile.anti_affinity, term_keys(flavour_fit)
+    of_flavour = None if HOSTNAME_LABEL in keys else _cell_of_flavour(state, keys)
+    skews, no_limit = [term.max_skew for term in flavour_fit.terms], NO_LIMIT // 4
+    return TermLimits(
+        flavours=_term_flavours(state, flavour_fit),
+        domains=max(0 if k == HOSTNAME_LABEL else len(state.columns.label(k).values) for k in keys),
+        cell_of_flavour=of_flavour,
+        cells=0 if of_flavour is None else int(of_flavour.max(initial=NONE)) + 1,
         max_skew=np.array([*skews, *(no_limit for _ in apart)], np.int64),
         min_domains=np.array([*(t.min_domains for t in flavour_fit.terms), *(1 for _ in apart)]),
         most=np.array([*(no_limit for _ in skews), *(1 for _ in apart)], np.int64),
@@ -101,10 +137,8 @@ def _term_flavours(state: CycleState, flavour_fit: FlavourFit) -> TermFlavours:
     )
 
 
-def _cells(state: CycleState, keys: tuple[str, ...], flavour: Ints) -> tuple[Ints, int]:
-    """The cell of each machine with these flavours [M], and how many cells there are."""
-    if HOSTNAME_LABEL in keys:
-        return np.arange(len(flavour), dtype=np.int32), len(flavour)
+def _cell_of_flavour(state: CycleState, keys: tuple[str, ...]) -> Ints:
+    """[F] int32, equal for flavours with equal domains."""
     columns = state.columns
 
     def cells() -> Ints:
@@ -112,12 +146,18 @@ def _cells(state: CycleState, keys: tuple[str, ...], flavour: Ints) -> tuple[Int
         _, cell = np.unique(codes, axis=0, return_inverse=True)
         return cell.reshape(-1).astype(np.int32)
 
-    of_flavour = columns.remember(("cells", keys), cells)
-    cell, number = of_flavour[flavour], int(of_flavour.max(initial=NONE)) + 1
-    if number > len(cell):
+    return columns.remember(("cells", keys), cells)
+
+
+def _cells(known: TermLimits, flavour: Ints) -> tuple[Ints, int]:
+    """The cell of each machine with these flavours [M], and how many cells there are."""
+    if known.cell_of_flavour is None:
+        return np.arange(len(flavour), dtype=np.int32), len(flavour)
+    cell = known.cell_of_flavour[flavour]
+    if known.cells > len(cell):
         found, places = np.unique(cell, return_inverse=True)
         return places.astype(np.int32), len(found)
-    return cell, number
+    return cell, known.cells
 
 
 def _nodes(state: CycleState, flavour_fit: FlavourFit) -> Flags:

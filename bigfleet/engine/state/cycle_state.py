@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Sequence
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -160,6 +160,11 @@ class CycleState:
     @cached_property
     def classes_by_size(self) -> dict[tuple[int, int, bool], Rows]:
         """By cluster and priority, the classes that growth is expected of; see `expected_pods`."""
+        return {}
+
+    @cached_property
+    def term_limits(self) -> dict[int, Any]:
+        """By number of a flavour fit, what its topology terms are; see `placement.topology`."""
         return {}
 
     def key(self, index: int) -> NeedKey:

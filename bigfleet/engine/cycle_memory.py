@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import zlib
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from bigfleet.model.need import NeedKey
@@ -97,15 +98,21 @@ class ClusterMemory:
     #: when the current period began
     period_seconds: float | None = None
 
-    def is_search_due(self, interval_seconds: float, now_seconds: float) -> bool:
+    def is_search_due(
+        self, interval_seconds: float, holds_seconds: Sequence[float], now_seconds: float
+    ) -> bool:
         """Whether to look for surplus machines: once in each interval, at a moment of the cluster's
-        own, and in each decision for as long as machines go.
+        own, when one of the holds has ended for some machines, and in each decision for as long as
+        machines go.
         """
         searched, reclaimed = self.searched_seconds, self.reclaimed_seconds
         if searched is None or not interval_seconds:
             return True
         if reclaimed is not None and reclaimed >= searched:
             return True
+        for since in (each.since_seconds for each in self.surplus):
+            if any(searched < since + hold <= now_seconds for hold in holds_seconds):
+                return True
         # Else all clusters that were first asked at once would be searched by the same decisions.
         phase = zlib.crc32(self.cluster.encode()) / 2**32
         before, present = (

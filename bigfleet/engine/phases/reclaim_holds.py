@@ -55,9 +55,11 @@ class ReclaimHolds:
 
     def is_search_due(self, cluster: int) -> bool:
         """Whether to look for the cluster's surplus machines in this decision."""
-        interval_seconds = self._state.settings.reclaim_hold_seconds / _SEARCHES_PER_HOLD
-        memory = self._state.memory_of(cluster)
-        return memory.is_search_due(interval_seconds, self._state.now_seconds)
+        settings, memory = self._state.settings, self._state.memory_of(cluster)
+        hold_seconds = settings.reclaim_hold_seconds
+        holds = hold_seconds, settings.reacquire_seconds
+        interval_seconds = hold_seconds / _SEARCHES_PER_HOLD
+        return memory.is_search_due(interval_seconds, holds, self._state.now_seconds)
 
     def due(self, cluster: int, rows: Rows, most: int) -> Rows:
         """The machines among the surplus ones `rows` whose hold is over, at most `most`."""

@@ -40,7 +40,7 @@ class ReclaimPhase:
                 self._unsearched.add(number)
 
     def _is_search_due(self, number: int) -> bool:
-        """Once in each sixth of a hold, and after a decision that reclaimed something."""
+        """Once in each sixth of a hold, as one ends, and after a decision that reclaimed."""
         cycle, memory = self._cycle, self._cycle.memory_of(number)
         sixth, searched = cycle.settings.reclaim_hold_seconds / 6, memory.searched_seconds
         if not self._is_answered(number) or searched is None or sixth == 0:
@@ -48,6 +48,9 @@ class ReclaimPhase:
         last_reclaimed = memory.reclaimed_seconds
         if last_reclaimed is not None and searched <= last_reclaimed:
             return True
+        for hold in (cycle.settings.reclaim_hold_seconds, cycle.settings.reacquire_seconds):
+            if any(searched < s.since_seconds + hold <= cycle.now for s in memory.surplus):
+                return True
         offset = zlib.crc32(memory.cluster.encode()) / 2**32
         return math.floor(searched / sixth + offset) != math.floor(cycle.now / sixth + offset)
 

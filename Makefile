@@ -143,7 +143,7 @@ conformance: setup ## Test the provider that comes with BigFleet against its con
 	@$(BIN)/bigfleet conformance --builtin --insecure
 
 .PHONY: load
-load: setup ## A thousand operators on one shard for MINUTES=10; a restart with 100,000 machines
+load: setup ## A thousand operators for MINUTES=10; a restart; memory over 10,000 decisions
 	@LOAD_MINUTES=$(or $(MINUTES),10) LOAD_MACHINES=100000 $(BIN)/pytest -q -s -m "load or not load" tests/load
 
 .PHONY: failover

@@ -50,6 +50,12 @@ class ShardProcess:
                 sums[sample.name] = sums.get(sample.name, 0.0) + sample.value
         return sums
 
+    async def cycles(self) -> int:
+        """How many cycles have ended in a decision."""
+        told = await self.metrics()
+        failed = told.get("bigfleet_shard_cycle_failures_total", 0)
+        return int(told.get(_CYCLES, 0) - failed)
+
     async def kill(self) -> None:
         """Kill it with SIGKILL."""
         self.process.kill()
@@ -61,11 +67,9 @@ async def decides(shard: ShardProcess, cycles: int = 1) -> None:
 
     async def have_ended() -> bool:
         try:
-            told = await shard.metrics()
+            return await shard.cycles() >= cycles
         except OSError:
             return False
-        failed = told.get("bigfleet_shard_cycle_failures_total", 0)
-        return told.get(_CYCLES, 0) - failed >= cycles
 
     await eventually(have_ended, f"{cycles} cycles to end", seconds=120)
 

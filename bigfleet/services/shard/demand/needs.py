@@ -24,11 +24,10 @@ from bigfleet.services.shard.demand.demand_limit import beyond_limit
 from bigfleet.services.shard.demand.node_limits import NodeLimits
 from bigfleet.services.shard.demand.rollup_guard import RollUpGuard
 from bigfleet.services.shard.demand.rollup_rows import (
+    Difference,
     Key,
     NeedRow,
-    NeedsByKey,
     Trends,
-    added,
     encoded,
     pods_of,
     read,
@@ -62,6 +61,7 @@ class NeedsTable:
         self._guard = guard or RollUpGuard()
         self._rows: dict[str, dict[Key, NeedRow]] = {}
         self._by_wire_bytes: dict[str, dict[bytes, NeedRow]] = {}
+        self._pods: dict[str, int] = {}
         self._ordered: list[NeedRow] = []
         self._added: list[NeedRow] = []
         self._reported: set[int] = set()
@@ -96,18 +96,20 @@ class NeedsTable:
         known, needs = self._by_wire_bytes.get(cluster, {}), encoded(rollup)
         beyond = beyond_limit(rollup.needs, needs, rows, known)
         admitted = {n: raw for n, raw in enumerate(needs) if n not in beyond}
-        fresh, faults = read(rollup, admitted, rows, known)
+        difference, faults = read(rollup, admitted, rows, known)
         self._note_left_out(cluster, len(beyond))
 
         def accept(at_seconds: float) -> None:
             self._report(cluster)
-            self._take_over(cluster, fresh, at_seconds)
+            self._take_over(cluster, difference, at_seconds)
             self._note_overheads(cluster, overheads)
             self._note_limits(cluster, limits, at_seconds)
 
-        held = self._guard.holds(cluster, pods_of(fresh), now_seconds, accept)
+        held = self._guard.holds(
+            cluster, self._pods_after(cluster, difference), now_seconds, accept
+        )
         if held:
-            self._take_over(cluster, added(fresh, rows), now_seconds)
+            self._take_over(cluster, difference.additions(rows), now_seconds)
             self._note_overheads(cluster, overheads or self._overheads.get(cluster, ()))
         return RollUpOutcome(held, faults, odd, beyond)
 
@@ -138,6 +140,7 @@ class NeedsTable:
         for row in self._rows.pop(cluster, {}).values():
             row.in_force = False
         self._by_wire_bytes.pop(cluster, None)
+        self._pods.pop(cluster, None)
         self._left_out.pop(cluster, None)
         self._overheads.pop(cluster, None)
         self.limits.forget(cluster)
@@ -193,28 +196,33 @@ class NeedsTable:
             self._reported.add(number)
             self._changed()
 
-    def _take_over(self, cluster: str, fresh: NeedsByKey, now_seconds: float) -> None:
+    def _pods_after(self, cluster: str, difference: Difference) -> int:
+        """How many pods the cluster requests with this difference."""
+        gone = difference.gone(self._rows.get(cluster, {}))
+        fewer, more = (row.need for row in gone), (need for _, need in difference.changed.values())
+        return self._pods.get(cluster, 0) - pods_of(fewer) + pods_of(more)
+
+    def _take_over(self, cluster: str, difference: Difference, now_seconds: float) -> None:
+        self._pods[cluster] = self._pods_after(cluster, difference)
         rows = self._rows.setdefault(cluster, {})
-        # Most needs are as they were.
-        changes = {
-            key: each
-            for key, each in fresh.items()
-            if (row := rows.get(key)) is None or row.need is not each[1]
-        }
-        before = {key: row.need for key, row in rows.items() if key in changes or key not in fresh}
-        after = {key: need for key, (_, need) in changes.items()}
+        known = self._by_wire_bytes.setdefault(cluster, {})
+        gone, changed = difference.gone(rows), difference.changed
+        if not gone and not changed:
+            return
+        before = {row.key: row.need for row in gone}
+        after = {key: need for key, (_, need) in changed.items()}
         self._trends.note(self._clusters.number(cluster), before, after, now_seconds)
-        for key in before.keys() - after.keys():
-            rows.pop(key).in_force = False
-        for key, (wire_bytes, need) in changes.items():
-            row, bounded = rows.get(key), self._bounded(cluster, need)
-            if row is None:
-                rows[key] = self._new_row(cluster, bounded, wire_bytes, now_seconds)
-            else:
-                row.need, row.wire_bytes = bounded, wire_bytes
-        if before or after:
-            self._by_wire_bytes[cluster] = {row.wire_bytes: row for row in rows.values()}
-            self._changed()
+        for row in gone:
+            del known[row.wire_bytes]
+            if row.key not in changed:
+                rows.pop(row.key).in_force = False
+        for key, (wire_bytes, need) in changed.items():
+            bounded = self._bounded(cluster, need)
+            if (known_row := rows.get(key)) is None:
+                known_row = rows[key] = self._new_row(cluster, bounded, wire_bytes, now_seconds)
+            known_row.need, known_row.wire_bytes = bounded, wire_bytes
+            known[wire_bytes] = known_row
+        self._changed()
 
     def _note_left_out(self, cluster: str, needs: int) -> None:
         if (cluster in self._left_out) != bool(needs):

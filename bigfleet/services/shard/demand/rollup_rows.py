@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 from bigfleet.api import need_codec
 from bigfleet.api.v1alpha1 import capacity_pb2 as wire
@@ -13,13 +16,6 @@ from bigfleet.model.need import Need
 
 # A thousand label values of the greatest length; the largest real need seen has some 2 KiB.
 MAX_NEED_BYTES = 2**18
-
-# As fields are encoded: their number and the type of what follows, then for a varint its value, and
-# for what is delimited its length.
-_WIRE_TYPE, _VARINT, _DELIMITED = 0b111, 0, 2
-# Set in each byte of a varint but the last one, which has its highest bits.
-_MORE = 0x80
-_NEEDS_TAG = wire.ClusterCapacityNeeds.NEEDS_FIELD_NUMBER << 3 | _DELIMITED
 
 Key = tuple[str, str]
 # Needs by key, each with its wire bytes.
@@ -49,28 +45,51 @@ class NeedRow:
 
 
 def encoded(rollup: wire.ClusterCapacityNeeds) -> Sequence[bytes]:
-    """The bytes of each need, cut out of those of the roll-up: a third of the time that it takes to
-    encode them one by one.
+    """The bytes of each need, in a fraction of the time that it takes to encode them one by one."""
+    parts = _NeedsAsBytes.FromString(rollup.SerializeToString(deterministic=True))
+    return list(parts.needs)
+
+
+def _message_with_needs_as_bytes() -> Any:
+    """A roll-up whose needs are read as bytes: a message and bytes have the same encoding."""
+    field = descriptor_pb2.FieldDescriptorProto(
+        name="needs",
+        number=wire.ClusterCapacityNeeds.NEEDS_FIELD_NUMBER,
+        label=descriptor_pb2.FieldDescriptorProto.LABEL_REPEATED,
+        type=descriptor_pb2.FieldDescriptorProto.TYPE_BYTES,
+    )
+    message = descriptor_pb2.DescriptorProto(name="NeedsAsBytes", field=[field])
+    file = descriptor_pb2.FileDescriptorProto(
+        name="needs_as_bytes.proto", syntax="proto3", message_type=[message]
+    )
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName(message.name))
+
+
+_NeedsAsBytes = _message_with_needs_as_bytes()
+
+
+class Difference(NamedTuple):
+    """What a roll-up changes about the needs in force: those that are new or have a new version,
+    and which rows stay as they are. All other rows are gone.
     """
-    number, found = len(rollup.needs), list[bytes]()
-    raw, at = rollup.SerializeToString(deterministic=True), 0
-    while len(found) < number:
-        tag, size, at = raw[at], raw[at + 1], at + 2
-        if size & _MORE:
-            size, at = _longer(raw, size, at)
-        if tag == _NEEDS_TAG:
-            found.append(raw[at : at + size])
-        at += 0 if tag & _WIRE_TYPE == _VARINT else size
-    return found
 
+    changed: NeedsByKey
+    kept: Set[NeedRow]
 
-def _longer(raw: bytes, first: int, at: int) -> tuple[int, int]:
-    """The varint whose `first` byte is followed by more from `at` on, and where it ends."""
-    value, shift, byte = first & ~_MORE, 7, _MORE
-    while byte & _MORE:
-        byte, at = raw[at], at + 1
-        value, shift = value | (byte & ~_MORE) << shift, shift + 7
-    return value, at
+    def gone(self, rows: Mapping[Key, NeedRow]) -> Set[NeedRow]:
+        """The rows in force that have no need any more, or another version."""
+        return set(rows.values()) - self.kept
+
+    def additions(self, rows: Mapping[Key, NeedRow]) -> Difference:
+        """The needs that are new or ask for no fewer pods; all other rows stay."""
+        more = {
+            key: (wire_bytes, need)
+            for key, (wire_bytes, need) in self.changed.items()
+            if key not in rows or need.pods >= rows[key].need.pods
+        }
+        return Difference(more, {row for key, row in rows.items() if key not in more})
 
 
 def read(
@@ -78,47 +97,47 @@ def read(
     needs: Mapping[int, bytes],
     rows: Mapping[Key, NeedRow],
     known: Mapping[bytes, NeedRow],
-) -> tuple[NeedsByKey, Mapping[int, str]]:
-    """The roll-up's valid needs by key, and the errors of the others by index. `needs` has the
-    bytes of those to read. Needs with the same bytes as before are not parsed again; `rows` are in
-    force.
+) -> tuple[Difference, Mapping[int, str]]:
+    """What the roll-up's valid needs change, and the errors of the others by index. `needs` has the
+    bytes of those to read; `rows` are in force, `known` the same by their bytes. Most needs have
+    the same bytes as before, and nothing more is done for these than to look them up.
     """
-    fresh: NeedsByKey = {}
+    kept: set[NeedRow] = set()
     unseen: list[int] = []
-    for number, wire_bytes in needs.items():
-        row = known.get(wire_bytes)
-        if row is None or row.key in fresh:
+    for number, row in zip(needs, map(known.get, needs.values()), strict=True):
+        if row is None or row in kept:
             unseen.append(number)
         else:
-            fresh[row.key] = wire_bytes, row.need
+            kept.add(row)
+    changed: NeedsByKey = {}
     faults: dict[int, InvalidInput] = {}
     for number in unseen:
         where = f"cluster {rollup.cluster_id}, need {number}"
         try:
             need = _parsed(rollup.needs[number], len(needs[number]), where)
-            if need.key in fresh:
+            if need.key in changed or rows.get(need.key) in kept:
                 raise InvalidInput(where, need.key, "repeats the profile and group of another need")
         except InvalidInput as error:
             faults[number] = error
         else:
-            fresh[need.key] = needs[number], need
-    if faults and not fresh:
+            changed[need.key] = needs[number], need
+    if faults and not changed and not kept:
         raise next(iter(faults.values()))
-    _keep_versions(rollup, faults, rows, fresh)
-    return fresh, {number: str(error) for number, error in faults.items()}
+    kept.update(_last_valid(rollup, faults, rows, changed))
+    return Difference(changed, kept), {number: str(error) for number, error in faults.items()}
 
 
-def _keep_versions(
+def _last_valid(
     rollup: wire.ClusterCapacityNeeds,
     faults: Iterable[int],
     rows: Mapping[Key, NeedRow],
-    fresh: NeedsByKey,
-) -> None:
-    """Add the last valid version of each faulty need, if there is one."""
+    changed: Collection[Key],
+) -> Iterator[NeedRow]:
+    """The rows of faulty needs that have been valid before."""
     for number in faults:
         key = need_codec.key_from_wire(rollup.needs[number])
-        if key is not None and key in rows:
-            fresh.setdefault(key, (rows[key].wire_bytes, rows[key].need))
+        if key is not None and key in rows and key not in changed:
+            yield rows[key]
 
 
 def _parsed(raw: wire.CapacityNeed, size: int, where: str) -> Need:
@@ -128,16 +147,9 @@ def _parsed(raw: wire.CapacityNeed, size: int, where: str) -> Need:
     return need_codec.need_from_wire(raw, where)
 
 
-def pods_of(fresh: NeedsByKey) -> int:
+def pods_of(needs: Iterable[Need]) -> int:
     """Number of pods; those of additional needs are part of another need already."""
-    return sum(need.pods for _, need in fresh.values() if not isinstance(need.group, Additional))
-
-
-def added(fresh: NeedsByKey, rows: Mapping[Key, NeedRow]) -> NeedsByKey:
-    """The needs in force, updated by those of `fresh` that are new or ask for no fewer pods."""
-    kept = {key: (row.wire_bytes, row.need) for key, row in rows.items()}
-    more = {k: v for k, v in fresh.items() if k not in rows or v[1].pods >= rows[k].need.pods}
-    return kept | more
+    return sum(need.pods for need in needs if not isinstance(need.group, Additional))
 
 
 class Trends:

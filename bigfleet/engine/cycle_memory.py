@@ -147,10 +147,9 @@ class ClusterMemory:
             return self
         return replace(self, capacity_ratio=self.capacity_ratio + additional / demand)
 
-    @property
-    def is_growing(self) -> bool:
-        """Whether its demand has lately been higher than before, as in `grows`."""
-        return bool(self.peaks) and self.grows(self.peaks[0])
+    def is_growing(self, demand: float) -> bool:
+        """Whether demand, as in `grows`, is higher than before, and has not fallen since."""
+        return self.grows(demand) and demand >= max(self.peaks) * (1 - _NOISE)
 
     def has_fallen_since_it_grew(self, fell_seconds: float | None) -> bool:
         """Whether its demand, which fell last at `fell_seconds`, has since it last grew: then

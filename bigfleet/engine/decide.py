@@ -79,6 +79,7 @@ def decide(
         reclaims_capped=capped,
         disruption_cost_queries=find_disruption_cost_queries(state),
         surplus=surplus,
+        growing=reclaim.growing(),
         cycle_memory=CycleMemory(
             reservations(state, claimed_by), shortfall_ages, memory, spread_pods(state, drained)
         ),

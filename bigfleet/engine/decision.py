@@ -121,6 +121,8 @@ class Decision:
     #: by cluster in which they were looked for, the machines without all of which its pods fit, but
     #: for those that are reclaimed
     surplus: Mapping[int, Rows]
+    #: clusters whose demand as a whole grows: few of their machines, if any, will be reclaimed
+    growing: frozenset[int]
     #: input of the next decision
     cycle_memory: CycleMemory
     #: usage of clusters with a ceiling once all actions are carried out

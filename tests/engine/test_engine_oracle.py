@@ -51,6 +51,7 @@ def decide_like_the_oracle(
     assert decision.at_ceiling == oracle.at_ceiling
     assert decision.held == oracle.held
     assert decision.beyond_skew == oracle.beyond_skew
+    assert decision.growing == oracle.growing
     return decision
 
 

@@ -264,9 +264,28 @@ def test_what_a_pod_requests_for_itself_makes_no_other_machine_spare() -> None:
 def test_demand_has_fallen_if_it_did_since_machines_were_acquired_last(
     grown: float | None, fell: float | None, fallen: bool
 ) -> None:
-    """Then its operator is asked at once, however much demand rose before."""
+    """Then machines with pods may be surplus, however much demand rose before."""
     memory = ClusterMemory("east", grown_seconds=grown)
     assert memory.has_fallen_since_it_grew(fell) is fallen
+
+
+@pytest.mark.parametrize(
+    ("pods_now", "is_growing"),
+    [(120, True), (119, True), (110, False), (100, False)],
+    ids=["at its highest", "one of its pods ended", "fallen", "as before"],
+)
+def test_a_cluster_whose_demand_as_a_whole_rises_grows_although_pods_end_meanwhile(
+    pods_now: int, *, is_growing: bool
+) -> None:
+    """Where Jobs end all the time, some need has always just fallen."""
+    held = replace(UNLIMITED, reclaim_hold_seconds=30.0)
+    story = Story([configured("a", cpu=200)], settings=held)
+    for seconds, number in ((0, 90), (10, 100), (20, 115), (30, 120), (31, pods_now)):
+        story.now = NOW + seconds
+        needs(story, pods((number, 1)), fell=NOW)
+        story.cycle()
+    east = story.fleet.clusters.index("east")
+    assert (east in story.decision.growing) is is_growing
 
 
 def test_a_machine_with_pods_goes_as_demand_falls_below_what_its_capacity_served() -> None:

@@ -198,6 +198,8 @@ MUTANTS = [
     ("cycle_memory", "earlier = self.peaks[2:]", "earlier = self.peaks[1:]"),
     ("cycle_memory", "earlier = self.peaks[2:]", "earlier = self.peaks[3:]"),
     ("cycle_memory", "if demand <= self.peaks[0]:", "if True:"),
+    ("cycle_memory", " and demand >= max(self.peaks) * (1 - _NOISE)", ""),
+    ("cycle_memory", "searched < since + hold <= now_seconds", "False"),
     ("cycle_memory", "(1 + _NOISE)", "2"),
     ("phases/reclaim_holds", "factor = min(_MAX_HOLD_FACTOR, factor * 2)", "factor = 1"),
     ("phases/reclaim_holds", "factor * 2)", "factor * 4)"),

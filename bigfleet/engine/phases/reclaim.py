@@ -88,6 +88,10 @@ class ReclaimPhase:
             return False
         return True
 
+    def growing(self) -> frozenset[int]:
+        """See `Decision.growing`."""
+        return self._holds.growing()
+
     def memory(self, reclaimed: Mapping[int, int]) -> Iterator[ClusterMemory]:
         """The memory of all clusters for the next decision; `reclaimed` counts the surplus machines
         that each of them loses.

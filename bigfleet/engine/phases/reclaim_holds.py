@@ -53,6 +53,11 @@ class ReclaimHolds:
         """Whether the cluster's demand as a whole has grown within the reclaim hold."""
         return self._state.memory_of(cluster).grows(float(self._demand[cluster]))
 
+    def growing(self) -> frozenset[int]:
+        """The clusters whose demand as a whole grows, and has not fallen since."""
+        demand = enumerate(self._demand.tolist())
+        return frozenset(c for c, amount in demand if self._state.memory_of(c).is_growing(amount))
+
     def is_search_due(self, cluster: int) -> bool:
         """Whether to look for the cluster's surplus machines in this decision."""
         settings, memory = self._state.settings, self._state.memory_of(cluster)

@@ -64,6 +64,7 @@ class Oracle:
                 given_back[cluster] = given_back.get(cluster, 0) + 1
         memories = self._reclaim.memories(given_back)
         self.surplus = self._reclaim.surplus_beside({row for _, row, _, _ in within})
+        self.growing = self._reclaim.growing()
         drained = [row for _, row, _, _ in (*self._preemptions(), *within)]
         self.cycle_memory = CycleMemory(
             tuple(self._reservations()), shortfall_ages, memories, tuple(self._spread_pods(drained))

@@ -305,6 +305,15 @@ class ReclaimPhase:
             return False
         return True
 
+    def growing(self) -> set[int]:
+        """Clusters with more demand than a while ago, and not less than at any time since."""
+        found = set()
+        for number in range(len(self._cycle.fleet.clusters)):
+            peaks, demand = self._cycle.memory_of(number).peaks, self._cycle.demand_of(number)
+            if len(peaks) > 2 and demand > 1.01 * max(peaks[2:]) and demand >= 0.99 * max(peaks):
+                found.add(number)
+        return found
+
     def memories(self, reclaimed: dict[int, int]) -> tuple[ClusterMemory, ...]:
         """The memory of all clusters for the next decision."""
         found = {number: len(s) for number, s in self._surplus.items() if self._is_answered(number)}

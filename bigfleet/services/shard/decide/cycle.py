@@ -282,12 +282,7 @@ class Cycle:
         candidates = ids(result.decision.disruption_cost_queries)
         surplus = ids(result.decision.surplus)
         fell = {names[cluster]: at for cluster, at in result.demand.fell_seconds.items()}
-        memories = result.decision.cycle_memory.clusters
-        growing = {
-            memory.cluster
-            for memory in memories
-            if memory.is_growing and not memory.has_fallen_since_it_grew(fell.get(memory.cluster))
-        }
+        growing = {names[cluster] for cluster in result.decision.growing}
         # An empty machine whose Node takes no pods goes also while demand grows.
         growing = {cluster for cluster in growing if not self.needs.limits.exist_in(cluster)}
         served_less = self.needs.limits.fell_seconds

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import time
 from collections.abc import AsyncIterator, Mapping, Set
@@ -14,7 +15,7 @@ from bigfleet.api.v1alpha1.capacity_pb2 import ClusterCapacityNeeds
 from bigfleet.api.v1alpha1.shard_pb2 import Acknowledgement, RollUpTooLarge
 from bigfleet.controllers.operator.aggregate import NeedKey
 from bigfleet.controllers.operator.request_cache import CapacityRequest, RequestCache
-from bigfleet.controllers.operator.rollup import RollUpSender
+from bigfleet.controllers.operator.rollup import Pace, RollUpSender
 from tests.support.waiting import eventually
 
 
@@ -53,12 +54,17 @@ class _Shard:
 
 @asynccontextmanager
 async def _sending(
-    request_cache: RequestCache, shard: _Shard, accepted: list[int], rollup_seconds: float = 60
+    request_cache: RequestCache,
+    shard: _Shard,
+    accepted: list[int],
+    rollup_seconds: float = 60,
+    least_seconds: float = 0,
 ) -> AsyncIterator[None]:
     def accept(version: int, _: Set[NeedKey]) -> None:
         accepted.append(version)
 
-    rollups = RollUpSender("c", request_cache, rollup_seconds, 0.05, accept, time.monotonic)
+    pace = Pace(rollup_seconds, least_seconds, debounce_seconds=0.05)
+    rollups = RollUpSender("c", request_cache, pace, accept, time.monotonic)
     task = asyncio.create_task(rollups.send_over(shard))
     try:
         yield
@@ -90,6 +96,40 @@ async def test_changes_close_to_each_other_make_one_rollup() -> None:
         assert need.aggregate_resources == {"cpu": "100"}
         await asyncio.sleep(0.1)
         assert shard.received.empty()
+
+
+async def test_while_demand_changes_all_the_time_rollups_keep_their_distance() -> None:
+    """Each has the whole demand, and costs operator and shard as much as if nothing had been sent
+    before.
+    """
+    request_cache, shard = RequestCache(), _Shard()
+    request_cache.replace([])
+    sent: list[float] = []
+
+    async def change() -> None:
+        for number in itertools.count():
+            request_cache.put(_request(str(number)))
+            await asyncio.sleep(0.01)
+
+    async with _sending(request_cache, shard, [], least_seconds=0.3):
+        changing = asyncio.create_task(change())
+        for _ in range(4):
+            await shard.next()
+            sent.append(time.monotonic())
+        changing.cancel()
+    assert all(later - sooner >= 0.29 for sooner, later in itertools.pairwise(sent))
+
+
+async def test_a_change_after_a_quiet_time_is_sent_after_the_debounce_alone() -> None:
+    request_cache, shard = RequestCache(), _Shard()
+    request_cache.replace([])
+    async with _sending(request_cache, shard, [], least_seconds=0.5):
+        await shard.next()
+        await asyncio.sleep(0.6)
+        changed = time.monotonic()
+        request_cache.put(_request("a"))
+        await shard.next()
+        assert time.monotonic() - changed < 0.3
 
 
 async def test_without_changes_a_rollup_still_comes_at_intervals_each_with_a_later_time() -> None:
@@ -127,8 +167,7 @@ async def test_needs_that_the_shard_leaves_out_are_not_accepted() -> None:
     sender = RollUpSender(
         "c",
         request_cache,
-        60,
-        0.05,
+        Pace(60),
         lambda _, rows: excluded.append(rows),
         time.monotonic,
         refused=refused.append,

@@ -35,7 +35,7 @@ from bigfleet.controllers.operator.disruptions import Disruptions
 from bigfleet.controllers.operator.node_limits import NodeLimits
 from bigfleet.controllers.operator.reclaim import Reclaimer
 from bigfleet.controllers.operator.request_cache import RequestCache
-from bigfleet.controllers.operator.rollup import RollUpSender
+from bigfleet.controllers.operator.rollup import Pace, RollUpSender
 from bigfleet.controllers.operator.session import Dialer, Session
 from bigfleet.controllers.operator.short_conditions import ShortConditions
 from bigfleet.controllers.operator.surplus_nodes import SurplusNodes
@@ -49,8 +49,6 @@ from bigfleet.tasks import run_until_stopped
 _LOG = logging.getLogger(__name__)
 _MAX_CONCURRENT_REQUESTS = 32
 _RETRY_INTERVAL_SECONDS = 1.0
-# Changes come in bursts, and a roll-up is sent once for all within this time.
-_DEBOUNCE_SECONDS = 0.2
 _SHORT_CONDITIONS_PER_SECOND = 50.0
 _LEASE = LeaseName(SYSTEM_NAMESPACE, "bigfleet-operator", RBAC_MANIFEST)
 
@@ -136,8 +134,7 @@ class Operator:
         self._rollups = RollUpSender(
             config.cluster_id,
             request_cache,
-            config.rollup_seconds,
-            _DEBOUNCE_SECONDS,
+            Pace(config.rollup_seconds),
             self._acknowledger.accepted,
             time.monotonic,
             self._daemon_sets.overheads,

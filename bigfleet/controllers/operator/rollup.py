@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from bigfleet.api.transport import MAX_ROLLUP_BYTES
 from bigfleet.api.v1alpha1.capacity_pb2 import ClusterCapacityNeeds, NodeLimit, NodeOverhead
@@ -27,6 +27,19 @@ class Shard(Protocol):
     def report_too_large(self, too_large: RollUpTooLarge) -> None: ...
 
 
+class Pace(NamedTuple):
+    """When a roll-up is sent: a debounce after a change, but not sooner than `least_seconds` after
+    the last one, and `most_seconds` after it at the latest.
+
+    Each contains the whole demand. Where pods come all the time, their operator would otherwise
+    send one five times a second, and its shard decide as often.
+    """
+
+    most_seconds: float
+    least_seconds: float = 1.0
+    debounce_seconds: float = 0.2
+
+
 class RollUpSender:
     """Sends one roll-up at a time; changes meanwhile go into the next.
 
@@ -41,8 +54,7 @@ class RollUpSender:
         self,
         cluster_id: str,
         request_cache: RequestCache,
-        rollup_seconds: float,
-        debounce_seconds: float,
+        pace: Pace,
         accepted: Callable[[int, Set[NeedKey]], None],
         now: Callable[[], float],
         overheads: Callable[[], Sequence[NodeOverhead]] = tuple,
@@ -54,8 +66,7 @@ class RollUpSender:
         self._overheads, self._refused, self._limits = overheads, refused, limits
         self._limits_now: Sequence[NodeLimit] = ()
         self._cluster_id, self._request_cache, self._accepted = cluster_id, request_cache, accepted
-        self._now = now
-        self._rollup_seconds, self._debounce_seconds = rollup_seconds, debounce_seconds
+        self._now, self._pace = now, pace
         self._last_nanos = 0
         self._logged_reasons: Set[str] = frozenset()
 
@@ -71,10 +82,11 @@ class RollUpSender:
             await self._wait_for_change()
 
     async def _wait_for_change(self) -> None:
+        pace, earliest_seconds = self._pace, self._now() + self._pace.least_seconds
         try:
-            async with asyncio.timeout(self._rollup_seconds):
+            async with asyncio.timeout(pace.most_seconds):
                 await self._request_cache.changed.wait()
-                await asyncio.sleep(self._debounce_seconds)
+                await asyncio.sleep(max(pace.debounce_seconds, earliest_seconds - self._now()))
         except TimeoutError:
             return
 

@@ -14,7 +14,7 @@ from bigfleet.controllers.operator.daemonsets import summed
 from bigfleet.controllers.operator.node_health import Machines
 from bigfleet.controllers.operator.node_types import NodeTaint
 from bigfleet.controllers.operator.phase_effects import Removal, phase_effects
-from bigfleet.controllers.operator.rollup import RollUpSender
+from bigfleet.controllers.operator.rollup import Pace, RollUpSender
 from bigfleet.controllers.operator.shard_addresses import ShardAddressList
 from bigfleet.controllers.operator.short_conditions import ShortConditions
 from bigfleet.controllers.pod_controller.nodes import RawUpcomingNode
@@ -31,7 +31,7 @@ from bigfleet.simulation.cluster.scheduler import SimulatedNode
 from bigfleet.simulation.runtime.faults import FaultInjector
 from bigfleet.tasks import run_until_first_completes
 
-ROLLUP_SECONDS, DEBOUNCE_SECONDS = 10.0, 0.1
+PACE = Pace(10.0)
 RECONNECT_SECONDS = 0.5
 EVICTION_RETRY_SECONDS = 2.0
 CONDITIONS_PER_SECOND = 50.0
@@ -71,8 +71,7 @@ class SimulatedOperator:
         self._rollups = RollUpSender(
             cluster.name,
             cluster.requests.request_cache,
-            ROLLUP_SECONDS,
-            DEBOUNCE_SECONDS,
+            PACE,
             lambda *_: None,
             now,
             lambda: overheads_to_wire(taken),

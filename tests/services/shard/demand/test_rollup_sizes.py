@@ -20,7 +20,7 @@ from bigfleet.api.v1alpha1 import capacity_pb2
 from bigfleet.api.v1alpha1.shard_pb2 import ShardMessage
 from bigfleet.controllers.operator.aggregate import RollUpContent
 from bigfleet.controllers.operator.request_cache import CapacityRequest, RequestCache
-from bigfleet.controllers.operator.rollup import RollUpSender
+from bigfleet.controllers.operator.rollup import Pace, RollUpSender
 from bigfleet.controllers.operator.session import Dialer, Session
 from bigfleet.observe import metrics
 from bigfleet.services.shard.demand.demand_limit import MAX_DEMAND_BYTES
@@ -54,7 +54,7 @@ def test_fifty_thousand_requests_without_groups_are_some_two_kilobytes() -> None
     """A roll-up grows with the kinds of pods, not with their number."""
     request_cache = RequestCache()
     request_cache.replace([request(number) for number in range(REQUESTS)])
-    rollup, _ = RollUpSender("c", request_cache, 10, 1, lambda *_: None, time.monotonic).build()
+    rollup, _ = RollUpSender("c", request_cache, Pace(10), lambda *_: None, time.monotonic).build()
     assert len(rollup.needs) == REQUEST_CLASSES
     assert 500 < rollup.ByteSize() < 3000
 
@@ -81,7 +81,8 @@ class SessionHandler:
         request_cache: Any = SimpleNamespace(
             aggregate=aggregate, changed=self._changed, listed=listed, observed=0
         )
-        self.rollups = RollUpSender("east", request_cache, 60, 0.01, self._count, time.monotonic)
+        pace = Pace(60, least_seconds=0, debounce_seconds=0.01)
+        self.rollups = RollUpSender("east", request_cache, pace, self._count, time.monotonic)
 
     def _count(self, *_: object) -> None:
         self.accepted += 1

@@ -29,7 +29,7 @@ class Shard(Protocol):
 
 class Pace(NamedTuple):
     """When a roll-up is sent: a debounce after a change, but not sooner than `least_seconds` after
-    the last one, and `most_seconds` after it at the latest.
+    the last one that was sent for a change, and `most_seconds` after any at the latest.
 
     Each contains the whole demand. Where pods come all the time, their operator would otherwise
     send one five times a second, and its shard decide as often.
@@ -74,21 +74,25 @@ class RollUpSender:
         """Send until cancelled; the first at once, because a new session has no demand yet."""
         # An empty cache that is not listed yet must not count as no demand.
         await self._request_cache.listed.wait()
+        has_changed = False
         while True:
             self._request_cache.changed.clear()
             if self._limits is not None:
                 self._limits_now = await self._limits()
             await self._send(shard)
-            await self._wait_for_change()
+            least_seconds = self._pace.least_seconds if has_changed else 0.0
+            has_changed = await self._wait_for_change(least_seconds)
 
-    async def _wait_for_change(self) -> None:
-        pace, earliest_seconds = self._pace, self._now() + self._pace.least_seconds
+    async def _wait_for_change(self, least_seconds: float) -> bool:
+        """Wait until the next roll-up is due; return whether it is sent for a change."""
+        pace, earliest_seconds = self._pace, self._now() + least_seconds
         try:
             async with asyncio.timeout(pace.most_seconds):
                 await self._request_cache.changed.wait()
                 await asyncio.sleep(max(pace.debounce_seconds, earliest_seconds - self._now()))
         except TimeoutError:
-            return
+            return self._request_cache.changed.is_set()
+        return True
 
     async def _send(self, shard: Shard) -> None:
         version = self._request_cache.aggregate.version

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from operator import attrgetter
 from typing import NamedTuple
@@ -105,9 +105,10 @@ class NeedsTable:
             self._note_overheads(cluster, overheads)
             self._note_limits(cluster, limits, at_seconds)
 
-        held = self._guard.holds(
-            cluster, self._pods_after(cluster, difference), now_seconds, accept
-        )
+        before = (row.need for row in difference.gone(rows))
+        after = (need for _, need in difference.changed.values())
+        pods = self._pods_after(cluster, before, after)
+        held = self._guard.holds(cluster, pods, now_seconds, accept)
         if held:
             self._take_over(cluster, difference.additions(rows), now_seconds)
             self._note_overheads(cluster, overheads or self._overheads.get(cluster, ()))
@@ -196,14 +197,11 @@ class NeedsTable:
             self._reported.add(number)
             self._changed()
 
-    def _pods_after(self, cluster: str, difference: Difference) -> int:
-        """How many pods the cluster requests with this difference."""
-        gone = difference.gone(self._rows.get(cluster, {}))
-        fewer, more = (row.need for row in gone), (need for _, need in difference.changed.values())
-        return self._pods.get(cluster, 0) - pods_of(fewer) + pods_of(more)
+    def _pods_after(self, cluster: str, before: Iterable[Need], after: Iterable[Need]) -> int:
+        """How many pods the cluster requests with needs `after` in place of those `before`."""
+        return self._pods.get(cluster, 0) - pods_of(before) + pods_of(after)
 
     def _take_over(self, cluster: str, difference: Difference, now_seconds: float) -> None:
-        self._pods[cluster] = self._pods_after(cluster, difference)
         rows = self._rows.setdefault(cluster, {})
         known = self._by_wire_bytes.setdefault(cluster, {})
         gone, changed = difference.gone(rows), difference.changed
@@ -211,6 +209,7 @@ class NeedsTable:
             return
         before = {row.key: row.need for row in gone}
         after = {key: need for key, (_, need) in changed.items()}
+        self._pods[cluster] = self._pods_after(cluster, before.values(), after.values())
         self._trends.note(self._clusters.number(cluster), before, after, now_seconds)
         for row in gone:
             del known[row.wire_bytes]
@@ -220,7 +219,8 @@ class NeedsTable:
             bounded = self._bounded(cluster, need)
             if (known_row := rows.get(key)) is None:
                 known_row = rows[key] = self._new_row(cluster, bounded, wire_bytes, now_seconds)
-            known_row.need, known_row.wire_bytes = bounded, wire_bytes
+            else:
+                known_row.need, known_row.wire_bytes = bounded, wire_bytes
             known[wire_bytes] = known_row
         self._changed()
 

@@ -284,6 +284,14 @@ def test_soft_spread_decides_between_equals() -> None:
     assert decided([here, *specs], need_of(8, spread=softly)) == ["Bootstrap b0"]
 
 
+def test_soft_spread_counts_the_idle_machines_just_acquired() -> None:
+    """Of equal speculative machines, the first is one of a zone without an idle one."""
+    new = [speculative(zone, labels={ZONE: zone}) for zone in "ab"]
+    specs = [idle("here", labels={ZONE: "a"}), *new]
+    need = need_of(8, spread=(Spread(ZONE, 1, False),))
+    assert decided(specs, need) == ["Bootstrap here", "Provision b"]
+
+
 def test_a_machine_is_chosen_for_all_of_the_cluster_that_wait() -> None:
     """Two needs of two cores acquire one machine of four that costs more than one of two."""
     small = [speculative(f"small-{n}", cpu=2, price=1.0) for n in range(2)]

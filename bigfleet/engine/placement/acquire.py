@@ -231,14 +231,16 @@ def choose_machines(
             more = _expected_growth(state, index, classes, expected)
             weights = weights_of(state.classes.sizes[classes], left[classes])
         pending = PendingPods(
-            classes, len(own), weights, _pods_by_domain(state, index, pool, keys), more
+            classes, len(own), weights, _pods_by_domain(state, index, pool, keys, parts), more
         )
         for buffer, count in _selections(
             state, availability, index, eligible, left, pending, machines_at_most
         ):
             costs = pool.costs[buffer.group[:count]]
             source = np.full(count, number, np.int32)
-            parts.append(Selection(buffer.rows[:count], source, buffer.pods[:count], costs))
+            parts.append(
+                Selection(buffer.rows[:count], source, buffer.pods[:count], costs, classes)
+            )
     if availability.budget[WITHHELD] and left[own].any():
         state.at_ceiling.add(index)
     selection = _without_redundant(state, availability, classes, parts)
@@ -370,16 +372,30 @@ def order(state: CycleState, index: int, selection: Selection, *, counted: bool 
 
 
 def _pods_by_domain(
-    state: CycleState, index: int, pool: CandidatePool, keys: tuple[str, ...]
+    state: CycleState,
+    index: int,
+    pool: CandidatePool,
+    keys: tuple[str, ...],
+    parts: Iterable[Selection],
 ) -> Longs:
-    """How many pods of the need are placed in each domain [D] of the pool."""
+    """How many pods of the need each domain [D] of the pool has, those included that go to the
+    machines of `parts`, selected for it from other pools.
+    """
     pods = np.zeros(len(pool.codes), np.int64)
     if not keys:
         return pods
-    packing = state.packing_of(index)
+    packing, its = state.packing_of(index), state.classes.of(index)
     codes = np.stack([state.columns.label(key).codes for key in keys], axis=1)
-    for machine, _, number in packing.entries_of(state.classes.of(index)):
-        pods[(pool.codes == codes[packing.flavour[machine]]).all(axis=1)] += number
+
+    def count(flavour: int, number: int) -> None:
+        pods[(pool.codes == codes[flavour]).all(axis=1)] += number
+
+    for machine, _, number in packing.entries_of(its):
+        count(packing.flavour[machine], number)
+    for part in parts:
+        own = (its.start <= part.classes) & (part.classes < its.stop)
+        for row, number in zip(part.rows, part.pods[:, own].sum(axis=1), strict=True):
+            count(state.fleet.flavour[row], number)
     return pods
 
 

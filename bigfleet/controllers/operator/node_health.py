@@ -134,16 +134,16 @@ class NodeHealth:
     def _tainted(
         self, node: Node, own: Collection[NodeTaint] | None, unix_now: float
     ) -> UnfitMachine | None:
+        if not (repelling := _repelling_taints(node)) or own is None:
+            return None
         created = node.metadata.creation_timestamp
         is_new = created is None or unix_now - created.timestamp() < self._ready_timeout_seconds
-        if own is None or is_new:
-            return None
         unexpected = [
             taint
-            for taint in _repelling_taints(node)
+            for taint in repelling
             if not taint.key.startswith(TRANSIENT_TAINT_PREFIXES) and taint not in own
         ]
-        if not unexpected:
+        if is_new or not unexpected:
             return None
         why = ", ".join(map(str, unexpected))
         return UnfitMachine(node.metadata.name, LimitReason.TAINTED, why)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import msgspec
 
 from bigfleet.api.wellknown import MACHINE_LABEL, RECLAIM_DEADLINE, RECLAIM_REVIEW
@@ -37,14 +39,16 @@ class NodeStatus(msgspec.Struct):
     conditions: list[Condition] | None = None
 
 
-class Node(msgspec.Struct):
-    """The parts of a Node that the operator reads."""
+class Node(msgspec.Struct, dict=True):
+    """The parts of a Node that the operator reads. It is not changed once read: each roll-up asks
+    every Node what is derived from them, so that is kept.
+    """
 
     metadata: ObjectMeta
     spec: NodeSpec = msgspec.field(default_factory=NodeSpec)
     status: NodeStatus = msgspec.field(default_factory=NodeStatus)
 
-    @property
+    @cached_property
     def ready(self) -> bool:
         """Whether its condition Ready is True."""
         return any(c.type == "Ready" and c.status == "True" for c in self.status.conditions or ())
@@ -60,7 +64,7 @@ class Node(msgspec.Struct):
             return provider_id == self.spec.provider_id
         return (self.metadata.labels or {}).get(MACHINE_LABEL) == machine_id
 
-    @property
+    @cached_property
     def not_owned_reason(self) -> str:
         """Why this is not the Node of the machine of that name; "" when it is."""
         machine = (self.metadata.labels or {}).get(MACHINE_LABEL)
@@ -76,7 +80,7 @@ class Node(msgspec.Struct):
         """Whether the operator cordoned it to review the disruption of a reclaim."""
         return RECLAIM_REVIEW in (self.metadata.annotations or {})
 
-    @property
+    @cached_property
     def reclaim_deadline(self) -> float | None:
         """The deadline of its reclaim in Unix time; None when it is not being reclaimed."""
         try:

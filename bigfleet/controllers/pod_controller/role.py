@@ -18,6 +18,7 @@ from bigfleet.controllers.leader_election import (
 from bigfleet.controllers.pod_controller.controller import PodController
 from bigfleet.controllers.pod_controller.unschedulable import UNSCHEDULABLE_DELAY_SECONDS
 from bigfleet.flags import KUBECONFIG, LEASE, OBSERVE, REPLICA, Flag
+from bigfleet.gc_pauses import bounded_gc_pauses
 from bigfleet.kube.access import connect
 from bigfleet.observe import health
 from bigfleet.tasks import run_until_stopped
@@ -88,6 +89,7 @@ async def run(config: PodControllerConfig, stop: asyncio.Event) -> None:
         runner = LeaderElectedRunner(elector, start_worker)
         observer = await health.serve(config.observe_host, config.observe_port, runner.not_ready)
         try:
-            await run_until_stopped(stop, runner.run())
+            with bounded_gc_pauses():  # tens of thousands of pods are remembered
+                await run_until_stopped(stop, runner.run())
         finally:
             await observer.cleanup()

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
+
+import pytest
 
 from bigfleet.engine.cycle_memory import CycleMemory, Reservation
 from bigfleet.engine.decision import Decision
@@ -84,6 +87,22 @@ def test_a_machine_that_drains_for_the_cluster_helps_a_gang_once() -> None:
     decision = checked(fleet, demand_of(fleet, [("east", gang), ("west", low)]))
     assert [shortfall.pods for shortfall in decision.shortfalls] == [2]
     assert action_names(specs, decision) == []
+
+
+@pytest.mark.parametrize("machine", [idle, partial(configured, cluster="west")])
+def test_a_gang_that_fits_first_fit_is_completed_at_once(machine: Callable[..., Spec]) -> None:
+    """The pods of 3, 2 and 2, and 1 fit on one machine each. But the one of 4 is worth most for 3
+    and 1, and then a pod of 2 has no place.
+    """
+    specs = [machine(f"m{cpu}", cpu=cpu, labels={RACK: "a"}) for cpu in (1, 3, 4)]
+    gang = need(
+        ({"cpu": 3}, 1), ({"cpu": 2}, 2), ({"cpu": 1}, 1), requirements=(same(),), priority=1_000
+    )
+    low = need(({"cpu": 1}, 8))
+    fleet = fleet_of(specs)
+    decision = checked(fleet, demand_of(fleet, [("east", gang), ("west", low)]))
+    assert {name.split()[1] for name in action_names(specs, decision)} == {"m1", "m3", "m4"}
+    assert [shortfall.need for shortfall in decision.shortfalls] == [1]
 
 
 def test_small_pods_of_a_spread_make_room_for_large_ones() -> None:

@@ -15,6 +15,7 @@ from bigfleet.engine.fit.pod_classes import NeedType
 from bigfleet.engine.phases.assign import AssignmentPhase
 from bigfleet.engine.phases.preemption_candidates import Candidates, PreemptionCandidates, in_ranks
 from bigfleet.engine.placement.acquire import choose_machines, order
+from bigfleet.engine.placement.gang_candidates import gang_candidates, pods_of, same_key
 from bigfleet.engine.placement.gang_domains import (
     SOURCE_PREEMPTIBLE,
     SOURCE_SURPLUS,
@@ -23,13 +24,11 @@ from bigfleet.engine.placement.gang_domains import (
 )
 from bigfleet.engine.placement.gangs import (
     acquire_in_domain,
-    gang_candidates,
     place_gang,
-    pods_of,
     preempt_in_domain,
     reserved_domain,
-    same_key,
     serve_gang,
+    take_first_fit,
     unplace_gang,
 )
 from bigfleet.engine.placement.topology import label_keys, take_constrained
@@ -164,23 +163,24 @@ class _Preemption:
             self._candidates.refresh([state.cluster_of(index)])
 
     def _fill(self, index: int, choice: DomainChoice, candidates: Candidates) -> bool:
-        """Acquire and preempt what the gang lacks in its domain; False if its cluster's ceiling
-        withholds a machine.
-        """
-        state, free_pools = self._state, self._assignment.free_pools
-        keys = (same_key(state, index),)
+        """Acquire and preempt what the gang lacks in its domain; False if it stays incomplete."""
+        state, keys = self._state, (same_key(self._state, index),)
+        free_pools = self._assignment.free_pools.pools(index, keys)
         place_gang(state, index, choice)
         state.at_ceiling.discard(index)
-        acquire_in_domain(state, index, free_pools.pools(index, keys))
+        acquire_in_domain(state, index, free_pools)
+        if not state.lacks(index):
+            return True
+        pools = list(in_ranks(state, index, candidates, keys))
+        rows = preempt_in_domain(state, index, pools)
         if state.lacks(index):
-            pools = list(in_ranks(state, index, candidates, keys))
-            rows = preempt_in_domain(state, index, pools)
-            if state.lacks(index) and index in state.at_ceiling:
-                state.give_back(index, rows.tolist())
+            state.give_back(index, rows.tolist())
+            if index in state.at_ceiling:
                 state.not_acquiring.add(index)
                 return False
-            self._note(index, candidates, rows)
-        return True
+            rows = take_first_fit(state, index, choice, [*free_pools, *pools])
+        self._note(index, candidates, rows)
+        return not state.lacks(index)
 
     def _usable_machines(self, index: int) -> list[tuple[int, int, int]]:
         state = self._state

@@ -354,21 +354,23 @@ def _further(
     return further
 
 
-def order(state: CycleState, index: int, selection: Selection, *, counted: bool = True) -> None:
-    """Order the machines of `selection` for the need, and place their pods if `counted`."""
-    rows = selection.rows
-    if not len(rows):
-        return
-    packing, priority = state.packing_of(index), int(state.priorities[index])
+def order(state: CycleState, index: int, selection: Selection) -> None:
+    """Order the machines of `selection` for the need, and place their pods."""
+    begin = order_machines(state, index, selection.rows)
+    at, place = np.nonzero(selection.pods)
+    pod_class, pods = selection.classes[place], selection.pods[at, place]
+    state.packing_of(index).record_placements(begin + at, pod_class, pods)
+    np.subtract.at(state.left, pod_class, pods)
+
+
+def order_machines(state: CycleState, index: int, rows: Rows) -> int:
+    """Order machines for the need; returns the place of the first in its cluster's packing."""
+    packing, priority, fleet = state.packing_of(index), int(state.priorities[index]), state.fleet
     begin = len(packing)
-    fleet = state.fleet
-    packing.add(rows, fleet.flavour[rows], fleet.last_claimed_by[rows], priority, index)
-    if counted:
-        at, place = np.nonzero(selection.pods)
-        pod_class, pods = selection.classes[place], selection.pods[at, place]
-        packing.record_placements(begin + at, pod_class, pods)
-        np.subtract.at(state.left, pod_class, pods)
-    state.record_order(index, rows.astype(np.intp))
+    if len(rows):
+        packing.add(rows, fleet.flavour[rows], fleet.last_claimed_by[rows], priority, index)
+        state.record_order(index, rows.astype(np.intp))
+    return begin
 
 
 def _pods_by_domain(

@@ -5,24 +5,28 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Sequence
+from itertools import islice
 
 import numpy as np
 
 from bigfleet.engine.kernels.scoring import fitting
-from bigfleet.engine.kernels.selection import CandidatePool, count_free
+from bigfleet.engine.kernels.selection import is_free
 from bigfleet.engine.placement.acquire import (
     EligiblePool,
     FreePools,
     choose_machines,
     order,
+    order_machines,
+)
+from bigfleet.engine.placement.gang_candidates import (
+    gang_candidates,
+    machines_of_cluster,
+    pods_of,
+    same_key,
+    usable_machines,
 )
 from bigfleet.engine.placement.gang_domains import (
-    SOURCE_ACQUIRABLE,
-    SOURCE_CLUSTER,
-    SOURCE_OWN,
     DomainChoice,
-    GangCandidates,
-    GangPods,
     choose_domain,
     domains_with_room,
 )
@@ -31,9 +35,7 @@ from bigfleet.engine.snapshot import (
     NONE,
     Flags,
     Ints,
-    Longs,
     Rows,
-    flags_of,
     in_states,
 )
 from bigfleet.engine.state.cycle_state import CycleState
@@ -70,11 +72,14 @@ def serve_gang(state: CycleState, free_pools: FreePools, index: int) -> None:
     place_gang(state, index, choice if choice.whole or kept == NONE else DomainChoice(kept, False))
     if state.lacks(index) and index not in state.not_acquiring:
         key = same_key(state, index)
-        acquire_in_domain(state, index, free_pools.pools(index, (key,)))
+        pools = free_pools.pools(index, (key,))
+        acquire_in_domain(state, index, pools)
         # A part of a gang is of no use: start over without acquiring.
         if state.lacks(index) and index in state.at_ceiling:
             state.not_acquiring.add(index)
             serve_gang(state, free_pools, index)
+        elif state.lacks(index) and choice.whole:
+            take_first_fit(state, index, choice, pools)
     state.drop_idle_reservation(index)
 
 
@@ -83,7 +88,7 @@ def _best_domain(state: CycleState, free_pools: FreePools, index: int) -> Domain
     pods, kept = pods_of(state, index), reserved_domain(state, index)
     # A domain in which its cluster's machines hold all of it is better than any in which they do
     # not, unless that one is reserved for it.
-    mine = _machines_of_cluster(state, index)
+    mine = machines_of_cluster(state, index)
     rooms = domains_with_room(mine, pods.sizes, pods.counts)
     if len(rooms):
         among = np.append(rooms, np.int32(kept))
@@ -108,7 +113,7 @@ def place_in_gang_domain(state: CycleState, index: int, *, in_service_only: bool
     if index not in state.gang_domains:
         return
     packing = state.packing_of(index)
-    there = _usable_machines(state, index) & in_gang_domain(state, index, packing.flavour)
+    there = usable_machines(state, index) & in_gang_domain(state, index, packing.flavour)
     own = state.fleet.last_claimed_by[packing.rows] == index
     if in_service_only:
         there &= own & in_states(state.fleet.state[packing.rows], IN_SERVICE)
@@ -150,16 +155,51 @@ def preempt_in_domain(state: CycleState, index: int, pools: Sequence[EligiblePoo
     return selection.rows.astype(np.intp)
 
 
+def take_first_fit(
+    state: CycleState, index: int, choice: DomainChoice, pools: Sequence[EligiblePool]
+) -> Rows:
+    """Start over and order machines of `pools` as `choose_domain` packs them, first fit: those
+    worth most for some of the gang's pods left no room for others.
+
+    None are ordered unless that completes the gang within its cluster's ceiling. Free machines are
+    recorded as acquired; the rows of the others are returned.
+    """
+    unplace_gang(state, index)
+    place_gang(state, index, choice)
+    packing, rows = state.packing_of(index), _free_in_domain(state, index, pools)
+    begin = order_machines(state, index, rows)
+    first_fit(state, index, range(begin, len(packing)))
+    used = packing.has_pods[begin : len(packing)].copy()
+    state.give_back(index, rows[~used].tolist())
+    if state.lacks(index) or (state.budgets.remaining(state.cluster_of(index)) < 0).any():
+        state.give_back(index, rows[used].tolist())
+        return np.empty(0, np.intp)
+    acquirable = state.fleet.acquirable[rows]
+    state.acquired.setdefault(index, []).extend(rows[used & acquirable].tolist())
+    return rows[used & ~acquirable]
+
+
+def _free_in_domain(state: CycleState, index: int, pools: Sequence[EligiblePool]) -> Rows:
+    """The machines of `pools` in the gang's domain that are free for it, of each group at most one
+    for each unplaced pod.
+    """
+    code, availability = _domain_code(state, index), state.availability(index)
+    pods = int(state.left[state.classes.of(index)].sum())
+    rows: list[int] = []
+    for pool, eligible in pools:
+        inside = eligible & (pool.codes[pool.domain, 0] == code)
+        for group in np.flatnonzero(inside).tolist():
+            members = pool.rows[pool.starts[group] : pool.starts[group + 1]].tolist()
+            free = (row for row in members if is_free(availability, row, index))
+            rows += islice(free, pods)
+    return np.array(rows, np.intp)
+
+
 def unplace_gang(state: CycleState, index: int) -> None:
     """Undo a gang's placements and acquisitions."""
     state.packing_of(index).clear_need(state.classes.of(index))
     state.give_back(index, state.acquired.pop(index, []))
     state.gang_domains.pop(index, None)
-
-
-def same_key(state: CycleState, index: int) -> str:
-    """The topology key of a gang's domain."""
-    return str(state.flavour_fit(index).profile.same_key)
 
 
 def in_gang_domain(state: CycleState, index: int, flavour: Ints) -> Flags:
@@ -182,87 +222,3 @@ def reserved_domain(state: CycleState, index: int) -> int:
         return NONE
     at = bisect_left(names, reservation.domain)
     return at if names[at : at + 1] == (reservation.domain,) else NONE
-
-
-def _machines_of_cluster(state: CycleState, index: int) -> GangCandidates:
-    """The machines of its cluster that a gang might use, those that it had first."""
-    packing = state.packing_of(index)
-    codes = state.columns.label(same_key(state, index)).codes
-    at = np.flatnonzero(_usable_machines(state, index))
-    own = state.fleet.last_claimed_by[packing.rows[at]] == index
-    at = np.concatenate((at[own], at[~own]))
-    source = np.full(len(at), SOURCE_CLUSTER, np.uint8)
-    source[: int(own.sum())] = SOURCE_OWN
-    return GangCandidates(codes[packing.flavour[at]], source, packing.free[at], np.ones_like(at))
-
-
-def gang_candidates(
-    state: CycleState,
-    free_pools: FreePools,
-    index: int,
-    mine: GangCandidates | None = None,
-    among: Ints | None = None,
-    further: Sequence[tuple[EligiblePool, int]] = (),
-) -> GangCandidates:
-    """The machines that a gang might use: `mine`, which are its cluster's, those that it may
-    acquire, and the `further` pools with their source; only those in the domains `among`, if given.
-    """
-    parts = [_machines_of_cluster(state, index) if mine is None else mine]
-    inside = None
-    if among is not None:
-        names = state.columns.label(same_key(state, index)).values
-        inside = flags_of([code for code in among.tolist() if code != NONE], len(names))
-        parts = [_only(parts[0], inside[parts[0].domain])]
-    pools = list(further)
-    if index not in state.not_acquiring:
-        found = free_pools.pools(index, (same_key(state, index),))
-        pools = [*((each, SOURCE_ACQUIRABLE) for each in found), *pools]
-    pods, availability = int(state.left[state.classes.of(index)].sum()), state.availability(index)
-    for (pool, eligible), source in pools:
-        there = np.ones(len(pool.codes), np.bool_) if inside is None else inside[pool.codes[:, 0]]
-        free = count_free(pool, eligible, there, availability, index, False)
-        parts.append(_as_equivalence_classes(pool, source, free, pods))
-    return GangCandidates(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
-
-
-def _only(candidates: GangCandidates, which: Flags) -> GangCandidates:
-    return GangCandidates(
-        candidates.domain[which],
-        candidates.source[which],
-        candidates.free[which],
-        candidates.number[which],
-    )
-
-
-def _as_equivalence_classes(
-    pool: CandidatePool, source: int, free: Longs, pods: int
-) -> GangCandidates:
-    """The `free` [G] machines of each group as entries, at most one for each of the gang's `pods`;
-    the first entry of a group stands for the rest.
-    """
-    some = np.flatnonzero(free)
-    number = np.minimum(free[some], pods)
-    group = np.repeat(some, number)
-    stands_for = np.ones(len(group), np.int64)
-    stands_for[np.cumsum(number) - number] += free[some] - number
-    return GangCandidates(
-        pool.codes[pool.domain[group], 0],
-        np.full(len(group), source, np.uint8),
-        pool.capacity[group],
-        stands_for,
-    )
-
-
-def _usable_machines(state: CycleState, index: int) -> Flags:
-    """Which machines of its cluster a gang may use."""
-    packing = state.packing_of(index)
-    accepted = state.flavour_fit(index).accepted[packing.flavour]
-    return accepted & packing.present(int(state.priorities[index]))
-
-
-def pods_of(state: CycleState, index: int) -> GangPods:
-    """The gang's unplaced pods."""
-    its = state.classes.of(index)
-    left = state.left[its]
-    most = int(state.classes.most[its.start])
-    return GangPods(state.classes.sizes[its][left > 0], left[left > 0], most)

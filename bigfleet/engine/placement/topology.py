@@ -23,7 +23,7 @@ from bigfleet.engine.placement.acquire import (
     FreePools,
     choose_machines,
     first_servable,
-    order,
+    order_machines,
 )
 from bigfleet.engine.placement.growth import (
     NO_PODS,
@@ -305,7 +305,7 @@ def _next(
             expected=expected,
         )
         if len(selection.rows):
-            order(state, index, selection, counted=False)
+            order_machines(state, index, selection.rows)
             return [int(row) for row in selection.rows]
     return None
 

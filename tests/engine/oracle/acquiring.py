@@ -324,17 +324,22 @@ def _moved(cycle: Cycle, size: PodSize, pods: int, others: Sequence[Chosen]) -> 
     return pods == 0
 
 
-def order(
-    cycle: Cycle, need: NeedView, chosen: Sequence[Chosen], *, with_pods: bool = True
-) -> list[Slot]:
-    """Order the chosen machines for the need's cluster, for needs of at most its priority."""
-    slots = []
-    for one in chosen:
-        slot = cycle.add(cycle.cluster_of(need), one.machine)
-        slot.max_priority, slot.orderer = need.priority, need.index
-        one.machine.is_unavailable, one.machine.ordered_by = True, need.index
-        for size, pods in one.pods.items() if with_pods else ():
+def order(cycle: Cycle, need: NeedView, chosen: Sequence[Chosen]) -> list[Slot]:
+    """Order the chosen machines for the need's cluster, and place their pods."""
+    slots = order_machines(cycle, need, [one.machine for one in chosen])
+    for slot, one in zip(slots, chosen, strict=True):
+        for size, pods in one.pods.items():
             slot.put(size, pods)
+    return slots
+
+
+def order_machines(cycle: Cycle, need: NeedView, machines: Sequence[Machine]) -> list[Slot]:
+    """Order machines for the need's cluster, for needs of at most its priority."""
+    slots = []
+    for machine in machines:
+        slot = cycle.add(cycle.cluster_of(need), machine)
+        slot.max_priority, slot.orderer = need.priority, need.index
+        machine.is_unavailable, machine.ordered_by = True, need.index
         slots.append(slot)
     return slots
 

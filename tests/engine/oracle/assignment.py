@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from bigfleet.engine.snapshot import NONE
-from tests.engine.oracle.acquiring import Offer, acquire, choose, free_machines, give_back, order
+from tests.engine.oracle.acquiring import (
+    Offer,
+    acquire,
+    choose,
+    free_machines,
+    give_back,
+    order,
+    order_machines,
+)
 from tests.engine.oracle.cycle import Cycle, NeedView
 from tests.engine.oracle.domains import (
     DomainChoice,
@@ -199,6 +207,9 @@ def serve_gang(cycle: Cycle, need: NeedView) -> None:
         if need.lacks and need.index in cycle.at_ceiling:
             cycle.not_acquiring.add(need.index)
             serve_gang(cycle, need)
+        elif need.lacks and choice.whole:
+            offers = free_machines(cycle, need, (str(need.profile.same_key),))
+            take_first_fit(cycle, need, choice, offers)
     drop_idle_reservation(cycle, need)
 
 
@@ -241,6 +252,30 @@ def preempt_in_domain(cycle: Cycle, need: NeedView, offers: Iterable[Offer]) -> 
     chosen = choose(cycle, need, (), inside)
     order(cycle, need, chosen)
     return [one.machine for one in chosen]
+
+
+def take_first_fit(
+    cycle: Cycle, need: NeedView, choice: DomainChoice, offers: Iterable[Offer]
+) -> list[Machine]:
+    """Start over and order machines of `offers` first fit, if that completes the gang within its
+    cluster's ceiling; those in a cluster are returned.
+    """
+    unplace_gang(cycle, need)
+    place_gang(cycle, need, choice)
+    domain, pods = (cycle.gang_domains.get(need.index),), sum(size.left for size in need.sizes)
+    free: list[Machine] = []
+    for group in (group for offer in offers for group in offer if group.domain == domain):
+        free += [machine for machine in group.machines if cycle.is_free(need, machine)][:pods]
+    slots = order_machines(cycle, need, free)
+    first_fit(need, slots)
+    used = [slot.machine for slot in slots if slot.pods]
+    give_back(cycle, need, [machine for machine in free if machine not in used])
+    if need.lacks or not cycle.within_ceiling(need.cluster, cycle.held(need.cluster)):
+        give_back(cycle, need, used)
+        return []
+    acquired = [machine for machine in used if machine.state in ACQUIRABLE_STATES]
+    cycle.acquired.setdefault(need.index, []).extend(acquired)
+    return [machine for machine in used if machine not in acquired]
 
 
 def unplace_gang(cycle: Cycle, need: NeedView) -> None:

@@ -251,13 +251,16 @@ class Cycle:
 
     def ceiling_allows(self, need: NeedView, machine: Machine, chosen: Sequence[Machine]) -> bool:
         """Whether the ceiling of the need's cluster allows a machine beside those `chosen`."""
-        ceiling = self.demand.ceilings.get(need.cluster, Ceiling())
         held = {id(each): each for each in (*self.held(need.cluster), *chosen)}
         if machine.supply_cluster == need.cluster:
             return True
-        everything = [*held.values(), machine]
-        millionths = sum(round(each.flavour.price_per_hour * 1e6) for each in everything)
-        return len(everything) <= ceiling.machines and (
+        return self.within_ceiling(need.cluster, [*held.values(), machine])
+
+    def within_ceiling(self, cluster: int, machines: Sequence[Machine]) -> bool:
+        """Whether a cluster's ceiling allows it all these machines."""
+        ceiling = self.demand.ceilings.get(cluster, Ceiling())
+        millionths = sum(round(each.flavour.price_per_hour * 1e6) for each in machines)
+        return len(machines) <= ceiling.machines and (
             math.isinf(ceiling.dollars_per_hour)
             or millionths <= round(ceiling.dollars_per_hour * 1e6)
         )

@@ -16,7 +16,7 @@ from tests.engine.oracle.acquiring import (
     free_machines,
     give_back,
     growth_part,
-    order,
+    order_machines,
 )
 from tests.engine.oracle.cycle import Cycle, NeedView
 from tests.engine.oracle.objects import Machine, PodSize
@@ -93,7 +93,7 @@ def _next_machine(
             expected=_expected(cycle, need, len(domains), left_at_first),
         )
         if chosen:
-            order(cycle, need, chosen, with_pods=False)
+            order_machines(cycle, need, [one.machine for one in chosen])
             return chosen[0].machine
     return None
 

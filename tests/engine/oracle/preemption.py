@@ -9,7 +9,14 @@ from typing import NamedTuple
 
 from bigfleet.engine.snapshot import NONE
 from bigfleet.model import penalty
-from tests.engine.oracle.acquiring import Offer, choose, give_back, group_machines, order
+from tests.engine.oracle.acquiring import (
+    Offer,
+    choose,
+    free_machines,
+    give_back,
+    group_machines,
+    order,
+)
 from tests.engine.oracle.assignment import (
     acquire_in_domain,
     place_gang,
@@ -17,6 +24,7 @@ from tests.engine.oracle.assignment import (
     reserved_domain,
     serve,
     serve_gang,
+    take_first_fit,
     unplace_gang,
 )
 from tests.engine.oracle.cycle import Cycle, NeedView
@@ -145,18 +153,21 @@ class PreemptionPhase:
         choice: DomainChoice,
         offers: Sequence[tuple[int, Offer]],
     ) -> bool:
-        """Acquire and take what the gang lacks; False if its cluster's ceiling withholds any."""
+        """Acquire and take what the gang lacks; False if it stays incomplete."""
         cycle = self._cycle
         place_gang(cycle, need, choice)
         cycle.at_ceiling.discard(need.index)
         acquire_in_domain(cycle, need)
         taken = preempt_in_domain(cycle, need, [offer for _, offer in offers])
-        if need.lacks and need.index in cycle.at_ceiling:
+        if need.lacks:
             give_back(cycle, need, taken)
-            cycle.not_acquiring.add(need.index)
-            return False
+            if need.index in cycle.at_ceiling:
+                cycle.not_acquiring.add(need.index)
+                return False
+            free = free_machines(cycle, need, (str(need.profile.same_key),))
+            taken = take_first_fit(cycle, need, choice, [*free, *(offer for _, offer in offers)])
         self._note(need, found, taken)
-        return True
+        return not need.lacks
 
     def _offers(
         self, need: NeedView, found: Sequence[Candidate], keys: Sequence[str] = ()

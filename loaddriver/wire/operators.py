@@ -86,6 +86,7 @@ class Operator:
         self._random = random.Random(cluster)
         self._answers: dict[str, asyncio.Future[shard_pb2.Acknowledgement]] = {}
         self._redirect = ""
+        self._writing = asyncio.Lock()
 
     async def run(self, after_seconds: float) -> None:
         """Connect after that time, and again whenever the session ends, until cancelled."""
@@ -158,11 +159,15 @@ class Operator:
         answer: asyncio.Future[shard_pb2.Acknowledgement] = asyncio.Future()
         self._answers[echo] = answer
         try:
-            await call.write(message)
+            await self._write(call, message)
             async with asyncio.timeout(_ANSWER_SECONDS):
                 return await answer
         finally:
             self._answers.pop(echo, None)
+
+    async def _write(self, call: _Call, message: shard_pb2.OperatorMessage) -> None:
+        async with self._writing:  # gRPC ends a call that is written to twice at a time
+            await call.write(message)
 
     async def _receive(self, call: _Call) -> None:
         async for message in call:
@@ -177,15 +182,15 @@ class Operator:
                 case "bootstrap_request":
                     request = message.bootstrap_request.request_id
                     blob = shard_pb2.BootstrapBlobResponse(request_id=request, user_data=b"blob")
-                    await call.write(shard_pb2.OperatorMessage(bootstrap_response=blob))
+                    await self._write(call, shard_pb2.OperatorMessage(bootstrap_response=blob))
                 case "reclaim_instruction":
                     ack = shard_pb2.ReclaimAck(
                         instruction_id=message.reclaim_instruction.instruction_id, nodes_started=1
                     )
-                    await call.write(shard_pb2.OperatorMessage(reclaim_ack=ack))
+                    await self._write(call, shard_pb2.OperatorMessage(reclaim_ack=ack))
                 case "disruption_inquiry":
                     report = _report_of(message.disruption_inquiry)
-                    await call.write(shard_pb2.OperatorMessage(disruption_report=report))
+                    await self._write(call, shard_pb2.OperatorMessage(disruption_report=report))
 
 
 def _report_of(inquiry: shard_pb2.DisruptionInquiry) -> shard_pb2.DisruptionReport:

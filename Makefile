@@ -151,6 +151,10 @@ failover: setup ## Kill and pause the leading coordinator 100 times and time it 
 	@ROUNDS=$(or $(ROUNDS),100) QUIET_SECONDS=$(or $(QUIET_SECONDS),120) \
 	  $(BIN)/pytest -q -m failover tests/failover
 
+.PHONY: peers
+peers: setup ## Karpenter's scheduler and our engine choose machines; PODS=5000 ROUNDS=3
+	@$(BIN)/python -m tests.peers.scheduling $(PODS) $(if $(ROUNDS),--rounds $(ROUNDS))
+
 .PHONY: oracle
 oracle: setup ## Compare the engine with a plain reading of its rules on SEEDS=10000 worlds
 	@ORACLE_SEEDS=$(or $(SEEDS),10000) ORACLE_FIRST_SEED=$(or $(FIRST_SEED),0) \

@@ -57,5 +57,6 @@ async def test_ten_thousand_decisions_take_no_more_memory_than_the_first_ones(
     )
     found = {"machines": MACHINES, "cycles": cycles, "seconds": round(seconds)}
     print(json.dumps({**found, "first_mib": round(first, 1), "last_mib": round(last, 1)}))
+    print("MiB:", *(round(each / 2**20) for each in resident_bytes))
     assert tally.ended == []
     assert last <= first * (1 + MAX_GROWTH)

@@ -1,4 +1,4 @@
-"""A shard decides ten thousand times while demand changes, and its memory stays what it was.
+"""A shard decides ten thousand times while demand changes, and its memory comes to rest.
 
 LOAD_CYCLES says how often (default 10,000).
 """
@@ -24,11 +24,11 @@ pytestmark = [pytest.mark.load, pytest.mark.timeout(7200)]
 
 CYCLES = int(os.environ.get("LOAD_CYCLES", "10000"))
 MACHINES, OPERATORS = 5_000, 20
-# Of the samples after the shard has settled, the first and the last fifth are compared.
-SAMPLES, MAX_GROWTH = 50, 0.03
+# In the first third of the decisions, bounded logs and caches fill; the other two are compared.
+SAMPLES, MAX_GROWTH = 51, 0.01
 
 
-async def test_ten_thousand_decisions_take_no_more_memory_than_the_first_ones(
+async def test_memory_comes_to_rest_while_a_shard_decides_ten_thousand_times(
     tmp_path: Path,
 ) -> None:
     """Each operator changes one in a hundred of its needs every second."""
@@ -50,13 +50,12 @@ async def test_ten_thousand_decisions_take_no_more_memory_than_the_first_ones(
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
     await server.stop(None)
-    fifth = SAMPLES // 5
-    first, last = (
-        statistics.median(part) / 2**20
-        for part in (resident_bytes[:fifth], resident_bytes[-fifth:])
+    third = SAMPLES // 3
+    first, middle, last = (
+        statistics.median(resident_bytes[at * third : (at + 1) * third]) / 2**20 for at in range(3)
     )
     found = {"machines": MACHINES, "cycles": cycles, "seconds": round(seconds)}
-    print(json.dumps({**found, "first_mib": round(first, 1), "last_mib": round(last, 1)}))
-    print("MiB:", *(round(each / 2**20) for each in resident_bytes))
+    medians = {"mib_by_thirds": [round(each, 1) for each in (first, middle, last)]}
+    print(json.dumps({**found, **medians}))
     assert tally.ended == []
-    assert last <= first * (1 + MAX_GROWTH)
+    assert last <= middle * (1 + MAX_GROWTH)

@@ -356,6 +356,8 @@ def _further(
 
 def order(state: CycleState, index: int, selection: Selection) -> None:
     """Order the machines of `selection` for the need, and place their pods."""
+    if not len(selection.rows):
+        return
     begin = order_machines(state, index, selection.rows)
     at, place = np.nonzero(selection.pods)
     pod_class, pods = selection.classes[place], selection.pods[at, place]
@@ -388,16 +390,14 @@ def _pods_by_domain(
         return pods
     packing, its = state.packing_of(index), state.classes.of(index)
     codes = np.stack([state.columns.label(key).codes for key in keys], axis=1)
-
-    def count(flavour: int, number: int) -> None:
-        pods[(pool.codes == codes[flavour]).all(axis=1)] += number
-
-    for machine, _, number in packing.entries_of(its):
-        count(packing.flavour[machine], number)
+    by_flavour = np.zeros(len(codes), np.int64)
+    placed = packing.placed_of(its)
+    np.add.at(by_flavour, packing.flavour[placed.machine], placed.pods)
     for part in parts:
         own = (its.start <= part.classes) & (part.classes < its.stop)
-        for row, number in zip(part.rows, part.pods[:, own].sum(axis=1), strict=True):
-            count(state.fleet.flavour[row], number)
+        np.add.at(by_flavour, state.fleet.flavour[part.rows], part.pods[:, own].sum(axis=1))
+    for flavour in np.flatnonzero(by_flavour).tolist():
+        pods[(pool.codes == codes[flavour]).all(axis=1)] += by_flavour[flavour]
     return pods
 
 

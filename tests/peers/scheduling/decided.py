@@ -28,10 +28,17 @@ from bigfleet.engine.decision import Placements
 from bigfleet.engine.snapshot import NONE, Demand, EngineConfig, Flavour, Fleet
 from bigfleet.model import penalty, resources
 from bigfleet.model.group import group_text
-from bigfleet.model.labels import INSTANCE_TYPE_LABEL
+from bigfleet.model.labels import INSTANCE_TYPE_LABEL, ZONE_LABEL
 from bigfleet.model.machine import CapacityType, MachineState
 from bigfleet.model.need import Need
-from tests.peers.scheduling.workload import KINDS, PLAIN, ZONE
+from tests.peers.scheduling.workload import (
+    HOST_ANTI_AFFINITY,
+    HOST_SPREAD,
+    KINDS,
+    PLAIN,
+    ZONE_AFFINITY,
+    ZONE_SPREAD,
+)
 
 _INSTANCE_TYPES = 400
 _DOLLARS_A_CORE = 0.3147483648
@@ -105,7 +112,7 @@ def faults(fleet: Fleet, demand: Demand, placements: Placements) -> Iterator[str
     for need, machines in zip(demand.needs, on, strict=True):
         kind, zones = _kind_of(need), Counter[str]()
         for row, pods in machines.items():
-            zones[fleet.flavours[fleet.flavour[row]].labels[ZONE]] += pods
+            zones[fleet.flavours[fleet.flavour[row]].labels[ZONE_LABEL]] += pods
         if _is_misplaced(kind, machines, zones):
             most = max(machines.values())
             yield f"{kind} pods: {dict(zones)}, at most {most} on a machine"
@@ -113,14 +120,11 @@ def faults(fleet: Fleet, demand: Demand, placements: Placements) -> Iterator[str
 
 def _is_misplaced(kind: str, machines: Counter[int], zones: Counter[str]) -> bool:
     by_zone = [zones[zone] for zone in {zone for zone, _ in _OFFERINGS}]
-    match kind:
-        case "host-spread" | "host-anti-affinity":
-            return max(machines.values(), default=0) > 1
-        case "zone-affinity":
-            return len(zones) > 1
-        case "zone-spread":
-            return max(by_zone) - min(by_zone) > 1
-    return False
+    if kind in (HOST_SPREAD, HOST_ANTI_AFFINITY):
+        return max(machines.values(), default=0) > 1
+    if kind == ZONE_AFFINITY:
+        return len(zones) > 1
+    return kind == ZONE_SPREAD and max(by_zone) - min(by_zone) > 1
 
 
 def _roll_up(pods: Sequence[Pod]) -> bytes:
@@ -173,7 +177,7 @@ def _flavour(cores: int, zone: str, capacity_type: CapacityType) -> Flavour:
         "memory": f"{2048 * cores - 10}Mi",
         "pods": str(10 * cores),
     }
-    labels = {INSTANCE_TYPE_LABEL: f"fake-it-{cores - 1}", ZONE: zone}
+    labels = {INSTANCE_TYPE_LABEL: f"fake-it-{cores - 1}", ZONE_LABEL: zone}
     dollars = _DOLLARS_A_CORE * cores
     return Flavour(labels, capacity_type, dollars, 0.0, resources.parse_capacity(allocatable))
 

@@ -11,10 +11,11 @@ from __future__ import annotations
 import random
 from typing import Any
 
+from bigfleet.model.labels import HOSTNAME_LABEL, ZONE_LABEL
+
 CPU_MILLICORES = 100, 250, 500, 1000, 1500
 MEMORY_MEBIBYTES = 100, 256, 512, 1024, 2048, 4096
 LETTERS = "abcdefg"
-ZONE, HOSTNAME = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
 PLAIN, ZONE_SPREAD, HOST_SPREAD, ZONE_AFFINITY, HOST_ANTI_AFFINITY = KINDS = (
     "plain",
     "zone-spread",
@@ -51,7 +52,7 @@ def _pod(number: int, kind: str, choice: random.Random) -> dict[str, Any]:
 
 
 def _constraints(kind: str, selector: dict[str, Any]) -> dict[str, Any]:
-    key = ZONE if kind in (ZONE_SPREAD, ZONE_AFFINITY) else HOSTNAME
+    key = ZONE_LABEL if kind in (ZONE_SPREAD, ZONE_AFFINITY) else HOSTNAME_LABEL
     required = {
         "requiredDuringSchedulingIgnoredDuringExecution": [
             {"topologyKey": key, "labelSelector": selector}

@@ -16,7 +16,7 @@ from bigfleet.controllers.operator.aggregate import Aggregate
 from bigfleet.controllers.operator.request_demand import CoLocation, RequestSpec, demand_of
 from bigfleet.kube.pod_types import LabelSelector
 from bigfleet.services.shard.demand.needs import NeedsTable
-from bigfleet.services.shard.records.interning import Interned
+from bigfleet.services.shard.records.interning import Numbers
 
 _CHANGED = 0.01
 _PODS_OF_A_GANG = 5
@@ -39,7 +39,7 @@ class RollUpsApplied:
         random = np.random.default_rng(1)
         share = max(_CHANGED, 1 / self.needs)
         world = make_world(WorldSpec(self.needs * 10, self.needs, clusters=1))
-        table: NeedsTable = NeedsTable(Interned())
+        table: NeedsTable = NeedsTable(Numbers())
         table.replace(_rollup(world), 0.0)
         seconds = []
         for number in range(times):

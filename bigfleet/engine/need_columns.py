@@ -8,13 +8,14 @@ needs that are new are read.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import repeat
 
 import numpy as np
 
 from bigfleet.engine.folded_needs import FoldedNeeds
-from bigfleet.engine.snapshot import Bytes, Flags, Ints, Longs
+from bigfleet.engine.snapshot import NONE, Bytes, Flags, Ints, Longs
 from bigfleet.model.errors import InvalidInput
-from bigfleet.model.group import Additional
+from bigfleet.model.group import Additional, FoldedGangs
 from bigfleet.model.labels import HOSTNAME_LABEL
 from bigfleet.model.need import Need, Profile
 
@@ -26,6 +27,8 @@ _MAX_GARBAGE = 2
 _ROW = np.dtype([
     # effective priority
     ("priority", np.int64),
+    # which is lower than that of its pods
+    ("capped", np.bool_),
     # index of `profiles`
     ("profile", np.int32),
     # penalty buckets
@@ -35,6 +38,8 @@ _ROW = np.dtype([
     ("additional", np.bool_),
     # all pods share a domain of one topology key
     ("gang", np.bool_),
+    # each pod is a whole gang that folds
+    ("folded_gangs", np.bool_),
     # at most one pod per host
     ("apart", np.bool_),
     # no machine could ever hold all of it
@@ -67,17 +72,16 @@ class _Reader:
 
     def read(self, needs: Sequence[Need]) -> Longs:
         """The row of each need."""
-        try:
-            return self._rows_of(needs)
-        except KeyError:
-            for need in needs:
-                if id(need) not in self.row_of:
-                    self._add(need)
+        known = map(self.row_of.get, map(id, needs), repeat(NONE))
+        row = np.fromiter(known, np.int64, len(needs))
+        unread = np.flatnonzero(row == NONE).tolist()
+        for at in unread:
+            if id(needs[at]) not in self.row_of:
+                self._add(needs[at])
+            row[at] = self.row_of[id(needs[at])]
+        if unread:
             self._append()
-            return self._rows_of(needs)
-
-    def _rows_of(self, needs: Sequence[Need]) -> Longs:
-        return np.fromiter(map(self.row_of.__getitem__, map(id, needs)), np.int64, len(needs))
+        return row
 
     def _add(self, need: Need) -> None:
         self.row_of[id(need)] = len(self.needs)
@@ -88,11 +92,13 @@ class _Reader:
             self.profiles.append(profile)
         self._new.append((
             need.priority,
+            need.priority < profile.priority,
             number,
             profile.interruption_bucket,
             profile.reclamation_bucket,
             isinstance(need.group, Additional),
             profile.same_key is not None,
+            isinstance(need.group, FoldedGangs),
             HOSTNAME_LABEL in profile.anti_affinity,
             _is_contradictory(need),
             self._number_of_sizes,
@@ -124,17 +130,28 @@ class NeedColumns(Sequence[Need]):
     """N needs, also as columns; immutable."""
 
     _reader: _Reader
+    _row: Longs
 
-    def __init__(self, needs: Iterable[Need], last: NeedColumns | None = None) -> None:
+    def __init__(
+        self,
+        needs: Iterable[Need],
+        last: NeedColumns | None = None,
+        changed: Sequence[int] | None = None,
+    ) -> None:
         """`last` are the columns of an earlier demand, from which needs that are still there are
-        taken over.
+        taken over. `changed` are the positions at which the needs are others, if those at all other
+        positions are `last`'s.
         """
         self._needs = tuple(needs)
         reader = last._reader if last is not None else _Reader()
         if len(reader.needs) > _MAX_GARBAGE * len(self._needs) + 1000:
-            reader = _Reader()
-        row = reader.read(self._needs)
-        self._reader = reader
+            reader, changed = _Reader(), None
+        if last is None or changed is None:
+            row = reader.read(self._needs)
+        else:
+            row = last._row.copy()
+            row[changed] = reader.read([self._needs[at] for at in changed])
+        self._reader, self._row = reader, row
         columns = reader.rows[row]
         #: what gangs among the needs fold into
         self.folded: FoldedNeeds = reader.folded
@@ -143,11 +160,13 @@ class NeedColumns(Sequence[Need]):
         #: names of the columns of `amounts`
         self.resources = tuple(reader.names)
         self.priority: Longs = columns["priority"].copy()
+        self.capped: Flags = columns["capped"].copy()
         self.profile: Ints = columns["profile"].copy()
         self.interruption_bucket: Bytes = columns["interruption_bucket"].copy()
         self.reclamation_bucket: Bytes = columns["reclamation_bucket"].copy()
         self.additional: Flags = columns["additional"].copy()
         self.gang: Flags = columns["gang"].copy()
+        self.folded_gangs: Flags = columns["folded_gangs"].copy()
         self.apart: Flags = columns["apart"].copy()
         self.contradictory: Flags = columns["contradictory"].copy()
         sizes = columns["sizes"]

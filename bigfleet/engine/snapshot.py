@@ -172,6 +172,9 @@ class Demand:
     #: when demand last grew or shrank in any size, on the decision's clock; absent if never seen
     rose_seconds: Mapping[int, float] = field(default_factory=dict)
     fell_seconds: Mapping[int, float] = field(default_factory=dict)
+    #: [N] int32, for whoever keeps demands: the number of each need's key, NONE for one that has
+    #: none; None if no need has
+    number: Ints | None = None
 
     @property
     def reachable(self) -> frozenset[int]:

@@ -8,7 +8,7 @@ from bigfleet.engine.cycle_memory import CycleMemory
 from bigfleet.services.shard.decide.cycle_inputs import CycleInputs
 from bigfleet.services.shard.demand.needs import NeedsTable
 from bigfleet.services.shard.fleet.inventory import Inventory
-from bigfleet.services.shard.records.interning import Interned
+from bigfleet.services.shard.records.interning import Numbers
 from loaddriver.wire.operators import Tally
 from tests.load.operators import bound_machines, operators_of
 from tests.support.many_machines import machines
@@ -22,8 +22,8 @@ class ManyClusters:
     """
 
     def __init__(self, clusters: int, *, served: bool) -> None:
-        names: Interned[str] = Interned()
-        self.inventory, self.needs = Inventory(names), NeedsTable(names)
+        numbers = Numbers()
+        self.inventory, self.needs = Inventory(numbers), NeedsTable(numbers)
         operators = operators_of(clusters, 10.0, Tally())
         for number, operator in enumerate(operators):
             cluster = f"cluster-{number:04d}"

@@ -16,7 +16,7 @@ from bigfleet.model.group import ADDITIONAL
 from bigfleet.model.machine import Machine, MachineState
 from bigfleet.services.shard.demand.needs import NeedsTable, RollUpOutcome
 from bigfleet.services.shard.fleet.inventory import Inventory
-from bigfleet.services.shard.records.interning import Interned
+from bigfleet.services.shard.records.interning import Numbers
 from bigfleet.simulation.cluster.cluster import SimulatedCluster
 from bigfleet.simulation.world import World
 from tests.simulation.simulation_rig import (
@@ -114,8 +114,8 @@ def test_a_gang_that_stays_smaller_than_announced_is_served_as_it_is() -> None:
 
 def _asked(fleet: list[Machine], cluster: SimulatedCluster) -> tuple[int, int]:
     """Needs as reported and as served, by way of the real roll-up, needs table and inventory."""
-    clusters: Interned[str] = Interned()
-    inventory, needs = Inventory(clusters), NeedsTable(clusters)
+    numbers = Numbers()
+    inventory, needs = Inventory(numbers), NeedsTable(numbers)
     inventory.apply(fleet, 0.0)
     rollup = ClusterCapacityNeeds(
         cluster_id=cluster.name,

@@ -12,7 +12,7 @@ since it is of no use on two.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -30,7 +30,17 @@ from bigfleet.engine.kernels.folding import (
     number_rows,
 )
 from bigfleet.engine.need_columns import NeedColumns, need_columns_of
-from bigfleet.engine.snapshot import IN_SERVICE, Demand, Flags, Fleet, Ints, Longs, Rows, in_states
+from bigfleet.engine.snapshot import (
+    IN_SERVICE,
+    NONE,
+    Demand,
+    Flags,
+    Fleet,
+    Ints,
+    Longs,
+    Rows,
+    in_states,
+)
 from bigfleet.model.group import Group
 from bigfleet.model.labels import HOSTNAME_LABEL
 from bigfleet.model.machine import MachineState
@@ -54,21 +64,29 @@ class FoldedDemand:
     """A demand with small gangs folded."""
 
     demand: Demand
-    #: by need of the original demand: index of the need that includes it
-    served_by: Sequence[int]
+    #: [N] by need of the original demand: index of the need that includes it
+    served_by: Rows
 
 
-def fold(fleet: Fleet, demand: Demand, unfolded: Collection[NeedKey] = frozenset()) -> FoldedDemand:
-    """`demand` with each gang folded that a single machine could hold, but for the `unfolded` ones.
+def fold(
+    fleet: Fleet,
+    demand: Demand,
+    unfolded: Collection[NeedKey] = frozenset(),
+    served_as_gangs: Callable[[], Flags] | None = None,
+) -> FoldedDemand:
+    """`demand` with each gang folded that a single machine could hold, but for the `unfolded` ones
+    and those of the needs [N] that are `served_as_gangs`.
 
-    A folded need takes the position of its first gang.
+    A folded need takes the position of its first gang, and has no number.
     """
     asked = need_columns_of(demand.needs)
     if not asked.gang.any():
-        return FoldedDemand(replace(demand, needs=asked), range(len(asked)))
+        return FoldedDemand(replace(demand, needs=asked), np.arange(len(asked)))
     sizes = _gang_sizes(asked, demand.cluster)
     folds = _fit_on_one_machine(fleet, demand, asked, sizes)[sizes.number]
     folds &= ~_stay_gangs(fleet, demand, asked, sizes, unfolded)
+    if served_as_gangs is not None:
+        folds &= ~served_as_gangs()[sizes.gangs]
     number, gangs = sizes.number[folds], sizes.gangs[folds]
     of_need, first = number_rows(sizes.folded[number][:, None])
     # The first of the needs that become one stands for all of them.
@@ -78,9 +96,20 @@ def fold(fleet: Fleet, demand: Demand, unfolded: Collection[NeedKey] = frozenset
     needs = {index: asked[index] for index in kept.tolist()}
     needs |= _folded_needs(asked, sizes, number, gangs[first])
     served_demand = replace(
-        demand, needs=NeedColumns(needs.values(), asked), cluster=demand.cluster[kept]
+        demand,
+        needs=NeedColumns(needs.values(), asked),
+        cluster=demand.cluster[kept],
+        number=_numbers(demand, gangs[first])[kept],
     )
-    return FoldedDemand(served_demand, np.searchsorted(kept, leader).tolist())
+    return FoldedDemand(served_demand, np.searchsorted(kept, leader))
+
+
+def _numbers(demand: Demand, folded: Rows) -> Ints:
+    """The numbers of the needs, those that become folded ones without."""
+    unnumbered = np.full(len(demand.needs), NONE, np.int32)
+    numbers = unnumbered if demand.number is None else demand.number.copy()
+    numbers[folded] = NONE
+    return numbers
 
 
 def _stay_gangs(

@@ -20,7 +20,6 @@ from bigfleet.engine.placement.acquire import FreePools, choose_machines
 from bigfleet.engine.placement.growth import NO_PODS
 from bigfleet.engine.snapshot import NONE, Flags, Rows
 from bigfleet.engine.state.cycle_state import CycleState
-from bigfleet.model.group import FoldedGangs
 from bigfleet.model.machine import MachineState
 
 
@@ -156,9 +155,8 @@ def _largest_first(state: CycleState) -> dict[int, int]:
     """
     largest = {
         index: _largest(state, index)
-        for index, need in enumerate(state.demand.needs)
-        if isinstance(need.group, FoldedGangs)
-        and not state.classes.impossible[state.classes.of(index)].all()
+        for index in np.flatnonzero(state.needs.folded_gangs).tolist()
+        if not state.classes.impossible[state.classes.of(index)].all()
     }
     share = state.classes.dominant_share
     ordered = sorted(largest, key=lambda index: (-float(share[largest[index]]), index))

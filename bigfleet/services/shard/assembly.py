@@ -38,7 +38,7 @@ from bigfleet.services.shard.fleet.last_inventory import InventorySaver
 from bigfleet.services.shard.fleet.ownership import Ownership
 from bigfleet.services.shard.fleet.shard_filter import ShardFilter
 from bigfleet.services.shard.inspect.machine_views import MachineInspection
-from bigfleet.services.shard.records.interning import Interned
+from bigfleet.services.shard.records.interning import Numbers
 from bigfleet.services.shard.records.journal import Journal
 from bigfleet.services.shard.records.orders import Orders
 from bigfleet.services.shard.sessions import updates
@@ -221,17 +221,17 @@ def _inspection(state: _State, journal: Journal) -> MachineInspection:
 def _state(
     config: ShardConfig, stores: ShardStores, coordinator_ports: CoordinatorPorts | None
 ) -> _State:
-    clusters: Interned[str] = Interned()
+    numbers = Numbers()
     evictions = Evictions(stores.evictions)
     ownership = Ownership(coordinator_ports.ownership_store) if coordinator_ports else None
-    inventory = Inventory(clusters, evictions.need_of, ShardFilter(ownership, config.domain_keys))
+    inventory = Inventory(numbers, evictions.need_of, ShardFilter(ownership, config.domain_keys))
 
     def machines_of(cluster: str) -> int:
         return len(inventory.bound_to(cluster))
 
     return _State(
         inventory=inventory,
-        needs=NeedsTable(clusters, RollUpGuard(stores.demand, machines_of)),
+        needs=NeedsTable(numbers, RollUpGuard(stores.demand, machines_of)),
         hints=CapacityHints(),
         statuses=DemandStatuses(),
         incoming=IncomingMachines(),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from bigfleet.engine.cycle_memory import CycleMemory
 from bigfleet.engine.decision import Decision
@@ -23,6 +24,7 @@ from bigfleet.services.shard.decide.demand_status import (
 )
 from bigfleet.services.shard.decide.hints import HintsByNeed, hints_of
 from bigfleet.services.shard.decide.quarantine import Quarantine, decide_without_failing_needs
+from bigfleet.services.shard.records.wants import KeysOf
 
 Decide = Callable[[Fleet, Demand, CycleMemory, EngineConfig, float], Decision]
 
@@ -90,11 +92,7 @@ def compute(inputs: CycleInputs, decide: Decide, settings: EngineConfig) -> Cycl
 def _compute(inputs: CycleInputs, decide: Decide, settings: EngineConfig) -> CycleResult:
     folding = fold_needs(inputs, inputs.asked)
     demand, names = folding.demand, inputs.fleet.clusters
-    keys = [
-        NeedKey(names[cluster], *need.key)
-        for need, cluster in zip(demand.needs, demand.cluster.tolist(), strict=True)
-    ]
-    fleet = inputs.wants.apply_to(inputs.fleet, {key: index for index, key in enumerate(keys)})
+    keys, fleet = KeysOf(demand, names), inputs.wants.apply_to(inputs.fleet, demand)
     decision = decide(fleet, demand, inputs.cycle_memory, settings, inputs.now_seconds)
     aged_shortfalls = list(_aged_shortfalls(fleet, demand, keys, decision))
     hints = hints_of(inputs.fleet, inputs.asked, inputs.hints_for) if inputs.hints_for else None
@@ -118,8 +116,9 @@ def _compute(inputs: CycleInputs, decide: Decide, settings: EngineConfig) -> Cyc
 
 def fold_needs(inputs: CycleInputs, asked: Demand) -> FoldedDemand:
     """`asked` as it is served in this cycle."""
-    served_as_gangs = unfolding.with_machines(inputs.wants)
-    return fold(inputs.fleet, asked, inputs.unfolded | served_as_gangs)
+    asked = inputs.wants.numbered(asked, inputs.fleet.clusters)
+    served_as_gangs = partial(unfolding.with_machines, asked, inputs.wants)
+    return fold(inputs.fleet, asked, inputs.unfolded, served_as_gangs)
 
 
 def _aged_shortfalls(

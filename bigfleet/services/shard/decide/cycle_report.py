@@ -9,6 +9,7 @@ from contextlib import contextmanager
 
 from bigfleet.api.journal import JournalEvent
 from bigfleet.engine.explain.shortfall_report import ESCALATE_AFTER_CYCLES
+from bigfleet.engine.need_columns import need_columns_of
 from bigfleet.engine.snapshot import EngineConfig
 from bigfleet.observe import metrics
 from bigfleet.services.shard.decide.compute import CycleResult, Decide, compute
@@ -46,8 +47,8 @@ def observe_result(
     metrics.shard_nodes_draining.set(draining)
     metrics.shard_shortfalls.set(len(decision.shortfalls))
     metrics.shard_needs_at_ceiling.set(len(decision.at_ceiling))
-    bounded = sum(1 for need in result.demand.needs if need.priority < need.profile.priority)
-    metrics.shard_needs_capped_priority.set(bounded)
+    capped = need_columns_of(result.demand.needs).capped
+    metrics.shard_needs_capped_priority.set(int(capped.sum()))
     aged = sum(1 for short in decision.shortfalls if short.age_cycles > ESCALATE_AFTER_CYCLES)
     metrics.shard_shortfalls_aged.set(aged)
     metrics.shard_needs_quarantined.set(len(result.quarantine))

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
+import numpy as np
+
 from bigfleet.api.need_codec import sizes_to_wire
 from bigfleet.api.v1alpha1 import shard_pb2
 from bigfleet.engine.decision import Decision, Shortfall
 from bigfleet.engine.explain.explain import Explainer
 from bigfleet.engine.explain.explanation import Reason
-from bigfleet.engine.snapshot import Demand, Fleet
+from bigfleet.engine.snapshot import Demand, Fleet, Rows
 from bigfleet.model.need import Need, Size, sizes_of, total_of
 from bigfleet.services.shard.decide.quarantine import QUARANTINE_MESSAGE, Quarantine
 
@@ -21,7 +23,7 @@ StatusByCluster = Mapping[str, shard_pb2.DemandStatus]
 
 
 def statuses_of(
-    fleet: Fleet, asked: Demand, served: Demand, served_by: Sequence[int], decision: Decision
+    fleet: Fleet, asked: Demand, served: Demand, served_by: Rows, decision: Decision
 ) -> StatusByCluster:
     """The unmet needs of each cluster, as the cluster reported them."""
     short = {shortfall.need: shortfall for shortfall in decision.shortfalls}
@@ -33,13 +35,10 @@ def statuses_of(
         index: {size.amounts: size.pods for size in shortfall.sizes}
         for index, shortfall in short.items()
     }
-    for need, cluster, index in reversed(
-        list(zip(asked.needs, asked.cluster.tolist(), served_by, strict=True))
-    ):
-        shortfall = short.get(index)
-        if shortfall is None:
-            continue
-        status = found.setdefault(fleet.clusters[cluster], shard_pb2.DemandStatus())
+    for at in np.flatnonzero(np.isin(served_by, [*short]))[::-1].tolist():
+        need, index = asked.needs[at], int(served_by[at])
+        shortfall = short[index]
+        status = found.setdefault(fleet.clusters[asked.cluster[at]], shard_pb2.DemandStatus())
         if served.needs[index].key == need.key:
             status.short.extend(_of_need(need, shortfall, explainer))
         elif _is_short(need, gangs[index]):

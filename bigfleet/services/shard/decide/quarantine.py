@@ -101,6 +101,7 @@ def without(asked: Demand, excluded: Collection[int]) -> Demand:
         asked,
         needs=[need for need, stays in zip(asked.needs, kept.tolist(), strict=True) if stays],
         cluster=asked.cluster[kept],
+        number=None if asked.number is None else asked.number[kept],
         reported=asked.reported - affected,
     )
 

@@ -12,10 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
+import numpy as np
+
 from bigfleet.engine.decision import Decision, Shortfall
 from bigfleet.engine.fit.folding import FoldedDemand
-from bigfleet.engine.snapshot import Demand
-from bigfleet.model.group import FoldedGangs, PodGroup, group_of_text
+from bigfleet.engine.need_columns import need_columns_of
+from bigfleet.engine.snapshot import Demand, Flags
+from bigfleet.model.group import FoldedGangs, PodGroup
 from bigfleet.model.labels import HOSTNAME_LABEL
 from bigfleet.model.need import Need, NeedKey
 from bigfleet.services.shard.records.wants import Wants
@@ -24,10 +27,12 @@ from bigfleet.services.shard.records.wants import Wants
 UNFOLD_AFTER_CYCLES = 5
 
 
-def with_machines(wants: Wants) -> frozenset[NeedKey]:
-    """Groups of pods that have machines under their own key."""
-    keys = (wants.keys[number] for number in wants.used)
-    return frozenset(key for key in keys if isinstance(group_of_text(key.group), PodGroup))
+def with_machines(asked: Demand, wants: Wants) -> Flags:
+    """Which needs [N] of the numbered demand are gangs that have machines under their own key."""
+    found = wants.have_machines(asked) & need_columns_of(asked.needs).gang
+    for at in np.flatnonzero(found).tolist():
+        found[at] = isinstance(asked.needs[at].group, PodGroup)
+    return found
 
 
 def next_unfolded(
@@ -71,8 +76,8 @@ def _waits_in_vain(served: Demand, decision: Decision, shortfall: Shortfall) -> 
 def _one_gang(asked: Demand, folding: FoldedDemand, shortfall: Shortfall) -> Iterator[int]:
     """The index of the last gang of the need that is as large as one that lacks a machine."""
     short = [_amounts(size.amounts) for size in shortfall.sizes]
-    for index in reversed(range(len(folding.served_by))):
-        if folding.served_by[index] == shortfall.need and _total(asked.needs[index]) in short:
+    for index in np.flatnonzero(folding.served_by == shortfall.need)[::-1].tolist():
+        if _total(asked.needs[index]) in short:
             yield index
             return
 

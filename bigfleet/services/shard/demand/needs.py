@@ -5,23 +5,20 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from operator import attrgetter
 from typing import NamedTuple
-
-import numpy as np
 
 from bigfleet.api.limit_codec import NodeLimit, limits_from_wire
 from bigfleet.api.overhead_codec import overheads_from_wire
 from bigfleet.api.v1alpha1 import capacity_pb2 as wire
-from bigfleet.engine.need_columns import NeedColumns
 from bigfleet.engine.snapshot import Demand
 from bigfleet.model.ceiling import Ceiling, Ceilings
 from bigfleet.model.errors import InvalidInput
 from bigfleet.model.group import Additional
-from bigfleet.model.need import Need, NodeOverhead
+from bigfleet.model.need import Need, NeedKey, NodeOverhead
 from bigfleet.observe import metrics
 from bigfleet.services.shard.demand.demand_limit import beyond_limit
 from bigfleet.services.shard.demand.node_limits import NodeLimits
+from bigfleet.services.shard.demand.ordered_rows import OrderedRows
 from bigfleet.services.shard.demand.rollup_guard import RollUpGuard
 from bigfleet.services.shard.demand.rollup_rows import (
     Difference,
@@ -32,7 +29,7 @@ from bigfleet.services.shard.demand.rollup_rows import (
     pods_of,
     read,
 )
-from bigfleet.services.shard.records.interning import Interned
+from bigfleet.services.shard.records.interning import Numbers
 
 _LOG = logging.getLogger(__name__)
 
@@ -51,25 +48,24 @@ class RollUpOutcome(NamedTuple):
 class NeedsTable:
     """Needs by cluster, profile and group, in the order in which they are served.
 
-    A need keeps its arrival time across roll-ups. `clusters` is shared with the inventory.
+    A need keeps its arrival time across roll-ups. `numbers` is shared with the inventory.
     `limits` are the node limits. Needs above their cluster's priority ceiling are served at the
     ceiling. `version` changes with every change.
     """
 
-    def __init__(self, clusters: Interned[str], guard: RollUpGuard | None = None) -> None:
-        self._clusters = clusters
+    def __init__(self, numbers: Numbers, guard: RollUpGuard | None = None) -> None:
+        self._clusters, self._keys = numbers.clusters, numbers.needs
+        self._renumbered = self._keys.renumbered
         self._guard = guard or RollUpGuard()
         self._rows: dict[str, dict[Key, NeedRow]] = {}
         self._by_wire_bytes: dict[str, dict[bytes, NeedRow]] = {}
         self._pods: dict[str, int] = {}
-        self._ordered: list[NeedRow] = []
-        self._added: list[NeedRow] = []
+        self._ordered = OrderedRows()
         self._reported: set[int] = set()
         self._left_out: dict[str, int] = {}
         self._overheads: dict[str, tuple[NodeOverhead, ...]] = {}
         self._trends = Trends()
         self._demand: Demand | None = None
-        self._needs = NeedColumns(())
         self._ceilings = Ceilings()
         self.limits = NodeLimits()
         self.version = 0
@@ -139,7 +135,7 @@ class NeedsTable:
         """Drop all state of a removed cluster."""
         self._guard.forget(cluster)
         for row in self._rows.pop(cluster, {}).values():
-            row.in_force = False
+            self._ordered.drop(row)
         self._by_wire_bytes.pop(cluster, None)
         self._pods.pop(cluster, None)
         self._left_out.pop(cluster, None)
@@ -152,12 +148,14 @@ class NeedsTable:
 
     def demand(self) -> Demand:
         """All needs, sorted by descending priority, arrival, cluster, additional ones last, key."""
+        if self._renumbered != self._keys.renumbered:
+            self._number_again()
         if self._demand is None:
-            self._arrange()
-            self._needs = NeedColumns((row.need for row in self._ordered), self._needs)
+            needs, cluster, number = self._ordered.columns()
             self._demand = Demand(
-                needs=self._needs,
-                cluster=np.array([row.cluster_number for row in self._ordered], np.int32),
+                needs=needs,
+                cluster=cluster,
+                number=number,
                 reported=frozenset(self._reported - self._exceeding()),
                 overheads={
                     self._clusters.number(cluster): overheads
@@ -178,7 +176,7 @@ class NeedsTable:
             for row in rows.values():
                 row.need = self._bounded(cluster, row.need)
                 row.order = (-row.need.priority, *row.order[1:])
-        self._ordered.sort(key=attrgetter("order"))
+        self._ordered.rearrange()
         self._changed()
 
     def _ceilings_in_force(self) -> Mapping[int, Ceiling]:
@@ -214,13 +212,14 @@ class NeedsTable:
         for row in gone:
             del known[row.wire_bytes]
             if row.key not in changed:
-                rows.pop(row.key).in_force = False
+                self._ordered.drop(rows.pop(row.key))
         for key, (wire_bytes, need) in changed.items():
             bounded = self._bounded(cluster, need)
             if (known_row := rows.get(key)) is None:
                 known_row = rows[key] = self._new_row(cluster, bounded, wire_bytes, now_seconds)
             else:
                 known_row.need, known_row.wire_bytes = bounded, wire_bytes
+                self._ordered.alter(known_row)
             known[wire_bytes] = known_row
         self._changed()
 
@@ -256,17 +255,17 @@ class NeedsTable:
         # Additional needs are served after the other needs of their cluster.
         is_additional = isinstance(need.group, Additional)
         order = (-need.priority, now_seconds, cluster, is_additional, need.key)
-        row = NeedRow(need, wire_bytes, self._clusters.number(cluster), order)
-        self._added.append(row)
+        number = self._keys.number(NeedKey(cluster, *need.key))
+        row = NeedRow(need, wire_bytes, self._clusters.number(cluster), number, order)
+        self._ordered.add(row)
         return row
 
-    def _arrange(self) -> None:
-        """Sort; fast for a sorted list with few additions."""
-        self._ordered = [row for row in self._ordered if row.in_force]
-        added = [row for row in self._added if row.in_force]
-        if added:
-            self._ordered = sorted([*self._ordered, *added], key=attrgetter("order"))
-        self._added = []
+    def _number_again(self) -> None:
+        self._renumbered, self._demand = self._keys.renumbered, None
+        for rows in self._rows.values():
+            for row in rows.values():
+                row.number = self._keys.number(NeedKey(row.cluster, *row.key))
+        self._ordered.rearrange()
 
 
 def _warn_of_rejected_limits(problems: Sequence[InvalidInput]) -> None:

@@ -10,6 +10,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 from bigfleet.api import need_codec
 from bigfleet.api.v1alpha1 import capacity_pb2 as wire
+from bigfleet.engine.snapshot import NONE
 from bigfleet.model.errors import InvalidInput
 from bigfleet.model.group import Additional
 from bigfleet.model.need import Need
@@ -25,18 +26,27 @@ _Order = tuple[int, float, str, bool, tuple[str, str]]
 
 @dataclass(slots=True, eq=False)
 class NeedRow:
-    """One need in force; `wire_bytes` are its last encoding, `order` its sort key among all."""
+    """One need in force; `wire_bytes` are its last encoding, `number` is its key's, `order` its
+    sort key among all, and `place` its position among them.
+    """
 
     need: Need
     wire_bytes: bytes
     cluster_number: int
+    number: int
     order: _Order
     in_force: bool = True
+    place: int = NONE
 
     @property
     def key(self) -> Key:
         """The need's."""
         return self.order[-1]
+
+    @property
+    def cluster(self) -> str:
+        """Its cluster's name."""
+        return self.order[2]
 
     @property
     def arrival_seconds(self) -> float:

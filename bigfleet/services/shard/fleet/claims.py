@@ -6,12 +6,13 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 
 import numpy as np
 
+from bigfleet.engine.need_columns import need_columns_of
 from bigfleet.engine.snapshot import NONE, Demand, Ints
 from bigfleet.model import penalty
 from bigfleet.model.group import ADDITIONAL, group_text
 from bigfleet.model.machine import BOUND, Machine, MachineState
 from bigfleet.model.need import NeedKey
-from bigfleet.services.shard.fleet.assignment import from_metadata, penalties_of
+from bigfleet.services.shard.fleet.assignment import from_metadata
 from bigfleet.services.shard.fleet.columns import Columns
 from bigfleet.services.shard.records.interning import Interned
 
@@ -89,16 +90,20 @@ def note(
     rows: Rows,
     needs: Interned[NeedKey],
     claimed_by: Ints,
+    demand: Demand,
     keys: Sequence[NeedKey],
 ) -> None:
     """Write which need counts each of `rows`. A machine that no need counts keeps its need if it
     is in use, and loses it otherwise.
     """
     need, counted = columns.need[rows], claimed_by != NONE
-    claims = np.unique(claimed_by[counted])
-    numbers = np.array([needs.number(keys[claim]) for claim in claims.tolist()], np.int32)
+    claims = claimed_by[counted]
+    numbers = np.full(len(claims), NONE) if demand.number is None else demand.number[claims]
+    unnumbered, place = np.unique(claims[numbers == NONE], return_inverse=True)
+    found = [needs.number(keys[claim]) for claim in unnumbered.tolist()]
+    numbers[numbers == NONE] = np.array(found, np.int32)[place]
     need[~counted & ~np.isin(columns.state[rows], _PURPOSEFUL)] = NONE
-    need[counted] = numbers[np.searchsorted(claims, claimed_by[counted])]
+    need[counted] = numbers
     columns.need[rows] = need
 
 
@@ -150,10 +155,7 @@ def update_penalties(columns: Columns, rows: Rows, claimed_by: Ints, demand: Dem
     numbers, claimed = numbers[serving], claimed_by[serving]
     at_home = demand.cluster[claimed] == columns.cluster[numbers]
     numbers, claimed = numbers[at_home], claimed[at_home]
-    claims, place = np.unique(claimed, return_inverse=True)
-    penalties = np.array(
-        [penalties_of(demand.needs[c]) for c in claims.tolist()], np.int64
-    ).reshape(-1, 3)
-    columns.priority[numbers] = penalties[place, 0]
-    columns.interruption_bucket[numbers] = penalties[place, 1]
-    columns.reclamation_bucket[numbers] = penalties[place, 2]
+    needs = need_columns_of(demand.needs)
+    columns.priority[numbers] = needs.priority[claimed]
+    columns.interruption_bucket[numbers] = needs.interruption_bucket[claimed]
+    columns.reclamation_bucket[numbers] = needs.reclamation_bucket[claimed]

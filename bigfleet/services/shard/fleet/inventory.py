@@ -28,7 +28,7 @@ from bigfleet.services.shard.fleet.shard_filter import (
     has_reserved_machine,
     reserved,
 )
-from bigfleet.services.shard.records.interning import Interned
+from bigfleet.services.shard.records.interning import Interned, Numbers
 from bigfleet.services.shard.records.machine_class import MachineClass, class_of
 from bigfleet.services.shard.records.orders import Order
 from bigfleet.services.shard.records.views import (
@@ -39,9 +39,14 @@ from bigfleet.services.shard.records.views import (
 )
 from bigfleet.services.shard.records.wants import Wants
 
+# Needs that no machine serves keep their numbers until they are this many times as many as those
+# that one does, and until they are many.
+_MAX_GARBAGE = 2
+_FEW_NEEDS = 1000
+
 
 class Inventory:
-    """Mirror of the providers' machines. `clusters` is shared with the needs table.
+    """Mirror of the providers' machines. `numbers` is shared with the needs table.
 
     `provider_names` are the names that providers give themselves; the key of the only one is "".
     `holds` are the machines for which nothing is ordered. `drained_for` returns the need for which
@@ -51,7 +56,7 @@ class Inventory:
 
     def __init__(
         self,
-        clusters: Interned[str],
+        numbers: Numbers,
         drained_for: Callable[[str], NeedKey | None] = lambda _: None,
         shard_filter: ShardFilter | None = None,
     ) -> None:
@@ -59,7 +64,7 @@ class Inventory:
         self.holds = Holds()
         #: held by who needs rows to stay: a decision until its end, a listing that is applied
         self.lock = asyncio.Lock()
-        self._clusters = clusters
+        self._clusters, self._needs = numbers.clusters, numbers.needs
         self._drained_for = drained_for
         self._shard_filter = shard_filter or ShardFilter()
         self._rows: Rows = ALL
@@ -71,7 +76,6 @@ class Inventory:
         #: machines of each flavour, and what follows from them
         self._observed: tuple[Longs, Mapping[Domain, Counter[str]]] | None = None
         self._purchased: tuple[Longs, Sequence[tuple[Flavour, int]]] | None = None
-        self._needs: Interned[NeedKey] = Interned()
         self._last_errors: dict[str, str] = {}
         #: until all providers have been listed
         self.last: LastInventory | None = None
@@ -244,13 +248,16 @@ class Inventory:
             self._columns.need[row] = NONE
 
     def compact(self) -> None:
-        """Drop classes and needs that no machine has any more."""
+        """Drop classes that no machine has any more, and such needs once they are many."""
         alive = self._classes.alive(self._columns.flavour)
         self._flavours = [self._flavours[number] for number in alive]
         self._domains = [self._domains[number] for number in alive]
         self._observed = self._purchased = None
         self._columns.flavour = self._classes.keep(self._columns.flavour)
-        self._columns.need = self._needs.keep(self._columns.need)
+        # The needs table numbers its needs anew after that, also those that no machine serves.
+        in_use = len(self._needs.alive(self._columns.need))
+        if len(self._needs) > _MAX_GARBAGE * in_use + _FEW_NEEDS:
+            self._columns.need = self._needs.keep(self._columns.need)
 
     def snapshot(
         self,
@@ -311,7 +318,7 @@ class Inventory:
         for number, (chunk, chunk_claims) in enumerate(claims.chunks(rows, claimed_by)):
             if number:
                 yield
-            claims.note(columns, chunk, self._needs, chunk_claims, keys)
+            claims.note(columns, chunk, self._needs, chunk_claims, demand, keys)
             claims.end_additional(columns, chunk, self._needs, chunk_claims, demand)
             claims.update_penalties(columns, chunk, chunk_claims, demand)
 

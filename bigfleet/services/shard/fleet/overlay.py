@@ -50,8 +50,9 @@ def note_destinations(
     indexes `needs`) has for them, even if that need is gone. `number_of` numbers the clusters.
     """
     in_transit = np.isin(fleet.state, _IN_TRANSIT) & (wanted != NONE)
-    for number in np.unique(wanted[in_transit]).tolist():
-        fleet.destination[in_transit & (wanted == number)] = number_of(needs[number].cluster)
+    numbers, place = np.unique(wanted[in_transit], return_inverse=True)
+    clusters = [number_of(needs[number].cluster) for number in numbers.tolist()]
+    fleet.destination[in_transit] = np.array(clusters, np.int32)[place]
 
 
 def protect(fleet: Fleet, out_of_domain_machines: Flags) -> None:

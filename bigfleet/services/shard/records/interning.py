@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 import numpy as np
 
 from bigfleet.engine.snapshot import NONE, Ints
+from bigfleet.model.need import NeedKey
 
 _Value = TypeVar("_Value", bound=Hashable)
 
 
 class Interned(Generic[_Value]):
-    """Values numbered from 0 in the order in which they were first seen."""
+    """Values numbered from 0 in the order in which they were first seen. `renumbered` is how often
+    their numbers have changed.
+    """
 
     def __init__(self) -> None:
+        self.renumbered = 0
         self.values: list[_Value] = []
         self._numbers: dict[_Value, int] = {}
 
@@ -41,11 +46,12 @@ class Interned(Generic[_Value]):
         alive = self.alive(used)
         if len(alive) == len(self.values):
             return used
-        renumbered = np.full(len(self.values) + 1, NONE, np.int32)  # the last entry is for NONE
-        renumbered[alive] = np.arange(len(alive), dtype=np.int32)
+        new = np.full(len(self.values) + 1, NONE, np.int32)  # the last entry is for NONE
+        new[alive] = np.arange(len(alive), dtype=np.int32)
         self.values = [self.values[n] for n in alive]
         self._numbers = {value: n for n, value in enumerate(self.values)}
-        result: Ints = renumbered[used]
+        self.renumbered += 1
+        result: Ints = new[used]
         return result
 
     @staticmethod
@@ -53,3 +59,11 @@ class Interned(Generic[_Value]):
         """The numbers that occur in `used`, in ascending order."""
         numbers: list[int] = np.unique(used[used != NONE]).tolist()
         return numbers
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """The numbers of clusters and of needs, shared by the needs table and the inventory."""
+
+    clusters: Interned[str] = field(default_factory=Interned)
+    needs: Interned[NeedKey] = field(default_factory=Interned)

@@ -166,7 +166,10 @@ def _with_copies(inputs: CycleInputs, index: int, copies: int) -> CycleInputs:
     place = sum(each.priority >= need.priority for each in needs)
     clusters = np.insert(asked.cluster, place, np.full(copies, cluster, np.int32))
     needs[place:place] = more
-    return replace(inputs, asked=replace(asked, needs=needs, cluster=clusters))
+    numbers = asked.number
+    if numbers is not None:
+        numbers = np.insert(numbers, place, np.full(copies, NONE, np.int32))
+    return replace(inputs, asked=replace(asked, needs=needs, cluster=clusters, number=numbers))
 
 
 def _recorded(result: CycleResult) -> Decisions:

@@ -18,7 +18,7 @@ from bigfleet.services.shard.decide.unfolding import (
     next_unfolded,
     with_machines,
 )
-from bigfleet.services.shard.records.wants import Wants
+from bigfleet.services.shard.records.wants import KeysOf, Wants
 from tests.engine.engine_rig import (
     NO_HOLD,
     NOW,
@@ -117,6 +117,15 @@ def test_an_unfolded_gang_gets_smaller_machines_of_one_rack() -> None:
 
 def test_a_group_that_has_machines_of_its_own_stays_one() -> None:
     """Machines of plain and folded needs, and of needs that want none any more, say nothing."""
-    keys = [NeedKey("east", "f", group) for group in ("[a]", "", "folded:rack", "[b]")]
-    wants = Wants(np.array([0, 1, 2, NONE], np.int32), keys)
-    assert with_machines(wants) == {keys[0]}
+    fleet, demand = waiting(gang("a"), gang("b"))
+    folded = fold(fleet, demand).demand
+    keys = [
+        *KeysOf(demand, fleet.clusters),
+        *(key for key in KeysOf(folded, fleet.clusters) if key.group.startswith("folded:")),
+    ]
+    assert len(keys) == 4
+    wants = Wants(np.array([0, 1, 3, NONE], np.int32), keys)
+    numbered = wants.numbered(demand, fleet.clusters)
+    assert with_machines(numbered, wants).tolist() == [False, True, False]
+    unfolded = fold(fleet, numbered, served_as_gangs=lambda: with_machines(numbered, wants)).demand
+    assert [each.profile.same_key for each in unfolded.needs] == [None, RACK, None]

@@ -18,7 +18,7 @@ from bigfleet.model.need import Need
 from bigfleet.observe.metrics import REGISTRY
 from bigfleet.services.shard.demand import demand_limit
 from bigfleet.services.shard.demand.needs import NeedsTable
-from bigfleet.services.shard.records.interning import Interned
+from bigfleet.services.shard.records.interning import Numbers
 from tests.support.shard_rig import cycles, machine, need, rollup, shard
 from tests.support.waiting import eventually
 
@@ -34,7 +34,7 @@ def _small_limit(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def table() -> NeedsTable:
-    return NeedsTable(Interned())
+    return NeedsTable(Numbers())
 
 
 def in_force(needs: NeedsTable) -> list[str]:

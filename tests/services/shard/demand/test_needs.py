@@ -4,23 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from bigfleet.api.v1alpha1.capacity_pb2 import ClusterCapacityNeeds
+from bigfleet.engine.need_columns import NeedColumns, need_columns_of
 from bigfleet.model.errors import InvalidInput
 from bigfleet.model.group import group_text
-from bigfleet.model.need import Need
+from bigfleet.model.need import Need, NeedKey
 from bigfleet.services.shard.demand.needs import NeedsTable
 from bigfleet.services.shard.demand.rollup_rows import encoded
-from bigfleet.services.shard.records.interning import Interned
+from bigfleet.services.shard.records.interning import Numbers
 from tests.support.shard_rig import need, rollup
 from tests.support.wire_strategies import CLUSTERS, rollups
 
 
 def table() -> NeedsTable:
-    return NeedsTable(Interned())
+    return NeedsTable(Numbers())
 
 
 def groups(count: int, first: int = 0) -> list[Need]:
@@ -129,17 +131,49 @@ def test_an_unchanged_need_is_not_parsed_again() -> None:
     assert needs.demand() is after
 
 
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(["east", "west"]),
+            st.dictionaries(st.sampled_from("abcd"), st.integers(1, 3), max_size=4),
+            st.booleans(),
+        ),
+        max_size=8,
+    )
+)
+def test_columns_and_numbers_are_as_if_all_needs_were_read_anew(
+    changes: list[tuple[str, dict[str, int], bool]],
+) -> None:
+    """Whatever comes, goes or only changes its size, and after needs have got other numbers."""
+    numbers = Numbers()
+    needs = NeedsTable(numbers)
+    for at, (cluster, pods, renumbered) in enumerate(changes):
+        needs.replace(rollup(cluster, *(need(n, group=g) for g, n in pods.items())), at)
+        if renumbered:
+            numbers.needs.keep(np.empty(0, np.int32))
+        demand = needs.demand()
+        assert demand.number is not None
+        columns, afresh = need_columns_of(demand.needs), NeedColumns([*demand.needs])
+        assert [numbers.needs[number] for number in demand.number.tolist()] == [
+            NeedKey(numbers.clusters[cluster], *wanted.key)
+            for wanted, cluster in zip(demand.needs, demand.cluster.tolist(), strict=True)
+        ]
+        assert columns.pods.tolist() == afresh.pods.tolist() == [n.pods for n in demand.needs]
+        assert columns.priority.tolist() == afresh.priority.tolist()
+        assert columns.start.tolist() == afresh.start.tolist()
+
+
 def test_only_clusters_that_reported_count_as_reported() -> None:
     """An empty roll-up is a report; a refused one is not."""
-    clusters: Interned[str] = Interned()
-    needs = NeedsTable(clusters)
+    numbers = Numbers()
+    needs = NeedsTable(numbers)
     bad = rollup("west", need())
     bad.needs[0].priority = 3
     bad.needs[0].interruption_penalty_bucket = 99  # type: ignore[assignment]
     needs.replace(rollup("east"), 1)
     with pytest.raises(InvalidInput):
         needs.replace(bad, 1)
-    assert needs.demand().reported == {clusters.number("east")}
+    assert needs.demand().reported == {numbers.clusters.number("east")}
 
 
 def test_a_cluster_is_known_to_have_grown_and_shrunk() -> None:
@@ -187,11 +221,11 @@ def test_a_sound_rollup_ends_the_doubt() -> None:
 
 def test_a_held_rollup_counts_as_report() -> None:
     """A cluster that was believed before is still one whose machines may serve others."""
-    clusters: Interned[str] = Interned()
-    needs = NeedsTable(clusters)
+    numbers = Numbers()
+    needs = NeedsTable(numbers)
     needs.replace(rollup("east", *groups(10)), 1)
     assert needs.replace(rollup("east"), 2).held
-    assert clusters.number("east") in needs.demand().reported
+    assert numbers.clusters.number("east") in needs.demand().reported
 
 
 def test_silence_confirms_a_held_rollup() -> None:

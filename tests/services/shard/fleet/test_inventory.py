@@ -21,7 +21,7 @@ from bigfleet.model.need import Need, NeedKey, Taint
 from bigfleet.services.shard.fleet.assignment import to_metadata
 from bigfleet.services.shard.fleet.inventory import Inventory
 from bigfleet.services.shard.fleet.machine_ids import MachineIds
-from bigfleet.services.shard.records.interning import Interned
+from bigfleet.services.shard.records.interning import Numbers
 from bigfleet.services.shard.records.orders import Order, Orders
 from bigfleet.services.shard.records.views import Transition
 from bigfleet.services.shard.sessions import updates
@@ -31,7 +31,7 @@ _S = MachineState
 
 
 def inventory(*machines: Machine, now_seconds: float = 0.0) -> Inventory:
-    kept = Inventory(Interned())
+    kept = Inventory(Numbers())
     kept.apply(machines, now_seconds)
     return kept
 
@@ -44,7 +44,13 @@ def order(
 
 def fleet(kept: Inventory, *orders: Order, position: int = NONE) -> Fleet:
     seen, wants = kept.snapshot(orders)
-    return wants.apply_to(seen, dict.fromkeys(wants.keys, position))
+    return wants.apply_to(seen, _numbered([NONE] * position + [*range(len(wants.keys))]))
+
+
+def _numbered(numbers: list[int]) -> Demand:
+    """Needs with these numbers."""
+    its, cluster = np.array(numbers, np.int32), np.zeros(len(numbers), np.int32)
+    return Demand([need()] * len(numbers), cluster, frozenset(), number=its)
 
 
 def bound(machine_id: str, wanted: Need, cluster: str = "east") -> Machine:
@@ -113,7 +119,7 @@ def test_what_a_full_listing_omits_is_gone() -> None:
 
 def test_a_record_is_unchanged_if_it_is_the_last_that_its_provider_gave() -> None:
     """Machines of other providers, unknown ones, and those that were never listed are none."""
-    kept = Inventory(Interned())
+    kept = Inventory(Numbers())
     kept.apply([replace(machine("m-1"), digest=7), machine("m-2")], 0.0, "ours")
     kept.apply([replace(machine("m-3"), digest=7)], 0.0, "theirs")
     ids = ["m-1", "m-2", "m-3", "m-4"]
@@ -209,7 +215,8 @@ def test_a_machine_taken_for_a_need_is_shown_as_that_needs() -> None:
     seen, wants = kept.snapshot([under_way])
     assert seen.state[0] == _S.DRAINING
     assert seen.clusters[seen.cluster[0]] == "west"
-    assert wants.apply_to(seen, {waiting: 4}).last_claimed_by.tolist() == [4]
+    known = _numbered([NONE, wants.keys.index(waiting)])
+    assert wants.apply_to(seen, known).last_claimed_by.tolist() == [1]
 
 
 def test_a_machine_being_created_stays_with_its_need() -> None:
@@ -333,9 +340,10 @@ def claimed(
 
 
 def last_claimed_by(kept: Inventory, needs: list[Need]) -> list[int]:
-    place = {NeedKey("east", *wanted.key): index for index, wanted in enumerate(needs)}
     seen, wants = kept.snapshot([])
-    return [int(index) for index in wants.apply_to(seen, place).last_claimed_by]
+    of_east = np.full(len(needs), seen.clusters.index("east"), np.int32)
+    demand = wants.numbered(Demand(needs, of_east, frozenset()), seen.clusters)
+    return [int(index) for index in wants.apply_to(seen, demand).last_claimed_by]
 
 
 def test_what_a_decision_counted_is_counted_likewise_next_time() -> None:
@@ -386,7 +394,7 @@ def test_a_drained_machine_stays_promised() -> None:
     one's that its metadata still names.
     """
     needs = [need(priority=1), need(priority=9)]
-    kept = Inventory(Interned(), lambda _: NeedKey("east", *needs[1].key))
+    kept = Inventory(Numbers(), lambda _: NeedKey("east", *needs[1].key))
     kept.apply([bound("m-1", needs[0])], 1)
     kept.apply([replace(bound("m-1", needs[0]), state=_S.DRAINING)], 2)
     assert last_claimed_by(kept, needs) == [1]

@@ -21,7 +21,7 @@ from bigfleet.services.shard.fleet import last_inventory
 from bigfleet.services.shard.fleet.assignment import to_metadata
 from bigfleet.services.shard.fleet.inventory import Inventory
 from bigfleet.services.shard.fleet.last_inventory import InventorySaver
-from bigfleet.services.shard.records.interning import Interned
+from bigfleet.services.shard.records.interning import Numbers
 from bigfleet.services.shard.records.orders import Order
 from bigfleet.services.shard.records.views import MachineView
 from tests.support.shard_rig import machine, need
@@ -31,14 +31,14 @@ _S = MachineState
 
 
 def known(*machines: Machine, provider: str = "") -> Inventory:
-    kept = Inventory(Interned())
+    kept = Inventory(Numbers())
     kept.apply(machines, 0.0, provider)
     return kept
 
 
 def restarted(former: Inventory) -> Inventory:
     """An inventory of another process, which knows what `former` had saved."""
-    kept = Inventory(Interned())
+    kept = Inventory(Numbers())
     kept.last = last_inventory.decode(last_inventory.encode(former.content()))
     return kept
 
@@ -81,7 +81,7 @@ def test_an_inventory_recalled_is_the_one_read_anew(
         replace(each, price_per_hour=9.0, digest=1_000 + number) if number in changed else each
         for number, each in enumerate(machines)
     ]
-    kept, fresh = recalled(known(*machines), *now), Inventory(Interned())
+    kept, fresh = recalled(known(*machines), *now), Inventory(Numbers())
     fresh.apply(now, 5.0)
     assert views(kept, now) == views(fresh, now)
     fleet, wants = kept.snapshot(())
@@ -163,7 +163,7 @@ async def test_the_inventory_is_saved_once_all_providers_are_listed(tmp_path: Pa
     listed.set()
     await eventually(lambda: store.load() is not None, "the inventory to be saved")
     saving.cancel()
-    later = Inventory(Interned())
+    later = Inventory(Numbers())
     InventorySaver(store, later, listed)
     assert [*later.unchanged([one.id], [7], "")] == [one.id]
 

@@ -21,7 +21,7 @@ from bigfleet.services.shard.decide.cycle_inputs import CycleInputs
 from bigfleet.services.shard.demand.needs import NeedsTable
 from bigfleet.services.shard.fleet.backoff import FailureBackOff
 from bigfleet.services.shard.fleet.inventory import Inventory
-from bigfleet.services.shard.records.interning import Interned
+from bigfleet.services.shard.records.interning import Numbers
 from bigfleet.services.shard.replay import checkpoint, decisions
 from bigfleet.services.shard.replay.changes import Changes, changed
 from bigfleet.services.shard.replay.checkpoint import Checkpoint
@@ -36,8 +36,8 @@ _S = MachineState
 
 def inputs_of(machines: Sequence[Machine], *needs: Need) -> CycleInputs:
     """What a shard decides on that has these machines, and these needs of cluster east."""
-    names: Interned[str] = Interned()
-    inventory, table = Inventory(names), NeedsTable(names)
+    numbers = Numbers()
+    inventory, table = Inventory(numbers), NeedsTable(numbers)
     table.replace(rollup("east", *needs), NOW)
     inventory.apply(machines, NOW)
     fleet, wants = inventory.snapshot([])

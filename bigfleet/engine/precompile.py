@@ -26,15 +26,19 @@ def precompile() -> None:
     needs = [Need(each, sizes_of([(_POD, 4)])) for each in profiles]
     # More than there are machines for, so that it is short and looks for one to preempt.
     needs.append(Need(_profile(spread_key=_RACK), sizes_of([(_POD, 100)])))
+    # By then the cluster has got machines, and is placed alone.
+    needs.append(Need(_profile(priority=-1), sizes_of([(_POD, 1)])))
     demand = Demand(needs, np.zeros(len(needs), np.int32), frozenset({0}))
     decide(_fleet(), fold(_fleet(), demand).demand, CycleMemory(), EngineConfig(), 0.0)
 
 
-def _profile(*, same_key: str = "", anti_affinity: str = "", spread_key: str = "") -> Profile:
+def _profile(
+    *, same_key: str = "", anti_affinity: str = "", spread_key: str = "", priority: int = 0
+) -> Profile:
     requirements = [Requirement(same_key, Operator.SAME)] if same_key else []
     keys = [anti_affinity] if anti_affinity else []
     terms = [Spread(spread_key, 1, hard=True)] if spread_key else []
-    return profile(requirements, terms, 0, penalty.ZERO, penalty.ZERO, anti_affinity=keys)
+    return profile(requirements, terms, priority, penalty.ZERO, penalty.ZERO, anti_affinity=keys)
 
 
 def _fleet() -> Fleet:

@@ -129,11 +129,13 @@ class AssignmentPhase:
             self._take_arrived(index)
             place_constrained(state, index)
         priority = int(state.priorities[needs[0]])
-        for cluster in np.unique(
-            state.demand.cluster[needs[need_types == NeedType.PLAIN]]
-        ).tolist():
-            if (cluster, priority) in self._order:  # else no machine could hold any of its pods
-                state.packings[cluster].place(self._order[cluster, priority], priority)
+        plain = np.unique(state.demand.cluster[needs[need_types == NeedType.PLAIN]]).tolist()
+        orders = {
+            cluster: self._order[cluster, priority]
+            for cluster in plain
+            if (cluster, priority) in self._order  # else no machine could hold any of its pods
+        }
+        state.packings.place(orders, priority)
         return incomplete
 
     def _take_arrived(self, index: int) -> None:

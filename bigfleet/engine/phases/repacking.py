@@ -15,6 +15,7 @@ from bigfleet.engine.placement.topology import label_keys, place_constrained
 from bigfleet.engine.snapshot import NONE, Flags, Longs, Rows
 from bigfleet.engine.state.cluster_packing import ClusterPacking
 from bigfleet.engine.state.cycle_state import CycleState
+from bigfleet.engine.state.packings import Packings
 from bigfleet.model.machine import MachineState
 
 _MAX_QUERIED = 16
@@ -168,7 +169,7 @@ class _Trial:
         self._place = np.cumsum(stay) - 1
         self._packing = before.without_pods(stay, self._left)
         self._trial = copy.copy(state)
-        self._trial.packings, self._trial.left = {cluster: self._packing}, self._left
+        self._trial.packings, self._trial.left = Packings({cluster: self._packing}), self._left
         self._trial.running, self._trial.beyond_skew = running, set()
 
     def keeps(self, fixed: list[tuple[int, int, int]]) -> bool:

@@ -6,9 +6,9 @@ uses the capacity that the needs before it left.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,7 +21,6 @@ from bigfleet.engine.kernels.scoring import (
     Machines,
     PlacementLog,
     ScoringStrategy,
-    consolidating,
     log_capacity,
 )
 from bigfleet.engine.kernels.sorting import order_of
@@ -41,55 +40,110 @@ class _Checkpoint(NamedTuple):
     pods: Longs
 
 
-class ClusterPacking:
-    """A cluster's M machines in keep order (those to be reclaimed first come last), and the pods
-    placed on them.
-    """
+class PackingColumns(NamedTuple):
+    """M machines in keep order: those to be reclaimed first come last."""
 
-    def __init__(self, classes: PodClasses, left: Longs, capacity_of: Longs, kind_of: Ints) -> None:
+    #: [M] intp, rows of the fleet; NONE for a removed machine
+    rows: Rows
+    #: [M] int32, index of the flavour
+    flavour: Ints
+    #: [M] int32, equal for interchangeable flavours
+    kind: Ints
+    #: [M, R] int64, allocatable for pods
+    capacity: Longs
+    #: [M, R] int64, what is left of `capacity`
+    free: Longs
+    #: [M] int64, the highest priority that may use the machine: one acquired in this decision did
+    #: not exist when higher priorities had their turn
+    max_priority: Longs
+    #: [M] bool, the machine holds pods
+    has_pods: Flags
+    #: [M] int32, the need that claimed the machine in the last decision, or NONE
+    last_claimed_by: Ints
+    #: [M] int32, the need that ordered the machine in this decision, or NONE
+    orderer: Ints
+
+    @classmethod
+    def empty_of(
+        cls,
+        rows: Rows,
+        flavour: Ints,
+        kind: Ints,
+        capacity: Longs,
+        max_priority: Longs,
+        last_claimed_by: Ints,
+    ) -> PackingColumns:
+        """Machines without pods that were there before this decision."""
+        machines = len(rows)
+        return cls(
+            rows,
+            flavour,
+            kind,
+            capacity,
+            capacity.copy(),
+            max_priority,
+            np.zeros(machines, np.bool_),
+            last_claimed_by,
+            np.full(machines, NONE, np.int32),
+        )
+
+    def part(self, its: slice) -> PackingColumns:
+        """Some of the machines, as views."""
+        return PackingColumns._make(column[its] for column in self)
+
+    def machines(self) -> Machines:
+        """The columns that kernels read and update."""
+        return Machines(
+            self.capacity,
+            self.free,
+            self.flavour,
+            self.kind,
+            self.max_priority,
+            self.has_pods,
+            self.last_claimed_by,
+        )
+
+
+class ClusterPacking:
+    """A cluster's machines, and the pods placed on them; it has the columns of PackingColumns."""
+
+    def __init__(
+        self,
+        classes: PodClasses,
+        left: Longs,
+        capacity_of: Longs,
+        kind_of: Ints,
+        columns: PackingColumns,
+        strategy: ScoringStrategy,
+        *,
+        is_common: bool = False,
+    ) -> None:
         """`left` [C], the unplaced pods of each class of the whole demand, is shared and updated;
         `capacity_of` [F, R] is what a machine of each flavour has for this cluster's pods, and
-        `kind_of` [F] is equal for flavours that are interchangeable for them.
+        `kind_of` [F] is equal for flavours that are interchangeable for them. `is_common` says
+        that `columns` are parts of those of many clusters.
         """
-        self._classes, self._left = classes, left
+        self.classes, self.left = classes, left
         self._capacity_of, self._kind_of = capacity_of, kind_of
-        resources = capacity_of.shape[1]
-        self.consolidating = consolidating(0, 0)
-        #: [M] intp, rows of the fleet; NONE for a removed machine
-        self.rows: Rows = np.empty(0, np.intp)
-        #: [M] int32, index of the flavour
-        self.flavour: Ints = np.empty(0, np.int32)
-        #: [M] int32, equal for interchangeable flavours
-        self.kind: Ints = np.empty(0, np.int32)
-        #: [M, R] int64, allocatable for pods
-        self.capacity: Longs = np.empty((0, resources), np.int64)
-        #: [M, R] int64, what is left of `capacity`
-        self.free: Longs = self.capacity.copy()
-        #: [M] int64, the highest priority that may use the machine: one acquired in this decision
-        #: did not exist when higher priorities had their turn
-        self.max_priority: Longs = np.empty(0, np.int64)
-        #: [M] bool, the machine holds pods
-        self.has_pods: Flags = np.empty(0, np.bool_)
-        #: [M] int32, the need that claimed the machine in the last decision, or NONE
-        self.last_claimed_by: Ints = np.empty(0, np.int32)
-        #: [M] int32, the need that ordered the machine in this decision, or NONE
-        self.orderer: Ints = np.empty(0, np.int32)
+        self.consolidating = strategy
+        self._take_columns(columns)
+        #: the columns are parts of those of many clusters
+        self.is_common = is_common
         self._log = PlacementLog(
             np.empty(0, np.int32), np.empty(0, np.int32), np.empty(0, np.int64)
         )
-        self._length = 0
+        #: how many of the placements are in the log
+        self._logged = 0
+        #: those after them
+        self._unlogged: list[PlacementLog] = []
         self._orders: dict[str, Longs] = {}
+
+    def _take_columns(self, columns: PackingColumns) -> None:
+        self.rows, self.flavour, self.kind, self.capacity, self.free = columns[:5]
+        self.max_priority, self.has_pods, self.last_claimed_by, self.orderer = columns[5:]
 
     def __len__(self) -> int:
         return len(self.rows)
-
-    def set_resource_ratio(self, order: Longs) -> None:
-        """Consolidate in the ratio of CPU and memory that the classes `order` request."""
-        asked = (self._classes.sizes[order] * self._left[order][:, None].astype(np.float64)).sum(
-            axis=0
-        )
-        parts = asked[:2] / np.maximum(self.capacity.astype(np.float64).sum(axis=0)[:2], 1)
-        self.consolidating = consolidating(float(parts[0]), float(parts[1]))
 
     def add(
         self,
@@ -102,18 +156,31 @@ class ClusterPacking:
         """Append machines for needs of at most `priority`; `orderer` is the need that ordered them
         in this decision.
         """
-        self._orders = {}
-        capacity = self._capacity_of[flavour]
-        self.rows = np.concatenate((self.rows, rows))
-        self.flavour = np.concatenate((self.flavour, flavour))
-        self.kind = np.concatenate((self.kind, self._kind_of[flavour]))
-        self.capacity = np.concatenate((self.capacity, capacity))
-        self.free = np.concatenate((self.free, capacity))
-        priorities = np.broadcast_to(np.asarray(priority, np.int64), len(rows))
-        self.max_priority = np.concatenate((self.max_priority, priorities))
-        self.orderer = np.concatenate((self.orderer, np.full(len(rows), orderer, np.int32)))
-        self.has_pods = np.concatenate((self.has_pods, np.zeros(len(rows), np.bool_)))
-        self.last_claimed_by = np.concatenate((self.last_claimed_by, last_claimed_by))
+        self._orders, self.is_common = {}, False
+        added = PackingColumns.empty_of(
+            rows,
+            flavour,
+            self._kind_of[flavour],
+            self._capacity_of[flavour],
+            np.broadcast_to(np.asarray(priority, np.int64), len(rows)),
+            last_claimed_by,
+        )
+        added.orderer[:] = orderer
+        both: Iterable[Any] = zip(self._columns(), added, strict=True)
+        self._take_columns(PackingColumns._make(map(np.concatenate, both)))
+
+    def _columns(self) -> PackingColumns:
+        return PackingColumns(
+            self.rows,
+            self.flavour,
+            self.kind,
+            self.capacity,
+            self.free,
+            self.max_priority,
+            self.has_pods,
+            self.last_claimed_by,
+            self.orderer,
+        )
 
     def in_order(self, name: str, values: Callable[[], Ints]) -> Longs:
         """The machines by ascending `values` [M], none below NONE, in keep order where they are
@@ -130,28 +197,26 @@ class ClusterPacking:
             self.free.copy(),
             self.max_priority.copy(),
             self.has_pods.copy(),
-            self._log.pods[: self._length].copy(),
+            self._written().pods.copy(),
         )
 
     def restore(self, checkpoint: _Checkpoint) -> None:
         """Return to `checkpoint`."""
+        self.is_common = False
         self.rows, self.free, self.max_priority, self.has_pods, pods = checkpoint
-        self._length = len(pods)
-        self._log.pods[: self._length] = pods
+        log, _ = self.log
+        log.pods[: len(pods)] = pods
+        self._logged = len(pods)
 
     def without_pods(self, staying: Flags, left: Longs) -> ClusterPacking:
         """A packing of the `staying` [M] machines without pods, with its own `left` [C]."""
-        other = ClusterPacking(self._classes, left, self._capacity_of, self._kind_of)
-        other.consolidating = self.consolidating
-        other.rows, other.flavour = self.rows[staying], self.flavour[staying]
-        other.kind = self.kind[staying]
-        other.capacity, other.free = self.capacity[staying], self.capacity[staying]
-        other.max_priority, other.has_pods = (
-            self.max_priority[staying],
-            np.zeros(staying.sum(), np.bool_),
+        others = PackingColumns._make(column[staying] for column in self._columns())
+        without = others._replace(
+            free=others.capacity.copy(), has_pods=np.zeros_like(others.has_pods)
         )
-        other.last_claimed_by, other.orderer = self.last_claimed_by[staying], self.orderer[staying]
-        return other
+        return ClusterPacking(
+            self.classes, left, self._capacity_of, self._kind_of, without, self.consolidating
+        )
 
     def place(self, order: Longs, priority: int) -> None:
         """Place the pods left of the classes `order`, which have this `priority`.
@@ -159,9 +224,9 @@ class ClusterPacking:
         Only what finds no place elsewhere goes to the machines that needs of a lower priority
         claimed in the last decision.
         """
-        if not self._left[order].any() or not len(self):
+        if not self.left[order].any() or not len(self):
             return
-        machines, classes = self.machines(), self._classes
+        machines, classes = self.machines(), self.classes
 
         def kernel(log: PlacementLog, length: int) -> int:
             return place(
@@ -169,7 +234,7 @@ class ClusterPacking:
                 classes.columns,
                 classes.priority,
                 classes.share_steps,
-                self._left,
+                self.left,
                 order,
                 priority,
                 self.consolidating,
@@ -184,7 +249,7 @@ class ClusterPacking:
         the fleet.
         """
         with self.only(np.isin(self.rows, rows)):
-            if self._left[order].any():
+            if self.left[order].any():
                 self._pack(order, priority, self.consolidating)
 
     @contextmanager
@@ -197,37 +262,28 @@ class ClusterPacking:
 
     def place_more(self, order: Longs, priority: int) -> None:
         """Place the pods left after machines were added or pods removed, without consolidating."""
-        if self._left[order].any() and len(self):
+        if self.left[order].any() and len(self):
             self._pack(order, priority, BALANCED)
 
     def record_placement(self, machine: int, pod_class: int, pods: int) -> None:
         """Place pods of a class on a machine; the caller updates `left`."""
-        self.free[machine] -= pods * self._classes.sizes[pod_class]
+        self.free[machine] -= pods * self.classes.sizes[pod_class]
         self.has_pods[machine] = True
-        self._grow_log(1)
-        log, at = self._log, self._length
+        log, at = self._log_with_room(1)
         log.machine[at], log.pod_class[at], log.pods[at] = machine, pod_class, pods
-        self._length += 1
+        self._logged += 1
 
     def record_placements(self, machine: Rows, pod_class: Longs, pods: Longs) -> None:
         """Place `pods` [P] of each `pod_class` [P] on each `machine` [P]; the caller updates
         `left`.
         """
-        np.subtract.at(self.free, machine, pods[:, None] * self._classes.sizes[pod_class])
+        np.subtract.at(self.free, machine, pods[:, None] * self.classes.sizes[pod_class])
         self.has_pods[machine] = True
-        self._append(PlacementLog(machine.astype(np.int32), pod_class.astype(np.int32), pods))
+        self.append(PlacementLog(machine.astype(np.int32), pod_class.astype(np.int32), pods))
 
     def machines(self) -> Machines:
         """The columns that kernels read and update."""
-        return Machines(
-            self.capacity,
-            self.free,
-            self.flavour,
-            self.kind,
-            self.max_priority,
-            self.has_pods,
-            self.last_claimed_by,
-        )
+        return self._columns().machines()
 
     def write(
         self, order: Longs, kernel: Callable[[PlacementLog, int], int], passes: int = 1
@@ -235,15 +291,14 @@ class ClusterPacking:
         """Run a kernel that places the classes `order` in so many passes: it gets the log and its
         length, and returns the new length.
         """
-        self._grow_log(passes * int(log_capacity(self._left, order, len(self))))
-        self._length = kernel(self._log, self._length)
+        log, length = self._log_with_room(passes * int(log_capacity(self.left, order, len(self))))
+        self._logged = kernel(log, length)
 
     def entries(self) -> PlacementLog:
         """All placements."""
-        live = np.flatnonzero(self._log.pods[: self._length])
-        return PlacementLog(
-            self._log.machine[live], self._log.pod_class[live], self._log.pods[live]
-        )
+        log = self._written()
+        live = np.flatnonzero(log.pods)
+        return PlacementLog._make(column[live] for column in log)
 
     def entries_of(self, classes: slice) -> Iterator[tuple[int, int, int]]:
         """The placements of a need's classes: machine, class and number of pods."""
@@ -260,7 +315,7 @@ class ClusterPacking:
         """Remove all pods from a machine; returns the needs that lost any, in order."""
         log = self._written()
         at = np.flatnonzero((log.machine == machine) & (log.pods > 0))
-        losers: list[int] = np.unique(self._classes.need[log.pod_class[at]]).tolist()
+        losers: list[int] = np.unique(self.classes.need[log.pod_class[at]]).tolist()
         self._clear(at)
         return losers
 
@@ -285,61 +340,67 @@ class ClusterPacking:
         """Write to `claimed` [n] the needs that claim the cluster's machines with pods; which are
         `additional` [N].
         """
-        claim(self._log, self._length, self._classes.need, additional, self.rows, claimed)
+        claim(*self.log, self.classes.need, additional, self.rows, claimed)
 
     @property
     def log(self) -> tuple[PlacementLog, int]:
         """All placements, undone ones included, and how many there are."""
-        return self._log, self._length
+        return self._log_with_room(0)
 
     @property
     def log_length(self) -> int:
         """How many placements there are at most."""
-        return self._length
+        return self._logged + sum(len(each.pods) for each in self._unlogged)
 
     def collect(self, classes: Flags, count: int, row: Rows, pod_class: Longs, pods: Longs) -> int:
         """Append all placements of these `classes` [C] to columns with `count` entries; returns how
         many there are now.
         """
-        return collect(self._log, self._length, classes, self.rows, count, row, pod_class, pods)
+        return collect(*self.log, classes, self.rows, count, row, pod_class, pods)
 
     def _clear(self, at: Rows) -> None:
-        machine, pod_class, pods = (column[at] for column in self._log)
-        np.add.at(self.free, machine, pods[:, None] * self._classes.sizes[pod_class])
-        np.add.at(self._left, pod_class, pods)
-        self._log.pods[at] = 0
         log = self._written()
+        machine, pod_class, pods = (column[at] for column in log)
+        np.add.at(self.free, machine, pods[:, None] * self.classes.sizes[pod_class])
+        np.add.at(self.left, pod_class, pods)
+        log.pods[at] = 0
         self.has_pods[:] = False
         self.has_pods[log.machine[log.pods > 0]] = True
 
+    def append(self, entries: PlacementLog) -> None:
+        """Note placements; the caller updates machines and `left`."""
+        self._unlogged.append(entries)
+
     def _written(self) -> PlacementLog:
-        log, part = self._log, slice(0, self._length)
-        return PlacementLog(log.machine[part], log.pod_class[part], log.pods[part])
+        log, length = self.log
+        return PlacementLog._make(column[:length] for column in log)
 
-    def _append(self, entries: PlacementLog) -> None:
-        number = len(entries.pods)
-        self._grow_log(number)
-        for column, added in zip(self._log, entries, strict=True):
-            np.asarray(column)[self._length : self._length + number] = added
-        self._length += number
-
-    def _grow_log(self, entries: int) -> None:
-        if self._length + entries > len(self._log.pods):
-            size = len(self._log.pods) + self._length + 2 * entries + 64
+    def _log_with_room(self, entries: int) -> tuple[PlacementLog, int]:
+        """The log with all placements and room for so many more, and how many there are."""
+        length, before = self.log_length, self._logged
+        if length + entries > len(self._log.pods):
             # Most of it is never written to, and takes no time then.
-            log = PlacementLog(*(np.empty(size, column.dtype) for column in self._log))
-            for column, before in zip(log, self._written(), strict=True):
-                np.asarray(column)[: self._length] = before
+            size = 2 * (length + entries) + 64 if entries else length
+            log = PlacementLog._make(np.empty(size, column.dtype) for column in self._log)
+            for column, known in zip(log, self._log, strict=True):
+                np.asarray(column)[:before] = np.asarray(known)[:before]
             self._log = log
+        for added in self._unlogged:
+            after = before + len(added.pods)
+            for column, values in zip(self._log, added, strict=True):
+                np.asarray(column)[before:after] = values
+            before = after
+        self._logged, self._unlogged = length, []
+        return self._log, length
 
     def _pack(self, order: Longs, priority: int, strategy: ScoringStrategy) -> None:
-        machines, classes = self.machines(), self._classes.columns
+        machines, classes = self.machines(), self.classes.columns
 
         def kernel(log: PlacementLog, length: int) -> int:
             return pack(
                 machines,
                 classes,
-                self._left,
+                self.left,
                 order,
                 priority,
                 strategy,

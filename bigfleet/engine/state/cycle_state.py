@@ -32,7 +32,8 @@ from bigfleet.engine.snapshot import (
     in_states,
 )
 from bigfleet.engine.state.ceiling_budgets import CeilingBudgets
-from bigfleet.engine.state.cluster_packing import ALWAYS, ClusterPacking
+from bigfleet.engine.state.cluster_packing import ALWAYS, ClusterPacking, PackingColumns
+from bigfleet.engine.state.packings import Packings
 from bigfleet.model.machine import MachineState
 from bigfleet.model.need import NeedKey
 
@@ -134,7 +135,7 @@ class CycleState:
         #: by cluster: rows kept as headroom for gangs, which are not in `packings`
         self.headroom_pool: dict[int, Rows] = {}
         #: by cluster
-        self.packings: dict[int, ClusterPacking] = self._build_packings()
+        self.packings = self._build_packings()
 
     def _just_arrived(self) -> Rows:
         is_idle = self.fleet.state == MachineState.IDLE
@@ -372,33 +373,37 @@ class CycleState:
             its = its[self.priorities[claimed[rows[its]]] == self.priorities[need[its]]]
             claimed[rows[its]] = need[its]
 
-    def _build_packings(self) -> dict[int, ClusterPacking]:
-        fleet, packings = self.fleet, {}
-        supply_clusters = self.supply_clusters
+    def _build_packings(self) -> Packings:
+        fleet, supply_clusters = self.fleet, self.supply_clusters
         rows = self._in_keep_order(np.flatnonzero(supply_clusters != NONE))
-        max_priorities = self._max_priorities(rows)
-        borders = np.searchsorted(supply_clusters[rows], np.arange(len(fleet.clusters) + 1))
-        wanted = {*self.demand.cluster.tolist(), *supply_clusters[rows].tolist()}
-        cluster_of_class = self.demand.cluster[self.classes.need]
-        classes = np.argsort(cluster_of_class, kind="stable").astype(np.int64)
-        ends = np.searchsorted(cluster_of_class[classes], np.arange(len(fleet.clusters) + 1))
-        for cluster in sorted(wanted):
-            packing = ClusterPacking(
-                self.classes,
-                self.left,
-                self.capacities.of(cluster),
-                self.classes.kinds(self.capacities.number(cluster)),
-            )
-            its = slice(borders[cluster], borders[cluster + 1])
-            ahead = fleet.headroom[rows[its]]
-            self.headroom_pool[cluster] = rows[its][ahead]
-            mine = rows[its][~ahead]
-            packing.add(
-                mine, fleet.flavour[mine], fleet.last_claimed_by[mine], max_priorities[its][~ahead]
-            )
-            packing.set_resource_ratio(classes[ends[cluster] : ends[cluster + 1]])
-            packings[cluster] = packing
-        return packings
+        wanted = np.concatenate((self.demand.cluster, supply_clusters[rows]))
+        clusters = np.unique(wanted).astype(np.intp)
+        ahead = fleet.headroom[rows]
+        parts = np.split(rows[ahead], np.searchsorted(supply_clusters[rows[ahead]], clusters)[1:])
+        self.headroom_pool = dict(zip(clusters.tolist(), parts, strict=False))
+        rows = rows[~ahead]
+        start = np.append(np.searchsorted(supply_clusters[rows], clusters), len(rows))
+        return Packings.of(
+            clusters,
+            self._packing_columns(rows),
+            start,
+            self.classes,
+            self.left,
+            self.demand.cluster[self.classes.need],
+            self.capacities,
+        )
+
+    def _packing_columns(self, rows: Rows) -> PackingColumns:
+        fleet, flavour = self.fleet, self.fleet.flavour[rows]
+        numbers = self.capacities.numbers(self.supply_clusters[rows])
+        kind = np.empty(len(rows), np.int32)
+        capacity = np.empty((len(rows), len(self.columns.resources)), np.int64)
+        for number in np.unique(numbers).tolist():
+            its = np.flatnonzero(numbers == number)
+            kind[its] = self.classes.kinds(number)[flavour[its]]
+            capacity[its] = self.capacities.matrix(number)[flavour[its]]
+        priorities, last = self._max_priorities(rows), fleet.last_claimed_by[rows]
+        return PackingColumns.empty_of(rows, flavour, kind, capacity, priorities, last)
 
     def _max_priorities(self, rows: Rows) -> Longs:
         """The highest priority that each of `rows` serves."""

@@ -15,6 +15,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 LONG_PAUSE_SECONDS = 0.05
+# To count what is frozen takes as long as to look at all of it: done at every so many freezes.
+COUNTED_EVERY = 16
 _OLDEST = 2
 
 
@@ -50,6 +52,8 @@ class _FreezeAfterLongPause:
     def __init__(self) -> None:
         self._started_seconds = 0.0
         self._count_at_full_collection = 0
+        #: since the last full collection
+        self._freezes = 0
 
     def __call__(self, phase: str, collection: Mapping[str, int]) -> None:
         """Handle the start or the end of a collection; see `gc.callbacks`."""
@@ -61,10 +65,13 @@ class _FreezeAfterLongPause:
             self._freeze()
 
     def _freeze(self) -> None:
-        was_full = gc.get_freeze_count() == 0
         gc.freeze()
-        count = gc.get_freeze_count()
-        if was_full:
-            self._count_at_full_collection = count
-        elif count > 2 * self._count_at_full_collection:
+        self._freezes += 1
+        if self._freezes == 1:
+            self._count_at_full_collection = gc.get_freeze_count()
+        elif self._freezes % COUNTED_EVERY == 0 and self._have_doubled():
             gc.unfreeze()
+            self._freezes = 0
+
+    def _have_doubled(self) -> bool:
+        return gc.get_freeze_count() > 2 * self._count_at_full_collection

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import repeat
+from typing import Any, TypeVar, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bigfleet.engine.folded_needs import FoldedNeeds
 from bigfleet.engine.snapshot import NONE, Bytes, Flags, Ints, Longs
@@ -22,6 +24,7 @@ from bigfleet.model.need import Need, Profile
 # Read needs keep the columns of those that are gone until these are this many times as many.
 _MAX_GARBAGE = 2
 
+_Column = TypeVar("_Column", bound=NDArray[Any])
 
 # One need.
 _ROW = np.dtype([
@@ -114,16 +117,28 @@ class _Reader:
             self._number_of_sizes += 1
 
     def _append(self) -> None:
-        self.rows = np.concatenate((self.rows, np.array(self._new, _ROW)))
-        amounts = np.zeros((self._number_of_sizes, len(self.names)), np.int64)
-        known, resources = self.amounts.shape
-        amounts[:known, :resources] = self.amounts
+        needs, sizes = len(self.needs), self._number_of_sizes
+        self.rows = _with_room(self.rows, needs)
+        self.rows[needs - len(self._new) : needs] = np.array(self._new, _ROW)
+        self.pods = _with_room(self.pods, sizes)
+        self.pods[sizes - len(self._pods) : sizes] = self._pods
+        more = len(self.names) - self.amounts.shape[1]
+        if more:
+            self.amounts = np.pad(self.amounts, ((0, 0), (0, more)))
+        self.amounts = _with_room(self.amounts, sizes)
         if self._new_sizes:
             row, column, amount = zip(*self._new_sizes, strict=True)
-            amounts[row, column] = amount
-        self.amounts = amounts
-        self.pods = np.concatenate((self.pods, np.array(self._pods, np.int64)))
+            self.amounts[row, column] = amount
         self._new, self._new_sizes, self._pods = [], [], []
+
+
+def _with_room(column: _Column, rows: int) -> _Column:
+    """The column, or a longer one that begins with it and else is 0, with at least so many rows."""
+    if rows <= len(column):
+        return column
+    longer = np.zeros((2 * rows, *column.shape[1:]), column.dtype)
+    longer[: len(column)] = column
+    return cast("_Column", longer)
 
 
 class NeedColumns(Sequence[Need]):

@@ -153,7 +153,8 @@ class PodClasses:
                     _, kind = np.unique(kind * 256 + bits, return_inverse=True)
             return kind.astype(np.int32)
 
-        return self._flavours.remember_last((f"kinds {number}", self._key), compute)
+        key = self._capacities.key(number), self._key
+        return self._flavours.remember_last((f"kinds {number}", key), compute)
 
     def _flavour_fits(self, needs: NeedColumns) -> tuple[list[FlavourFit], Ints]:
         """All distinct fits, and the number of each need's."""

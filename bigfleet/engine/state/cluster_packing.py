@@ -73,7 +73,7 @@ class PackingColumns(NamedTuple):
         max_priority: Longs,
         last_claimed_by: Ints,
     ) -> PackingColumns:
-        """Machines without pods that were there before this decision."""
+        """Machines without pods that no need has ordered."""
         machines = len(rows)
         return cls(
             rows,

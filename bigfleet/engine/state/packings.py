@@ -1,8 +1,8 @@
 """The packings of all clusters, and how the pods of many are placed at once.
 
 To call a kernel takes as long as to pack a small cluster, and after each call the GIL is waited
-for. So the pods of one priority of all small clusters are placed in one call, on columns that are
-parts of common ones. A cluster that has got machines since has columns of its own.
+for. So the pods of one priority of all clusters are placed in one call, on columns that are parts
+of common ones. A cluster that has got machines since has columns of its own.
 """
 
 from __future__ import annotations

@@ -77,8 +77,7 @@ class ClusterRemover:
             raise Unavailable(cycle.not_ready())
         states = Counter(view.state for view in cycle.inventory.bound_to(cluster))
         wants, fleet = result.inputs.wants, result.inputs.fleet
-        keys = [number for number, key in enumerate(wants.keys) if key.cluster == cluster]
-        reserved = np.isin(wants.numbers, keys) & np.isin(fleet.state, _RESERVED)
+        reserved = wants.of_cluster(cluster) & np.isin(fleet.state, _RESERVED)
         at_work = states.pop(MachineState.CONFIGURED, 0)
         return wire.RemoveClusterResponse(
             configured_machines=at_work,

@@ -6,12 +6,14 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
+import numpy as np
+
 from bigfleet.engine.cycle_memory import CycleMemory
 from bigfleet.engine.decision import Decision
 from bigfleet.engine.explain.explain import Explainer
 from bigfleet.engine.explain.shortfall_report import ESCALATE_AFTER_CYCLES
 from bigfleet.engine.fit.folding import FoldedDemand, fold
-from bigfleet.engine.snapshot import Demand, EngineConfig, Fleet
+from bigfleet.engine.snapshot import Demand, EngineConfig, Fleet, Rows
 from bigfleet.model import resources
 from bigfleet.model.need import NeedKey
 from bigfleet.model.report_limits import MAX_SHORTFALLS
@@ -67,6 +69,8 @@ class CycleResult:
     quarantine: Quarantine = field(default_factory=dict)
     newly_quarantined: Collection[NeedKey] = ()
     unfolded: frozenset[NeedKey] = frozenset()
+    #: by need of `inputs.asked`: the index of the need in `demand` that includes it
+    served_by: Rows = field(default_factory=lambda: np.empty(0, np.intp))
 
     def machine_id(self, row: int) -> str:
         """The machine in `row` of the fleet."""
@@ -90,7 +94,7 @@ def compute(inputs: CycleInputs, decide: Decide, settings: EngineConfig) -> Cycl
 
 
 def _compute(inputs: CycleInputs, decide: Decide, settings: EngineConfig) -> CycleResult:
-    folding = fold_needs(inputs, inputs.asked)
+    folding = _fold(inputs)
     demand, names = folding.demand, inputs.fleet.clusters
     keys, fleet = KeysOf(demand, names), inputs.wants.apply_to(inputs.fleet, demand)
     decision = decide(fleet, demand, inputs.cycle_memory, settings, inputs.now_seconds)
@@ -110,13 +114,14 @@ def _compute(inputs: CycleInputs, decide: Decide, settings: EngineConfig) -> Cyc
         aged_shortfalls,
         hints,
         statuses,
+        served_by=folding.served_by,
         unfolded=unfolding.next_unfolded(inputs.unfolded, inputs.asked, folding, names, decision),
     )
 
 
-def fold_needs(inputs: CycleInputs, asked: Demand) -> FoldedDemand:
-    """`asked` as it is served in this cycle."""
-    asked = inputs.wants.numbered(asked, inputs.fleet.clusters)
+def _fold(inputs: CycleInputs) -> FoldedDemand:
+    """What is asked, as it is served in this cycle."""
+    asked = inputs.wants.numbered(inputs.asked, inputs.fleet.clusters)
     served_as_gangs = partial(unfolding.with_machines, asked, inputs.wants)
     return fold(inputs.fleet, asked, inputs.unfolded, served_as_gangs)
 

@@ -7,10 +7,12 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+import numpy as np
+
 from bigfleet.api.limit_codec import NodeLimit, limits_from_wire
 from bigfleet.api.overhead_codec import overheads_from_wire
 from bigfleet.api.v1alpha1 import capacity_pb2 as wire
-from bigfleet.engine.snapshot import Demand
+from bigfleet.engine.snapshot import Demand, Ints
 from bigfleet.model.ceiling import Ceiling, Ceilings
 from bigfleet.model.errors import InvalidInput
 from bigfleet.model.group import Additional
@@ -56,6 +58,7 @@ class NeedsTable:
     def __init__(self, numbers: Numbers, guard: RollUpGuard | None = None) -> None:
         self._clusters, self._keys = numbers.clusters, numbers.needs
         self._renumbered = self._keys.renumbered
+        numbers.needs_in_force.append(self._numbers)
         self._guard = guard or RollUpGuard()
         self._rows: dict[str, dict[Key, NeedRow]] = {}
         self._by_wire_bytes: dict[str, dict[bytes, NeedRow]] = {}
@@ -259,6 +262,10 @@ class NeedsTable:
         row = NeedRow(need, wire_bytes, self._clusters.number(cluster), number, order)
         self._ordered.add(row)
         return row
+
+    def _numbers(self) -> Ints:
+        rows = (row.number for rows in self._rows.values() for row in rows.values())
+        return np.fromiter(rows, np.int32)
 
     def _number_again(self) -> None:
         self._renumbered, self._demand = self._keys.renumbered, None

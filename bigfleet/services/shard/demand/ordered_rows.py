@@ -1,6 +1,6 @@
 """The rows of all clusters in the order in which they are served, and as columns.
 
-In most cycles a few needs have other sizes, and none has come or gone: then only these are read.
+In a cycle in which none has come or gone, only those that have other sizes are read.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class NeedsInOrder(NamedTuple):
 
 
 class OrderedRows:
-    """Rows by their `order`, which is set anew only before `sort`."""
+    """Rows by their `order`, which is set anew only before `rearrange`."""
 
     def __init__(self) -> None:
         self._ordered: list[NeedRow] = []
@@ -62,7 +62,6 @@ class OrderedRows:
     def columns(self) -> NeedsInOrder:
         """The needs in force."""
         last, altered = self._columns.needs, self._altered
-        self._altered = []
         if self._is_rearranged:
             self._arrange()
             needs = NeedColumns(self._needs, last)
@@ -75,11 +74,11 @@ class OrderedRows:
                 self._needs[row.place] = row.need
             needs = NeedColumns(self._needs, last, places)
             self._columns = self._columns._replace(needs=needs)
+        self._is_rearranged, self._altered = False, []
         return self._columns
 
     def _arrange(self) -> None:
         """Sort; fast for a sorted list with few additions."""
-        self._is_rearranged = False
         rows = [row for row in self._ordered if row.in_force]
         added = [row for row in self._added if row.in_force]
         self._ordered = sorted([*rows, *added], key=attrgetter("order")) if added else rows

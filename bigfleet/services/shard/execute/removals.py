@@ -88,8 +88,7 @@ class PendingRemovals:
         elastic = np.array([f.capacity_type.elastic for f in fleet.flavours], np.bool_)
         failed = fleet.state == MachineState.FAILED
         for cluster in self._left:
-            keys = [n for n, key in enumerate(wants.keys) if key.cluster == cluster]
-            left = np.isin(wants.numbers, keys) & (fleet.state == MachineState.CREATING)
+            left = wants.of_cluster(cluster) & (fleet.state == MachineState.CREATING)
             if cluster in fleet.clusters:
                 bound = fleet.cluster == fleet.clusters.index(cluster)
                 left |= bound & (~failed | elastic[fleet.flavour])

@@ -39,11 +39,6 @@ from bigfleet.services.shard.records.views import (
 )
 from bigfleet.services.shard.records.wants import Wants
 
-# Needs that no machine serves keep their numbers until they are this many times as many as those
-# that one does, and until they are many.
-_MAX_GARBAGE = 2
-_FEW_NEEDS = 1000
-
 
 class Inventory:
     """Mirror of the providers' machines. `numbers` is shared with the needs table.
@@ -64,6 +59,7 @@ class Inventory:
         self.holds = Holds()
         #: held by who needs rows to stay: a decision until its end, a listing that is applied
         self.lock = asyncio.Lock()
+        self._numbers = numbers
         self._clusters, self._needs = numbers.clusters, numbers.needs
         self._drained_for = drained_for
         self._shard_filter = shard_filter or ShardFilter()
@@ -248,16 +244,13 @@ class Inventory:
             self._columns.need[row] = NONE
 
     def compact(self) -> None:
-        """Drop classes that no machine has any more, and such needs once they are many."""
+        """Drop classes that no machine has any more, and needs that are gone once they are most."""
         alive = self._classes.alive(self._columns.flavour)
         self._flavours = [self._flavours[number] for number in alive]
         self._domains = [self._domains[number] for number in alive]
         self._observed = self._purchased = None
         self._columns.flavour = self._classes.keep(self._columns.flavour)
-        # The needs table numbers its needs anew after that, also those that no machine serves.
-        in_use = len(self._needs.alive(self._columns.need))
-        if len(self._needs) > _MAX_GARBAGE * in_use + _FEW_NEEDS:
-            self._columns.need = self._needs.keep(self._columns.need)
+        self._columns.need = self._numbers.keep_needs(self._columns.need)
 
     def snapshot(
         self,
@@ -386,7 +379,8 @@ class Inventory:
 
     def domains_serving(self, profiles: Collection[str]) -> set[Domain]:
         """The domains with machines for needs of these profiles, given by fingerprint."""
-        needs = [n for n, key in enumerate(self._needs.values) if key.fingerprint in profiles]
+        served = self._needs.alive(self._columns.need)
+        needs = [number for number in served if self._needs[number].fingerprint in profiles]
         rows = np.isin(self._columns.need, needs)
         return {self._domains[n] for n in np.unique(self._columns.flavour[rows]).tolist()}
 

@@ -28,6 +28,7 @@ from bigfleet.ports.store import InventoryStore
 from bigfleet.services.shard.fleet.columns import Columns
 from bigfleet.services.shard.fleet.machine_ids import MachineIds
 from bigfleet.services.shard.records.machine_class import MachineClass
+from bigfleet.services.shard.records.wants import Wants
 
 # To be raised when a record is read differently: by the codec, `class_of` or `claims`.
 FORMAT = 1
@@ -126,14 +127,17 @@ def _renumbered(numbers: Ints, number: Callable[[int], int]) -> Ints:
 def content_of(last: LastInventory) -> Content:
     """What `last` knows now."""
     ids = np.array(last.ids.raw_of(slice(None)), np.bytes_)
+    # Needs that no machine serves are not for the file.
+    needs = Wants(last.columns.need, last.needs).compact()
+    columns = {name: getattr(last.columns, name).tobytes() for name in SAVED_COLUMNS}
     return Content(
         format=FORMAT,
         ids=ids.tobytes(),
         id_bytes=ids.itemsize,
-        columns={name: getattr(last.columns, name).tobytes() for name in SAVED_COLUMNS},
+        columns=columns | {"need": needs.numbers.tobytes()},
         classes=[*last.classes],
         clusters=[*last.clusters],
-        needs=[*last.needs],
+        needs=[*needs.keys],
         last_errors={**last.last_errors},
     )
 

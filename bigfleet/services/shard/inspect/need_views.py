@@ -18,7 +18,7 @@ from bigfleet.model import resources
 from bigfleet.model.labels import INSTANCE_TYPE_LABEL, ZONE_LABEL
 from bigfleet.model.machine import MachineState
 from bigfleet.model.need import NeedKey
-from bigfleet.services.shard.decide.compute import CycleResult, fold_needs
+from bigfleet.services.shard.decide.compute import CycleResult
 from bigfleet.services.shard.decide.quarantine import QUARANTINE_MESSAGE, QuarantinedNeed
 from bigfleet.services.shard.decide.quotas import Quotas
 from bigfleet.services.shard.fleet.backoff import Offering, descriptions
@@ -98,7 +98,7 @@ def _wanted(result: CycleResult, request: wire.InspectNeedsRequest) -> set[NeedK
     """Keys of the selected needs as served; a folded need is also found by its reported key."""
     served = {key for key in result.keys if _meets(key, request)}
     asked, names = result.inputs.asked, result.inputs.fleet.clusters
-    served_by = fold_needs(result.inputs, asked).served_by.tolist()
+    served_by = result.served_by.tolist()
     for need, cluster, at in zip(asked.needs, asked.cluster.tolist(), served_by, strict=True):
         if _meets(NeedKey(names[cluster], *need.key), request):
             served.add(result.keys[at])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
@@ -12,6 +12,11 @@ from bigfleet.engine.snapshot import NONE, Ints
 from bigfleet.model.need import NeedKey
 
 _Value = TypeVar("_Value", bound=Hashable)
+
+# Needs that are gone keep their numbers until there are so many times as many as of the others, and
+# many: to number those in force anew takes long.
+_MAX_GARBAGE = 2
+_FEW_NEEDS = 1000
 
 
 class Interned(Generic[_Value]):
@@ -67,3 +72,15 @@ class Numbers:
 
     clusters: Interned[str] = field(default_factory=Interned)
     needs: Interned[NeedKey] = field(default_factory=Interned)
+    #: the numbers of needs that must stay whether or not a machine has them
+    needs_in_force: list[Callable[[], Ints]] = field(default_factory=list)
+
+    def keep_needs(self, used: Ints) -> Ints:
+        """`used` in a new numbering, without the needs that are neither among `used` nor in force;
+        in the old one for as long as these are not most of all.
+        """
+        in_force = [numbers() for numbers in self.needs_in_force]
+        kept = np.concatenate([used, *in_force])
+        if len(self.needs) <= _MAX_GARBAGE * len(self.needs.alive(kept)) + _FEW_NEEDS:
+            return used
+        return self.needs.keep(kept)[: len(used)]

@@ -49,6 +49,17 @@ class Wants:
         flags[self.numbers] = True
         return np.flatnonzero(flags[:-1]).astype(np.int32)
 
+    def of_cluster(self, cluster: str) -> Flags:
+        """Which rows a need of `cluster` wants."""
+        its = [number for number in self.used.tolist() if self.keys[number].cluster == cluster]
+        return np.isin(self.numbers, its)
+
+    def compact(self) -> Wants:
+        """The same with no other keys than those of needs that want a machine."""
+        place = np.searchsorted(self.used, self.numbers).astype(np.int32)
+        numbers = np.where(self.numbers == NONE, np.int32(NONE), place)
+        return Wants(numbers, [self.keys[number] for number in self.used.tolist()])
+
     def numbered(self, demand: Demand, clusters: Sequence[str]) -> Demand:
         """`demand` with the number of each need that wants a machine; the same if it has numbers
         already, which are then those of `keys`. `clusters` are the names of the demand's.

@@ -82,7 +82,7 @@ class Checkpoint:
 def encode(checkpoint: Checkpoint) -> bytes:
     """The checkpoint as bytes; `decode` is the inverse."""
     inputs, fleet, asked = checkpoint.inputs, checkpoint.inputs.fleet, checkpoint.inputs.asked
-    needs = zip(asked.needs, asked.cluster.tolist(), strict=True)
+    needs, wants = zip(asked.needs, asked.cluster.tolist(), strict=True), inputs.wants.compact()
     content = _Content(
         format=FORMAT,
         shard_id=checkpoint.shard_id,
@@ -91,8 +91,8 @@ def encode(checkpoint: Checkpoint) -> bytes:
         clusters=list(fleet.clusters),
         columns={name: _column(values) for name, values in fleet.columns().items()},
         machine_ids=_column(np.array(inputs.machine_ids)),
-        wanted=_column(inputs.wants.numbers),
-        wanted_by=list(inputs.wants.keys),
+        wanted=_column(wants.numbers),
+        wanted_by=list(wants.keys),
         needs=[_need_row(need, cluster) for need, cluster in needs],
         reported=sorted(asked.reported),
         unreachable=sorted(asked.unreachable),

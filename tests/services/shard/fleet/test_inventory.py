@@ -18,6 +18,7 @@ from bigfleet.engine.snapshot import NONE, Demand, Fleet
 from bigfleet.model.group import ADDITIONAL
 from bigfleet.model.machine import Machine, MachineState
 from bigfleet.model.need import Need, NeedKey, Taint
+from bigfleet.services.shard.demand.needs import NeedsTable
 from bigfleet.services.shard.fleet.assignment import to_metadata
 from bigfleet.services.shard.fleet.inventory import Inventory
 from bigfleet.services.shard.fleet.machine_ids import MachineIds
@@ -25,7 +26,7 @@ from bigfleet.services.shard.records.interning import Numbers
 from bigfleet.services.shard.records.orders import Order, Orders
 from bigfleet.services.shard.records.views import Transition
 from bigfleet.services.shard.sessions import updates
-from tests.support.shard_rig import machine, need
+from tests.support.shard_rig import machine, need, rollup
 
 _S = MachineState
 
@@ -257,6 +258,32 @@ def test_forgotten_kinds_and_needs_make_room() -> None:
     view = kept.view("m-2")
     assert view is not None
     assert view.need == NeedKey("east", *need(group="g").key)
+
+
+def test_needs_that_are_gone_lose_their_numbers_once_they_are_most() -> None:
+    """Gangs come and go; until then nobody has to number his needs anew. Whether a machine serves
+    a need is not asked if it is in force.
+    """
+    numbers = Numbers()
+    kept, table = Inventory(numbers), NeedsTable(numbers)
+    table.replace(rollup("west", *(need(group=f"g{number}") for number in range(20))), 0.0)
+    past = [NeedKey("east", "gone", f"g{number}") for number in range(1000)]
+    for key in past:
+        numbers.needs.number(key)
+    kept.apply([bound("m-1", need(group="g"))], 0.0)
+    kept.compact()
+    assert len(numbers.needs) == 1021
+    for key in past[:50]:
+        numbers.needs.number(key._replace(cluster="north"))
+    kept.compact()
+    assert len(numbers.needs) == 21
+    view = kept.view("m-1")
+    assert view is not None
+    assert view.need == NeedKey("east", *need(group="g").key)
+    number = table.demand().number
+    assert number is not None
+    assert {numbers.needs[each].group for each in number.tolist()} == {f"g{n}" for n in range(20)}
+    assert len(numbers.needs) == 21
 
 
 @given(st.lists(st.lists(st.sampled_from([f"m-{n}" for n in range(12)]), max_size=6), max_size=6))

@@ -17,6 +17,7 @@ import numpy as np
 
 from bigfleet.engine.snapshot import Demand
 from bigfleet.model.need import Need, NeedKey
+from bigfleet.services.shard.records.wants import KeysOf
 
 _Result = TypeVar("_Result")
 
@@ -58,34 +59,30 @@ def decide_without_failing_needs(
     `known` are the needs left out so far; one that has changed since is retried. Raises the error
     of `decide` if it fails without needs, too.
     """
-    excluded = _known_failing(clusters, asked, known) if known else {}
+    keys = KeysOf(asked, clusters)
+    excluded = _known_failing(keys, asked, known) if known else {}
     found: list[NeedKey] = []
     while True:
         try:
             result = decide(without(asked, excluded))
         except Exception as error:  # noqa: BLE001  all other needs must be served
             index_of_failing = _first_failing(asked, excluded, decide)
-            found.append(_key(clusters, asked, index_of_failing))
+            found.append(keys[index_of_failing])
             excluded[index_of_failing] = _error_text(error)
             _exclude_whole_clusters(clusters, asked, found, excluded)
         else:
             kept = {
-                _key(clusters, asked, index): QuarantinedNeed(asked.needs[index], why)
+                keys[index]: QuarantinedNeed(asked.needs[index], why)
                 for index, why in excluded.items()
             }
             return QuarantineResult(result, kept, found)
 
 
-def _key(clusters: Sequence[str], asked: Demand, index: int) -> NeedKey:
-    return NeedKey(clusters[int(asked.cluster[index])], *asked.needs[index].key)
-
-
-def _known_failing(clusters: Sequence[str], asked: Demand, known: Quarantine) -> dict[int, str]:
+def _known_failing(keys: Sequence[NeedKey], asked: Demand, known: Quarantine) -> dict[int, str]:
     """The needs that failed before and have not changed since, with their errors."""
-    keys = ((index, _key(clusters, asked, index)) for index in range(len(asked.needs)))
     return {
         index: known[key].error
-        for index, key in keys
+        for index, key in enumerate(keys)
         if key in known and known[key].need == asked.needs[index]
     }
 

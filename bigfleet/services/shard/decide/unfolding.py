@@ -21,7 +21,7 @@ from bigfleet.engine.snapshot import Demand, Flags
 from bigfleet.model.group import FoldedGangs, PodGroup
 from bigfleet.model.labels import HOSTNAME_LABEL
 from bigfleet.model.need import Need, NeedKey
-from bigfleet.services.shard.records.wants import Wants
+from bigfleet.services.shard.records.wants import KeysOf, Wants
 
 # Machines that are about to be free, or are being created, get so long.
 UNFOLD_AFTER_CYCLES = 5
@@ -54,13 +54,8 @@ def next_unfolded(
     ]
     if not (unfolded or added):
         return unfolded
-    cluster = asked.cluster.tolist()
-    gangs = {
-        NeedKey(names[cluster[index]], *need.key): index
-        for index, need in enumerate(asked.needs)
-        if need.profile.same_key is not None
-    }
-    return frozenset(key for key, index in gangs.items() if key in unfolded or index in added)
+    keys, gangs = KeysOf(asked, names), np.flatnonzero(need_columns_of(asked.needs).gang).tolist()
+    return frozenset(keys[at] for at in gangs if at in added or keys[at] in unfolded)
 
 
 def _waits_in_vain(served: Demand, decision: Decision, shortfall: Shortfall) -> bool:

@@ -22,6 +22,7 @@ from bigfleet.services.shard.decide.compute import CycleResult
 from bigfleet.services.shard.decide.quarantine import QUARANTINE_MESSAGE, QuarantinedNeed
 from bigfleet.services.shard.decide.quotas import Quotas
 from bigfleet.services.shard.fleet.backoff import Offering, descriptions
+from bigfleet.services.shard.records.wants import KeysOf
 
 _S = MachineState
 
@@ -97,10 +98,9 @@ def _exhausted(quotas: Quotas, flavours: Iterable[Flavour]) -> Iterator[str]:
 def _wanted(result: CycleResult, request: wire.InspectNeedsRequest) -> set[NeedKey]:
     """Keys of the selected needs as served; a folded need is also found by its reported key."""
     served = {key for key in result.keys if _meets(key, request)}
-    asked, names = result.inputs.asked, result.inputs.fleet.clusters
-    served_by = result.served_by.tolist()
-    for need, cluster, at in zip(asked.needs, asked.cluster.tolist(), served_by, strict=True):
-        if _meets(NeedKey(names[cluster], *need.key), request):
+    asked = KeysOf(result.inputs.asked, result.inputs.fleet.clusters)
+    for key, at in zip(asked, result.served_by.tolist(), strict=True):
+        if _meets(key, request):
             served.add(result.keys[at])
     return served
 

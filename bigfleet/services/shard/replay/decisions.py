@@ -21,6 +21,7 @@ from bigfleet.model.machine import MachineState
 from bigfleet.model.need import Need, NeedKey
 from bigfleet.services.shard.decide.compute import CycleResult, compute
 from bigfleet.services.shard.decide.cycle_inputs import CycleInputs
+from bigfleet.services.shard.records.wants import KeysOf
 
 FORMAT = 1
 MAX_COPIES = 4096
@@ -135,14 +136,8 @@ def copies_that_fit(inputs: CycleInputs, settings: EngineConfig, name: str, now:
 
 def _index_of(inputs: CycleInputs, name: str) -> int:
     """The one need whose name begins with `name`."""
-    names = inputs.fleet.clusters
-    found = [
-        number
-        for number, (need, cluster) in enumerate(
-            zip(inputs.asked.needs, inputs.asked.cluster.tolist(), strict=True)
-        )
-        if _is_named(NeedKey(names[cluster], *need.key), name)
-    ]
+    keys = KeysOf(inputs.asked, inputs.fleet.clusters)
+    found = [number for number, key in enumerate(keys) if _is_named(key, name)]
     if len(found) != 1:
         hint = f"names {len(found)} needs; write CLUSTER/PROFILE[/GROUP]"
         raise InvalidInput("--fit", name, hint)

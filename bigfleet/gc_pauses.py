@@ -4,7 +4,7 @@ A full collection stops the process to traverse every object: with the needs of 
 or a hundred thousand domains, for most of a second each time. So objects that survive a long
 collection are frozen (`gc.freeze`), and later collections traverse only newer ones. Frozen objects
 without reference cycles are still freed, so little garbage accumulates; once their number has
-doubled, all are unfrozen for one collection.
+doubled and millions have come, all are unfrozen for one collection.
 """
 
 from __future__ import annotations
@@ -17,6 +17,9 @@ from contextlib import contextmanager
 LONG_PAUSE_SECONDS = 0.05
 # To count what is frozen takes as long as to look at all of it: done at every so many freezes.
 COUNTED_EVERY = 16
+# A full collection of so many stops the process for more than a second: not only because demand
+# grows, for which they are no garbage.
+MANY = 2_000_000
 _OLDEST = 2
 
 
@@ -69,9 +72,10 @@ class _FreezeAfterLongPause:
         self._freezes += 1
         if self._freezes == 1:
             self._count_at_full_collection = gc.get_freeze_count()
-        elif self._freezes % COUNTED_EVERY == 0 and self._have_doubled():
+        elif self._freezes % COUNTED_EVERY == 0 and self._have_become_many():
             gc.unfreeze()
             self._freezes = 0
 
-    def _have_doubled(self) -> bool:
-        return gc.get_freeze_count() > 2 * self._count_at_full_collection
+    def _have_become_many(self) -> bool:
+        before = self._count_at_full_collection
+        return gc.get_freeze_count() > before + max(before, MANY)

@@ -29,18 +29,32 @@ def test_what_outlived_a_long_collection_is_set_aside() -> None:
     assert gc.get_freeze_count() > 0
 
 
-def test_what_is_set_aside_is_looked_at_again_once_it_has_doubled() -> None:
-    """Cycles that have become garbage meanwhile do not pile up for ever. That it has doubled is
-    noticed some collections later.
-    """
+def _doubled() -> list[list[int]]:
+    """As many objects as are set aside, and some more, and collections until that is noticed."""
     gc.collect()
-    count = gc.get_freeze_count()
-    kept = [[number] for number in range(count + 10_000)]
+    kept = [[number] for number in range(gc.get_freeze_count() + 10_000)]
     for _ in range(gc_pauses.COUNTED_EVERY - 1):
         assert gc.get_freeze_count() > 0
         gc.collect()
+    return kept
+
+
+def test_what_is_set_aside_is_looked_at_again_once_it_has_doubled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Cycles that have become garbage meanwhile do not pile up for ever. That it has doubled is
+    noticed some collections later.
+    """
+    monkeypatch.setattr(gc_pauses, "MANY", 10)
+    kept = _doubled()
     assert gc.get_freeze_count() == 0
     gc.collect()
+    assert gc.get_freeze_count() > len(kept)
+
+
+def test_a_small_process_that_grows_is_not_stopped() -> None:
+    """What a thousand clusters need is no garbage, and to look through it takes a second."""
+    kept = _doubled()
     assert gc.get_freeze_count() > len(kept)
 
 

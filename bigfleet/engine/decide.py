@@ -93,10 +93,10 @@ def decide(
 
 def placements(state: CycleState) -> Callable[[], Placements]:
     """Finds the placements: that takes long, and few look at them."""
-    classes, machines, packings = state.classes, len(state.fleet), [*state.packings.values()]
+    classes, machines, packings = state.classes, len(state.fleet), state.packings
 
     def find() -> Placements:
-        placed = placed_on(packings, np.ones(len(classes.need), np.bool_))
+        placed = placed_on([*packings.values()], np.ones(len(classes.need), np.bool_))
         # The order of classes within a need is by share, that of its sizes is the demand's.
         size = classes.original[placed.pod_class]
         order = order_by_row(placed.row, size, machines)

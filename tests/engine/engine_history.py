@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from bigfleet.engine.columns import columns_of
 from bigfleet.engine.cycle_memory import CycleMemory
 from bigfleet.engine.decision import ActionType, Decision
 from bigfleet.engine.fit.folding import fold
@@ -49,6 +50,10 @@ class RandomHistory:
         self._draw = np.random.default_rng(seed + 2**33)
         self._changes, self._ways, self._next_group = changes, ways, needs
         fleet, self._asked = unfolded_case(seed, machines, needs)
+        # As a shard does: decisions remember by them what was placed.
+        fleet = replace(fleet, flavours=columns_of(fleet.flavours))
+        self._numbers: dict[NeedKey, int] = {}
+        self._asked = self._numbered(fleet, self._asked)
         self.case, self.now = Case(fleet, fold(fleet, self._asked).demand, CycleMemory()), NOW
 
     def after(self, decision: Decision, seconds: float = 10.0) -> None:
@@ -59,7 +64,7 @@ class RandomHistory:
         self.now += seconds
         fleet = self._arrived(fleet)
         if self._draw.random() < self._changes:
-            self._asked = self._changed()
+            self._asked = self._numbered(fleet, self._changed())
         folded = fold(fleet, self._asked).demand
         at = {key_of(fleet, folded, index): index for index in range(len(folded.needs))}
         last_claimed_by = np.array(
@@ -139,6 +144,12 @@ class RandomHistory:
             fleet, state=state, cluster=cluster, destination=destination,
             unused_since_seconds=since, disruption_cost=cost, backed_off=backed_off,
         )  # fmt: skip
+
+    def _numbered(self, fleet: Fleet, demand: Demand) -> Demand:
+        """Each need with the number of its key."""
+        keys = [key_of(fleet, demand, index) for index in range(len(demand.needs))]
+        numbers = [self._numbers.setdefault(key, len(self._numbers)) for key in keys]
+        return replace(demand, number=np.array(numbers, np.int32))
 
     def _changed(self) -> Demand:
         """Remove, add, grow or shrink a need."""

@@ -18,7 +18,7 @@ import pytest
 REPOSITORY = Path(__file__).parents[2]
 _PYTEST = (sys.executable, "-m", "pytest", "-q", "-x", "-c", os.devnull, "-p", "no:cacheprovider")
 # Those that show a rule each. The oracle finds more, but only later, and says less.
-_SHOWING = ("scenarios", "supply", "folding", "matching", "cost")
+_SHOWING = ("scenarios", "supply", "folding", "matching", "cost", "packing_memory")
 _ORACLE = "test_engine_oracle.py"
 
 # Module, what is there once, and what is put there instead.
@@ -47,8 +47,12 @@ MUTANTS = [
      "                pass\n\n"),
     ("state/cluster_packing", "        self._orders, self.is_common = {}, False\n",
      "        self._orders = {}\n"),
-    ("state/packings", "return [consolidating(*each) for each in",
-     "return [consolidating(0.0, 0.0) for each in"),
+    ("state/packings", "each = [consolidating(*pair) for pair in",
+     "each = [consolidating(0.0, 0.0) for pair in"),
+    ("state/packing_memory", "_words(left[its]), _words", "_words(0 * its), _words"),
+    ("state/packing_memory", "            *map(_words, classes.sizes.T),\n", ""),
+    ("state/packing_memory", "            _words(machines.max_priority),\n", ""),
+    ("state/packing_memory", "self._of_foreign[last]", "np.uint64(0)"),
     ("kernels/placing_in_each", "        log_start[number + 1] = length + found",
      "        log_start[number + 1] = length"),
     ("kernels/placed", "comes_first = other == NONE or additional[one]",
@@ -73,9 +77,9 @@ MUTANTS = [
     ("fit/capacity", "self.matcher.tolerating(overhead.tolerations) & ", ""),
     ("fit/matching", 'if taint.effect in _REPELLING', 'if True'),
     ("fit/matching", "met &= np.logical_or.reduce(", "met |= np.logical_or.reduce("),
-    ("phases/assign",
-     "order = np.lexsort((its, -classes.dominant_share[its], choice, -priority, cluster))",
-     "order = np.lexsort((its, -classes.dominant_share[its], -priority, cluster))"),
+    ("state/packing_order",
+     "order = np.lexsort((its, -classes.dominant_share[its], choice, cluster, -priority))",
+     "order = np.lexsort((its, -classes.dominant_share[its], cluster, -priority))"),
     ("phases/assign", "        self._place_additional()\n        changes", "        changes"),
     ("placement/acquire",
      "expected = expected_pods(state, index, parts_by_machine(state, index))", "pass"),

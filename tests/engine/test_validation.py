@@ -120,6 +120,7 @@ def test_an_impossible_fleet_is_refused_by_name(fleet: Fleet, message: str) -> N
         (with_need(need_with(interruption_bucket=28)), "penalty bucket: 28"),
         (with_need(need_with(spread=(Spread("zone", 0, True),))), "max_skew: 0 is not >= 1"),
         (replace(DEMAND, cluster=np.array([0], np.int32)), "demand: cluster: 1 entries"),
+        (replace(DEMAND, number=np.array([0], np.int32)), "demand: number: 1 entries for 2"),
         (replace(DEMAND, cluster=np.array([0, 5], np.int32)), "row 1: cluster of the need: 5"),
     ],
 )  # fmt: skip

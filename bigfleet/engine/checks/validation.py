@@ -129,9 +129,10 @@ def _check_sums(fleet: Fleet) -> None:
 
 
 def _check_demand(fleet: Fleet, demand: Demand) -> None:
-    if len(demand.cluster) != len(demand.needs):
-        needs = len(demand.needs)
-        raise InvalidInput("demand: cluster", len(demand.cluster), f"entries for {needs} needs")
+    for name in ("cluster", "number"):
+        column, needs = getattr(demand, name), len(demand.needs)
+        if column is not None and len(column) != needs:
+            raise InvalidInput(f"demand: {name}", len(column), f"entries for {needs} needs")
     _check_range("cluster of the need", demand.cluster, 0, len(fleet.clusters))
     if isinstance(demand.needs, NeedColumns) and _are_valid(demand.needs):
         return

@@ -53,7 +53,7 @@ class Explainer:
         reason = self._reason(index, usable, free) if shortfall else None
         return Explanation(
             need=index,
-            matching=self._by_state(self._classes.of_need[index].accepted),
+            matching=self._by_state(self._classes.fit(index).accepted),
             usable=self._by_state(self._usable(index)),
             by_requirement=self._by_requirement(index),
             free=len(free),
@@ -103,7 +103,7 @@ class Explainer:
         if self._bounds(index)[0] < self._bounds(index)[1]:
             possible = ~self._classes.impossible[slice(*self._bounds(index))]
             usable &= bool(possible.any())
-        return usable & self._classes.of_need[index].accepted
+        return usable & self._classes.fit(index).accepted
 
     def pods_per_machine(self, index: int) -> Longs:
         """[F], how many of the unplaced pods of need `index` an empty machine of each flavour would
@@ -127,7 +127,7 @@ class Explainer:
 
     def obstacle(self, index: int, size: Size) -> str:
         """Why no machine can hold a pod of this size of need `index`."""
-        accepted = self._classes.of_need[index].accepted
+        accepted = self._classes.fit(index).accepted
         if not accepted.any():
             unmet = [text for text, count in self._by_requirement(index).items() if not count]
             wanted = f": none has {' and '.join(unmet)}" if unmet else ""
@@ -145,7 +145,7 @@ class Explainer:
 
     def accepts(self, index: int) -> Flags:
         """The flavours [F] that need `index` accepts, whatever the size of its pods."""
-        return self._classes.of_need[index].accepted
+        return self._classes.fit(index).accepted
 
     def _bounds(self, index: int) -> tuple[int, int]:
         its = self._classes.of(index)
@@ -212,7 +212,7 @@ class Explainer:
                 PlacedMachine(
                     row,
                     MachineState(int(self._fleet.state[row])),
-                    float(self._classes.of_need[index].costs[self._fleet.flavour[row]]),
+                    float(self._classes.fit(index).costs[self._fleet.flavour[row]]),
                     sum(size.pods for size in held),
                     total_of(held),
                     action.type if action else None,
@@ -252,7 +252,7 @@ class Explainer:
             return Reason.CEILING_REACHED
         if not len(free) and self._backed_off(index, usable).any():
             return Reason.OFFERINGS_UNAVAILABLE
-        constrained = self._classes.of_need[index].is_constrained
+        constrained = self._classes.fit(index).is_constrained
         if profile.same_key is not None or (constrained and len(free)):
             return Reason.TOPOLOGY_UNSATISFIABLE
         pods = self._decision.placements

@@ -101,13 +101,13 @@ class PodClasses:
         #: [C] bool, no machine that the need accepts can hold the pod; never packed
         self.impossible: Flags = self._impossible(unknown[self.original], needs, cluster)
         fits, fit_of = self._flavour_fits(needs)
-        #: [N]
-        self.of_need: Sequence[FlavourFit] = [fits[number] for number in fit_of.tolist()]
+        self._fits, self._fit_of = fits, fit_of
         #: [N] uint8, NeedType
         self.need_type: Bytes = _need_types(needs, fits, fit_of)
         #: [C] int32, row of `accepted` and `scarce`
         self.flavour_fit: Ints = fit_of[self.need]
-        key = self._key = tuple((fit.profile.fingerprint, fit.asked) for fit in fits)
+        #: [A], by number of a flavour fit: what it depends on but for the flavours
+        self.fit_keys = key = tuple((fit.profile.fingerprint, fit.asked) for fit in fits)
         #: [A, F] bool, the need accepts the flavour
         self.accepted: Flags = columns.remember_last(
             ("accepted", key), lambda: _stacked([fit.accepted for fit in fits], len(columns))
@@ -128,7 +128,7 @@ class PodClasses:
     def choice(self) -> Longs:
         """[A] int64, how many of the flavours that machines have the need accepts."""
         return self._flavours.remember_last(
-            ("choice", (self._present_key, self._key)),
+            ("choice", (self._present_key, self.fit_keys)),
             lambda: self.accepted[:, self._present].sum(axis=1),
         )
 
@@ -136,6 +136,10 @@ class PodClasses:
     def share_steps(self) -> Floats:
         """[C] float64, `dominant_share` in whole steps: sums of them are exact."""
         return np.rint(self.dominant_share * _SHARE_STEPS)
+
+    def fit(self, need: int) -> FlavourFit:
+        """How the flavours fit a need."""
+        return self._fits[int(self._fit_of[need])]
 
     def of(self, need: int) -> slice:
         """The classes of a need."""
@@ -153,7 +157,7 @@ class PodClasses:
                     _, kind = np.unique(kind * 256 + bits, return_inverse=True)
             return kind.astype(np.int32)
 
-        key = self._capacities.key(number), self._key
+        key = self._capacities.key(number), self.fit_keys
         return self._flavours.remember_last((f"kinds {number}", key), compute)
 
     def _flavour_fits(self, needs: NeedColumns) -> tuple[list[FlavourFit], Ints]:

@@ -10,6 +10,19 @@ from bigfleet.jit import kernel, lean_kernel
 
 
 @lean_kernel
+def _claim_one(
+    log: PlacementLog, at: int, row: int, need: Ints, additional: Flags, claimed: Ints
+) -> None:
+    if log.pods[at] > 0 and row != NONE:
+        one, other = need[log.pod_class[at]], claimed[row]
+        comes_first = one < other
+        if other == NONE or additional[one] != additional[other]:
+            comes_first = other == NONE or additional[one]
+        if comes_first:
+            claimed[row] = one
+
+
+@lean_kernel
 def claim(
     log: PlacementLog, length: int, need: Ints, additional: Flags, rows: Rows, claimed: Ints
 ) -> None:
@@ -18,14 +31,27 @@ def claim(
     demand's order. `need` [C] is the need of each class, `rows` [M] are rows of the fleet.
     """
     for at in range(length):
-        row = rows[log.machine[at]]
-        if log.pods[at] > 0 and row != NONE:
-            one, other = need[log.pod_class[at]], claimed[row]
-            comes_first = one < other
-            if other == NONE or additional[one] != additional[other]:
-                comes_first = other == NONE or additional[one]
-            if comes_first:
-                claimed[row] = one
+        _claim_one(log, at, rows[log.machine[at]], need, additional, claimed)
+
+
+@lean_kernel
+def claim_in_each(
+    log: PlacementLog,
+    begin: Longs,
+    end: Longs,
+    first: Longs,
+    need: Ints,
+    additional: Flags,
+    rows: Rows,
+    claimed: Ints,
+) -> None:
+    """Like `claim` for Q clusters: the placements of each are from `begin` to `end` [Q] in the log,
+    and its machines begin at `first` [Q] in `rows`.
+    """
+    for number in range(begin.shape[0]):
+        for at in range(begin[number], end[number]):
+            row = rows[first[number] + log.machine[at]]
+            _claim_one(log, at, row, need, additional, claimed)
 
 
 @lean_kernel

@@ -24,6 +24,7 @@ from bigfleet.engine.placement.topology import (
 )
 from bigfleet.engine.snapshot import NONE, Longs, Rows
 from bigfleet.engine.state.cycle_state import CycleState
+from bigfleet.engine.state.packing_order import PackingOrder
 from bigfleet.model.group import FoldedGangs
 from bigfleet.model.machine import MachineState
 
@@ -34,7 +35,7 @@ class AssignmentPhase:
     def __init__(self, state: CycleState) -> None:
         self._state = state
         self.free_pools = FreePools(state)
-        self._order = _packing_order(state)
+        self._order = PackingOrder(state.classes, state.demand.cluster)
         #: constrained needs that have had their turn
         self._served: set[int] = set()
 
@@ -108,9 +109,13 @@ class AssignmentPhase:
         its = (state.demand.cluster == cluster) & (need_types == NeedType.CONSTRAINED)
         for index in np.flatnonzero(its).tolist():
             constrained.setdefault(int(state.priorities[index]), []).append(index)
-        plain = {priority for its, priority in self._order if its == cluster}
+        plain = {*self._order.priorities(cluster)}
         return [
-            (priority, constrained.get(priority, []), self._order.get((cluster, priority)))
+            (
+                priority,
+                constrained.get(priority, []),
+                self._order.of(cluster, priority) if priority in plain else None,
+            )
             for priority in sorted({*constrained, *plain}, reverse=True)
         ]
 
@@ -129,13 +134,7 @@ class AssignmentPhase:
             self._take_arrived(index)
             place_constrained(state, index)
         priority = int(state.priorities[needs[0]])
-        plain = np.unique(state.demand.cluster[needs[need_types == NeedType.PLAIN]]).tolist()
-        orders = {
-            cluster: self._order[cluster, priority]
-            for cluster in plain
-            if (cluster, priority) in self._order  # else no machine could hold any of its pods
-        }
-        state.packings.place(orders, priority)
+        state.packings.place(self._order.of_priority(priority), priority)
         return incomplete
 
     def _take_arrived(self, index: int) -> None:
@@ -241,27 +240,4 @@ class AssignmentPhase:
 
     def _order_of(self, index: int) -> Longs:
         """All classes that are packed together with those of need `index`."""
-        key = self._state.cluster_of(index), int(self._state.priorities[index])
-        return self._order.get(key, np.empty(0, np.int64))
-
-
-def _packing_order(state: CycleState) -> dict[tuple[int, int], Longs]:
-    """The classes of plain needs by cluster and priority: those that fewest flavours fit first,
-    then the largest.
-    """
-    classes = state.classes
-    plain = classes.need_type[classes.need] == NeedType.PLAIN
-    its = np.flatnonzero(plain & ~classes.impossible)
-    choice = classes.choice[classes.flavour_fit[its]]
-    need = classes.need[its]
-    cluster, priority = state.demand.cluster[need], state.priorities[need]
-    order = np.lexsort((its, -classes.dominant_share[its], choice, -priority, cluster))
-    its, keys = its[order], np.stack((cluster[order], priority[order]), axis=1)
-    if not len(its):
-        return {}
-    borders = np.flatnonzero((keys[1:] != keys[:-1]).any(axis=1)) + 1
-    starts = [0, *borders.tolist()]
-    return {
-        (int(keys[start, 0]), int(keys[start, 1])): part.astype(np.int64)
-        for start, part in zip(starts, np.split(its, borders), strict=True)
-    }
+        return self._order.of(self._state.cluster_of(index), int(self._state.priorities[index]))

@@ -134,6 +134,8 @@ class ReclaimHolds:
             return memory.with_surplus(found - reclaimed, reclaimed, self._state.now_seconds)
         if answered:
             return memory.without_search(reclaimed)
+        if not memory.surplus and memory.searched_seconds is None:
+            return memory
         return replace(memory, surplus=(), searched_seconds=None)
 
     def _held(self, cluster: int, factor: int, surplus: int) -> int:

@@ -224,13 +224,13 @@ def find_disruption_cost_queries(state: CycleState) -> dict[int, Rows]:
     asked = {}
     releasable = (state.fleet.state == MachineState.CONFIGURED) & ~state.unavailable
     for cluster in sorted(state.demand.reachable):
-        packing = state.packings.get(cluster)
-        if packing is None:
+        if cluster not in state.packings:
             continue
-        rows, machines = packing.rows, packing.machines()
+        columns = state.packings.columns_of(cluster)
+        rows, machines = columns.rows, columns.machines()
         among = (rows != NONE) & releasable[rows]
         least = least_utilized(machines, among, _MAX_QUERIED)
-        alone = np.zeros(len(packing), np.bool_)
+        alone = np.zeros(len(rows), np.bool_)
         alone[least[:1]] = True
         if len(least) and may_fit_without(machines, rows, alone):
             asked[cluster] = rows[least]

@@ -127,12 +127,15 @@ class ClusterPacking:
         self._capacity_of, self._kind_of = capacity_of, kind_of
         self.consolidating = strategy
         self._take_columns(columns)
-        #: the columns are parts of those of many clusters
+        #: the columns are parts of those of many clusters, and nothing has happened to the machines
+        #: but that pods were placed there
         self.is_common = is_common
         self._log = PlacementLog(
             np.empty(0, np.int32), np.empty(0, np.int32), np.empty(0, np.int64)
         )
-        #: how many of the placements are in the log
+        #: how many placements there are, undone ones included
+        self.log_length = 0
+        #: how many of them are in the log
         self._logged = 0
         #: those after them
         self._unlogged: list[PlacementLog] = []
@@ -166,10 +169,11 @@ class ClusterPacking:
             last_claimed_by,
         )
         added.orderer[:] = orderer
-        both: Iterable[Any] = zip(self._columns(), added, strict=True)
+        both: Iterable[Any] = zip(self.columns(), added, strict=True)
         self._take_columns(PackingColumns._make(map(np.concatenate, both)))
 
-    def _columns(self) -> PackingColumns:
+    def columns(self) -> PackingColumns:
+        """The machines, as they are now."""
         return PackingColumns(
             self.rows,
             self.flavour,
@@ -206,11 +210,11 @@ class ClusterPacking:
         self.rows, self.free, self.max_priority, self.has_pods, pods = checkpoint
         log, _ = self.log
         log.pods[: len(pods)] = pods
-        self._logged = len(pods)
+        self._logged = self.log_length = len(pods)
 
     def without_pods(self, staying: Flags, left: Longs) -> ClusterPacking:
         """A packing of the `staying` [M] machines without pods, with its own `left` [C]."""
-        others = PackingColumns._make(column[staying] for column in self._columns())
+        others = PackingColumns._make(column[staying] for column in self.columns())
         without = others._replace(
             free=others.capacity.copy(), has_pods=np.zeros_like(others.has_pods)
         )
@@ -272,6 +276,7 @@ class ClusterPacking:
         log, at = self._log_with_room(1)
         log.machine[at], log.pod_class[at], log.pods[at] = machine, pod_class, pods
         self._logged += 1
+        self.log_length += 1
 
     def record_placements(self, machine: Rows, pod_class: Longs, pods: Longs) -> None:
         """Place `pods` [P] of each `pod_class` [P] on each `machine` [P]; the caller updates
@@ -283,7 +288,7 @@ class ClusterPacking:
 
     def machines(self) -> Machines:
         """The columns that kernels read and update."""
-        return self._columns().machines()
+        return self.columns().machines()
 
     def write(
         self, order: Longs, kernel: Callable[[PlacementLog, int], int], passes: int = 1
@@ -292,7 +297,7 @@ class ClusterPacking:
         length, and returns the new length.
         """
         log, length = self._log_with_room(passes * int(log_capacity(self.left, order, len(self))))
-        self._logged = kernel(log, length)
+        self._logged = self.log_length = kernel(log, length)
 
     def entries(self) -> PlacementLog:
         """All placements."""
@@ -311,6 +316,10 @@ class ClusterPacking:
         its = (pod_class >= classes.start) & (pod_class < classes.stop)
         return PlacementLog(machine[its], pod_class[its], pods[its])
 
+    def entries_since(self, length: int) -> PlacementLog:
+        """The placements after the first `length`, undone ones included."""
+        return PlacementLog._make(column[length:] for column in self._written())
+
     def clear_machine(self, machine: int) -> list[int]:
         """Remove all pods from a machine; returns the needs that lost any, in order."""
         log = self._written()
@@ -327,6 +336,7 @@ class ClusterPacking:
 
     def remove_machine(self, machine: int) -> None:
         """Remove a machine, which must hold no pods."""
+        self.is_common = False
         # The slot stays, so that indices in the log remain valid; no priority is low enough for it.
         self.max_priority[machine] = _NOBODY
         self.rows[machine] = NONE
@@ -347,11 +357,6 @@ class ClusterPacking:
         """All placements, undone ones included, and how many there are."""
         return self._log_with_room(0)
 
-    @property
-    def log_length(self) -> int:
-        """How many placements there are at most."""
-        return self._logged + sum(len(each.pods) for each in self._unlogged)
-
     def collect(self, classes: Flags, count: int, row: Rows, pod_class: Longs, pods: Longs) -> int:
         """Append all placements of these `classes` [C] to columns with `count` entries; returns how
         many there are now.
@@ -359,6 +364,7 @@ class ClusterPacking:
         return collect(*self.log, classes, self.rows, count, row, pod_class, pods)
 
     def _clear(self, at: Rows) -> None:
+        self.is_common = False
         log = self._written()
         machine, pod_class, pods = (column[at] for column in log)
         np.add.at(self.free, machine, pods[:, None] * self.classes.sizes[pod_class])
@@ -370,6 +376,7 @@ class ClusterPacking:
     def append(self, entries: PlacementLog) -> None:
         """Note placements; the caller updates machines and `left`."""
         self._unlogged.append(entries)
+        self.log_length += len(entries.pods)
 
     def _written(self) -> PlacementLog:
         log, length = self.log

@@ -174,7 +174,7 @@ class CycleState:
 
     def flavour_fit(self, index: int) -> FlavourFit:
         """How the flavours fit need `index`."""
-        return self.classes.of_need[index]
+        return self.classes.fit(index)
 
     def lacks(self, index: int) -> bool:
         """Whether the need has unplaced pods, impossible ones left out."""
@@ -331,8 +331,7 @@ class CycleState:
     def _claims(self, clusters: Iterable[int] | None, preferred: Flags) -> Ints:
         claimed = np.full(len(self.fleet), NONE, np.int32)
         chosen = set(self.packings if clusters is None else clusters)
-        for cluster in chosen:
-            self.packings[cluster].claim(claimed, preferred)
+        self.packings.claim([*chosen], claimed, preferred)
         self._keep_incoming(chosen, claimed)
         np.copyto(claimed, self.ordered_by, where=self.ordered_by != NONE)
         return claimed
@@ -389,7 +388,7 @@ class CycleState:
             start,
             self.classes,
             self.left,
-            self.demand.cluster[self.classes.need],
+            self.demand,
             self.capacities,
         )
 

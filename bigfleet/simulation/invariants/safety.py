@@ -124,7 +124,7 @@ def _effects_of_impossible_pods(result: CycleResult, settings: EngineConfig) -> 
             place[index] = len(kept)
             kept.append(replace(need, sizes=sizes))
     clusters = result.demand.cluster[place[:-1] != NONE]
-    demand = replace(result.demand, needs=kept, cluster=clusters)
+    demand = replace(result.demand, needs=kept, cluster=clusters, number=None)
     fleet = replace(result.fleet, last_claimed_by=place[result.fleet.last_claimed_by])
     without = decide(fleet, demand, result.inputs.cycle_memory, settings, result.inputs.now_seconds)
     if _moves(result.decision, place) != _moves(without, np.arange(len(place), dtype=np.int32)):

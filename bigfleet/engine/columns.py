@@ -127,12 +127,25 @@ class FlavourColumns(Sequence[Flavour]):
     def label(self, key: str) -> LabelColumn:
         """The column of label `key`."""
         if key not in self._labels:
-            values = [flavour.labels.get(key) for flavour in self]
-            names = tuple(sorted({value for value in values if value is not None}))
-            code_of: dict[str | None, int] = {name: code for code, name in enumerate(names)}
-            codes = np.fromiter((code_of.get(v, NONE) for v in values), np.int32, len(values))
+            flavours, values = self._values_of_labels.get(key, ([], []))
+            names = tuple(sorted({*values}))
+            code_of = {name: code for code, name in enumerate(names)}
+            codes = np.full(len(self), NONE, np.int32)
+            codes[flavours] = [code_of[value] for value in values]
             self._labels[key] = LabelColumn(codes, names)
         return self._labels[key]
+
+    @cached_property
+    def _values_of_labels(self) -> dict[str, tuple[list[int], list[str]]]:
+        """By key: the flavours that have the label, and the value that each has."""
+        # Needs ask for hundreds of keys, most of which few flavours have.
+        found: dict[str, tuple[list[int], list[str]]] = {}
+        for at, flavour in enumerate(self):
+            for key, value in flavour.labels.items():
+                flavours, values = found.setdefault(key, ([], []))
+                flavours.append(at)
+                values.append(value)
+        return found
 
     def remember(self, key: Hashable, compute: Callable[[], _Array]) -> _Array:
         """The array that `compute` returned when `key` was first asked for; not to be changed."""

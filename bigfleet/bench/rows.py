@@ -51,7 +51,7 @@ ROWS: tuple[Row, ...] = (
         0.1,
         0,
         1.0,
-        least_orders=4_000,
+        least_orders=5_000,
     ),
     # What fleets are not like.
     Decisions(

@@ -17,8 +17,8 @@ from contextlib import contextmanager
 LONG_PAUSE_SECONDS = 0.05
 # To count what is frozen takes as long as to look at all of it: done at every so many freezes.
 COUNTED_EVERY = 16
-# A full collection of so many stops the process for more than a second: not only because demand
-# grows, for which they are no garbage.
+# A full collection of so many objects stops the process for more than a second. So many must have
+# been added: doubling alone happens while the demand of a small process grows.
 MANY = 2_000_000
 _OLDEST = 2
 

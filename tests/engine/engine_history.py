@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from bigfleet.engine.columns import columns_of
 from bigfleet.engine.cycle_memory import CycleMemory
 from bigfleet.engine.decision import ActionType, Decision
 from bigfleet.engine.fit.folding import fold
@@ -18,7 +17,7 @@ from bigfleet.model.group import ADDITIONAL
 from bigfleet.model.machine import MachineState
 from bigfleet.model.need import Need, NeedKey, Size
 from tests.engine.engine_random import CLUSTERS, Case, pick, random_need, unfolded_case
-from tests.engine.engine_rig import NOW
+from tests.engine.engine_rig import NOW, remembering
 
 S = MachineState
 _ORDERED = {
@@ -50,8 +49,7 @@ class RandomHistory:
         self._draw = np.random.default_rng(seed + 2**33)
         self._changes, self._ways, self._next_group = changes, ways, needs
         fleet, self._asked = unfolded_case(seed, machines, needs)
-        # As a shard does: decisions remember by them what was placed.
-        fleet = replace(fleet, flavours=columns_of(fleet.flavours))
+        fleet = remembering(fleet)
         self._numbers: dict[NeedKey, int] = {}
         self._asked = self._numbered(fleet, self._asked)
         self.case, self.now = Case(fleet, fold(fleet, self._asked).demand, CycleMemory()), NOW

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from bigfleet.engine.checks.invariants import violations
+from bigfleet.engine.columns import columns_of
 from bigfleet.engine.cycle_memory import CycleMemory
 from bigfleet.engine.decide import decide
 from bigfleet.engine.decision import Action, ActionType, Decision
@@ -146,6 +147,11 @@ def need_of(
 def same(key: str = RACK) -> Requirement:
     """All machines in one domain of `key`."""
     return Requirement(key, Operator.SAME)
+
+
+def remembering(fleet: Fleet) -> Fleet:
+    """The same fleet as a shard keeps it: decisions remember by its flavours what they computed."""
+    return replace(fleet, flavours=columns_of(fleet.flavours))
 
 
 def demand_of(

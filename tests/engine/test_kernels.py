@@ -67,10 +67,11 @@ def test_an_additional_need_claims_a_machine_before_the_first_in_the_demands_ord
     )
     claimed = np.full(4, NONE, np.int32)
     need, additional = np.array([0, 1, 2], np.int32), np.array([False, False, True])
-    claim(log, 6, need, additional, np.array([3, 1, 0, NONE]), claimed)
+    one_cluster, rows = (np.array([0]), np.array([6]), np.array([0])), np.array([3, 1, 0, NONE])
+    claim(log, *one_cluster, need, additional, rows, claimed)
     assert claimed.tolist() == [NONE, 2, NONE, 2]
     claimed[:] = NONE
-    claim(log, 6, need, np.zeros(3, np.bool_), np.array([3, 1, 0, NONE]), claimed)
+    claim(log, *one_cluster, need, np.zeros(3, np.bool_), rows, claimed)
     assert claimed.tolist() == [NONE, 1, NONE, 0]
 
 

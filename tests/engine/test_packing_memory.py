@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bigfleet.engine.columns import columns_of
 from bigfleet.engine.cycle_memory import CycleMemory
 from bigfleet.engine.kernels.scoring import PlacementLog
 from bigfleet.engine.snapshot import NONE, Demand, Fleet
@@ -18,7 +17,15 @@ from bigfleet.engine.state.packing_order import PackingOrder
 from bigfleet.model.machine import MachineState
 from bigfleet.model.need import Need, Operator, Requirement
 from tests.engine.engine_pods import daemons, pods
-from tests.engine.engine_rig import NOW, SETTINGS, configured, demand_of, fleet_of, idle
+from tests.engine.engine_rig import (
+    NOW,
+    SETTINGS,
+    configured,
+    demand_of,
+    fleet_of,
+    idle,
+    remembering,
+)
 
 _ON_X = Requirement("model", Operator.IN, ("x",))
 _ON_Y = Requirement("model", Operator.IN, ("y",))
@@ -32,7 +39,7 @@ _FLEET = fleet_of(
     ]
 )
 _FLEET.last_claimed_by[:2] = 0, 1
-FLEET = replace(_FLEET, flavours=columns_of(_FLEET.flavours))
+FLEET = remembering(_FLEET)
 NEEDS = (
     pods((2, 2, 1), priority=1),
     pods((1, 1, 3), requirements=(_ON_X,), priority=1),

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bigfleet.engine.columns import columns_of
 from bigfleet.engine.cycle_memory import CycleMemory
 from bigfleet.engine.decide import decide
 from bigfleet.engine.decision import Decision
@@ -28,6 +27,7 @@ from tests.engine.engine_rig import (
     configured,
     demand_of,
     fleet_of,
+    remembering,
 )
 
 
@@ -78,11 +78,6 @@ class _Kernel:
         return self._kernel(clusters, *rest)
 
 
-def _remembering(case: Case) -> Case:
-    """The same case; decisions on it remember what was placed."""
-    return case._replace(fleet=replace(case.fleet, flavours=columns_of(case.fleet.flavours)))
-
-
 def _forgetful(case: Case) -> Case:
     return case._replace(fleet=replace(case.fleet, flavours=[*case.fleet.flavours]))
 
@@ -124,7 +119,8 @@ def test_what_is_placed_as_before_lies_where_it_lies_when_all_is_computed(
     """After a decision on the same machines and needs, and on such that differ in one thing."""
     kernel = _Kernel(monkeypatch)
     for seed in range(first, first + 20):
-        case, draw = _remembering(case_with_memory(seed)), np.random.default_rng(seed)
+        case, draw = case_with_memory(seed), np.random.default_rng(seed)
+        case = case._replace(fleet=remembering(case.fleet))
         if not len(case.demand.needs):
             continue
         found = decide(*case, SETTINGS, NOW)
@@ -141,8 +137,7 @@ def test_only_changed_clusters_are_packed(monkeypatch: pytest.MonkeyPatch) -> No
     """Of ten clusters, of which the demand of one has changed."""
     names = [f"cluster-{number}" for number in range(10)]
     machines = [configured(f"m{n}", name) for n, name in enumerate(names)]
-    plain = fleet_of(machines)
-    fleet = replace(plain, flavours=columns_of(plain.flavours))
+    fleet = remembering(fleet_of(machines))
     kernel = _Kernel(monkeypatch)
 
     def decided(*wants: int) -> None:
@@ -159,8 +154,8 @@ def test_only_changed_clusters_are_packed(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_machines_are_interchangeable_only_as_the_daemon_sets_are_now() -> None:
     """What an earlier decision found of the same flavours does not count."""
-    plain = fleet_of([configured(name, labels={"model": name}) for name in ("a", "b")])
-    fleet = replace(plain, flavours=columns_of(plain.flavours))
+    machines = [configured(name, labels={"model": name}) for name in ("a", "b")]
+    fleet = remembering(fleet_of(machines))
 
     def kinds(overhead: NodeOverhead) -> list[int]:
         demand: Demand = replace(

@@ -10,32 +10,7 @@ from bigfleet.jit import kernel, lean_kernel
 
 
 @lean_kernel
-def _claim_one(
-    log: PlacementLog, at: int, row: int, need: Ints, additional: Flags, claimed: Ints
-) -> None:
-    if log.pods[at] > 0 and row != NONE:
-        one, other = need[log.pod_class[at]], claimed[row]
-        comes_first = one < other
-        if other == NONE or additional[one] != additional[other]:
-            comes_first = other == NONE or additional[one]
-        if comes_first:
-            claimed[row] = one
-
-
-@lean_kernel
 def claim(
-    log: PlacementLog, length: int, need: Ints, additional: Flags, rows: Rows, claimed: Ints
-) -> None:
-    """Write to `claimed` [n] the need that claims each of a cluster's machines with pods: an
-    additional one, since nothing else records which machines are its own, or else the first in the
-    demand's order. `need` [C] is the need of each class, `rows` [M] are rows of the fleet.
-    """
-    for at in range(length):
-        _claim_one(log, at, rows[log.machine[at]], need, additional, claimed)
-
-
-@lean_kernel
-def claim_in_each(
     log: PlacementLog,
     begin: Longs,
     end: Longs,
@@ -45,13 +20,23 @@ def claim_in_each(
     rows: Rows,
     claimed: Ints,
 ) -> None:
-    """Like `claim` for Q clusters: the placements of each are from `begin` to `end` [Q] in the log,
-    and its machines begin at `first` [Q] in `rows`.
+    """Write to `claimed` [n] the need that claims each machine with pods of Q clusters: an
+    additional one, since nothing else records which machines are its own, or else the first in the
+    demand's order.
+
+    The placements of each cluster are from `begin` to `end` [Q] in the log, and its machines begin
+    at `first` [Q] in `rows`, which are rows of the fleet. `need` [C] is the need of each class.
     """
-    for number in range(begin.shape[0]):
-        for at in range(begin[number], end[number]):
-            row = rows[first[number] + log.machine[at]]
-            _claim_one(log, at, row, need, additional, claimed)
+    for cluster in range(begin.shape[0]):
+        for at in range(begin[cluster], end[cluster]):
+            row = rows[first[cluster] + log.machine[at]]
+            if log.pods[at] > 0 and row != NONE:
+                one, other = need[log.pod_class[at]], claimed[row]
+                comes_first = one < other
+                if other == NONE or additional[one] != additional[other]:
+                    comes_first = other == NONE or additional[one]
+                if comes_first:
+                    claimed[row] = one
 
 
 @lean_kernel

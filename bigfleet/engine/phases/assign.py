@@ -99,7 +99,7 @@ class AssignmentPhase:
             order = np.arange(its.start, its.stop, dtype=np.int64)
             state.packing_of(index).place_more(order, int(state.priorities[index]))
 
-    def levels(self, cluster: int) -> list[tuple[int, list[int], Longs | None]]:
+    def levels(self, cluster: int) -> list[tuple[int, list[int], Longs]]:
         """The cluster's needs in the order in which they are placed: for each priority the needs
         with topology constraints, and the classes of all plain needs.
         """
@@ -109,14 +109,10 @@ class AssignmentPhase:
         its = (state.demand.cluster == cluster) & (need_types == NeedType.CONSTRAINED)
         for index in np.flatnonzero(its).tolist():
             constrained.setdefault(int(state.priorities[index]), []).append(index)
-        plain = {*self._order.priorities(cluster)}
+        priorities = {*constrained, *self._order.priorities(cluster)}
         return [
-            (
-                priority,
-                constrained.get(priority, []),
-                self._order.of(cluster, priority) if priority in plain else None,
-            )
-            for priority in sorted({*constrained, *plain}, reverse=True)
+            (priority, constrained.get(priority, []), self._order.of(cluster, priority))
+            for priority in sorted(priorities, reverse=True)
         ]
 
     def _place_priority(self, needs: Rows) -> set[int]:

@@ -21,7 +21,7 @@ from bigfleet.model.machine import MachineState
 _MAX_QUERIED = 16
 
 # A priority, its needs whose pods depend on each other, and the classes of its plain ones.
-_Level = tuple[int, list[int], Longs | None]
+_Level = tuple[int, list[int], Longs]
 
 
 class Repacking:
@@ -201,9 +201,8 @@ class _Trial:
                 its = self._state.classes.of(index)
                 self._left[its] = wanted[its]
                 place_constrained(self._trial, index)
-            if order is not None:
-                self._left[order] = wanted[order]
-                self._packing.place(order, priority)
+            self._left[order] = wanted[order]
+            self._packing.place(order, priority)
             yield self._left
 
     def _finds_place(self, index: int, pod_class: int, pods: int) -> bool:

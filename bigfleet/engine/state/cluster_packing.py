@@ -28,6 +28,8 @@ from bigfleet.engine.snapshot import NONE, Flags, Ints, Longs, Rows
 
 # The `max_priority` of machines that serve needs of every priority.
 ALWAYS = int(np.iinfo(np.int64).max)
+# Where the one cluster's machines and placements begin.
+_FIRST = np.zeros(1, np.int64)
 # Below every priority: a machine that no need may use.
 _NOBODY = int(np.iinfo(np.int64).min)
 
@@ -350,7 +352,11 @@ class ClusterPacking:
         """Write to `claimed` [n] the needs that claim the cluster's machines with pods; which are
         `additional` [N].
         """
-        claim(*self.log, self.classes.need, additional, self.rows, claimed)
+        log, length = self.log
+        claim(
+            log, _FIRST, np.array([length]), _FIRST,
+            self.classes.need, additional, self.rows, claimed,
+        )  # fmt: skip
 
     @property
     def log(self) -> tuple[PlacementLog, int]:

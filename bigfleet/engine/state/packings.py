@@ -19,7 +19,7 @@ import numpy as np
 
 from bigfleet.engine.fit.capacity import Capacities
 from bigfleet.engine.fit.pod_classes import PodClasses
-from bigfleet.engine.kernels.placed import claim_in_each
+from bigfleet.engine.kernels.placed import claim
 from bigfleet.engine.kernels.placing_in_each import place_in_each
 from bigfleet.engine.kernels.scoring import PlacementLog, ScoringStrategy, consolidating
 from bigfleet.engine.snapshot import Demand, Flags, Floats, Ints, Longs, Rows
@@ -179,8 +179,8 @@ class Packings(Mapping[int, ClusterPacking]):
         alone = {cluster for cluster, packing in self._own.items() if not packing.is_common}
         apart = np.isin(orders.clusters, [*alone])
         if not apart.all():
-            self._place_together(orders.some(~apart) if apart.any() else orders, priority)
-        for cluster, order in orders.some(apart) if apart.any() else ():
+            self._place_together(orders.some(~apart), priority)
+        for cluster, order in orders.some(apart):
             self[cluster].place(order, priority)
 
     def claim(self, clusters: Sequence[int], claimed: Ints, additional: Flags) -> None:
@@ -193,7 +193,7 @@ class Packings(Mapping[int, ClusterPacking]):
             others = np.isin(common.clusters, [*({*clusters} - self._own.keys())])
             at = np.flatnonzero(others)
             for log, begin, end in common.placed:
-                claim_in_each(
+                claim(
                     log, begin[at], end[at], common.start[at],
                     common.classes.need, additional, common.columns.rows, claimed,
                 )  # fmt: skip
@@ -228,9 +228,8 @@ class Packings(Mapping[int, ClusterPacking]):
         common.keys[at] = keys
         common.number[at] += np.diff(start)
         for cluster, packing in self._own.items():
-            place = common.position(cluster)
-            if begin[place] < end[place]:
-                packing.append(PlacementLog._make(each[begin[place] : end[place]] for each in log))
+            if part := common.placed[-1].part(common.position(cluster)):
+                packing.append(part)
         place_of = np.empty(len(common.left), np.int32)
         place_of[orders.classes] = orders.places()
         placed = log._replace(pod_class=place_of[log.pod_class])
@@ -238,14 +237,13 @@ class Packings(Mapping[int, ClusterPacking]):
 
     def _note_others(self, common: _Common) -> None:
         """Change the keys of clusters where something was placed by other means."""
-        own = [packing for packing in self._own.values() if packing.is_common]
         its = [cluster for cluster, packing in self._own.items() if packing.is_common]
         at = np.searchsorted(common.clusters, its)
-        number = np.array([packing.log_length for packing in own], np.int64)
+        number = np.array([self._own[cluster].log_length for cluster in its], np.int64)
         others = np.flatnonzero(number > common.number[at])
         if len(others):
             since = zip(others.tolist(), common.number[at[others]].tolist(), strict=True)
-            entries = [own[place].entries_since(length) for place, length in since]
+            entries = [self._own[its[place]].entries_since(length) for place, length in since]
             common.keys[at[others]] = common.key_parts.with_pods(common.keys[at[others]], entries)
             common.number[at[others]] = number[others]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -12,9 +11,10 @@ from pathlib import Path
 
 import aiohttp
 import psutil
+from prometheus_client.metrics_core import Metric
 from prometheus_client.parser import text_string_to_metric_families
-from prometheus_client.samples import Sample
 
+from loaddriver.record.histograms import Histogram, Series, histograms
 from tests.support.ports import free_address
 from tests.support.waiting import eventually
 
@@ -42,26 +42,22 @@ class ShardProcess:
     async def metrics(self) -> dict[str, float]:
         """Every sample without labels, and sums over those with labels, by name."""
         sums: dict[str, float] = {}
-        for sample in await self._samples():
-            sums[sample.name] = sums.get(sample.name, 0.0) + sample.value
+        for family in await self._families():
+            for sample in family.samples:
+                sums[sample.name] = sums.get(sample.name, 0.0) + sample.value
         return sums
 
-    async def buckets(self, histogram: str, **labels: str) -> dict[float, float]:
-        """By upper bound, how many observations a histogram with these labels has up to it."""
-        return {
-            float(sample.labels["le"]): sample.value
-            for sample in await self._samples()
-            if sample.name == f"{histogram}_bucket" and labels.items() <= sample.labels.items()
-        }
+    async def histograms(self) -> dict[Series, Histogram]:
+        """Its histograms of durations."""
+        return histograms(await self._families())
 
-    async def _samples(self) -> list[Sample]:
+    async def _families(self) -> list[Metric]:
         async with (
             aiohttp.ClientSession() as session,
             session.get(f"http://{self.observe}/metrics") as answer,
         ):
             text = await answer.text()
-        families = text_string_to_metric_families(text)
-        return [sample for family in families for sample in family.samples]
+        return list(text_string_to_metric_families(text))
 
     async def cycles(self) -> int:
         """How many cycles have ended in a decision."""
@@ -73,14 +69,6 @@ class ShardProcess:
         """Kill it with SIGKILL."""
         self.process.kill()
         await self.process.wait()
-
-
-def quantile(share: float, before: dict[float, float], after: dict[float, float]) -> float:
-    """The upper bound of the bucket in which that share of the observations between two moments
-    ends.
-    """
-    new = {bound: after[bound] - before.get(bound, 0.0) for bound in sorted(after)}
-    return next(bound for bound, count in new.items() if count >= share * new[math.inf])
 
 
 async def decides(shard: ShardProcess, cycles: int = 1) -> None:

@@ -20,7 +20,7 @@ from bigfleet.engine.phases.reclaim import ReclaimPhase, machines_to_delete, rec
 from bigfleet.engine.phases.repacking import find_disruption_cost_queries
 from bigfleet.engine.phases.victims import grace_periods
 from bigfleet.engine.snapshot import NONE, Demand, EngineConfig, Flags, Fleet, Ints, Rows
-from bigfleet.engine.state.cycle_state import CycleState, placed_on
+from bigfleet.engine.state.cycle_state import CycleState
 from bigfleet.model.machine import MachineState
 
 #: Called with the name of each part of a decision when it has ended.
@@ -96,7 +96,7 @@ def placements(state: CycleState) -> Callable[[], Placements]:
     classes, machines, packings = state.classes, len(state.fleet), state.packings
 
     def find() -> Placements:
-        placed = placed_on([*packings.values()], np.ones(len(classes.need), np.bool_))
+        placed = packings.placed(np.ones(len(classes.need), np.bool_))
         # The order of classes within a need is by share, that of its sizes is the demand's.
         size = classes.original[placed.pod_class]
         order = order_by_row(placed.row, size, machines)

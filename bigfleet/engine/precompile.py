@@ -42,7 +42,7 @@ def _profile(
 
 
 def _fleet() -> Fleet:
-    """Two machines in service, one that drains and more that are idle, of two sizes."""
+    """Two machines in service that could go, one that drains and more that are idle, of two sizes."""
     flavours = [
         Flavour({_RACK: "a"}, CapacityType.ON_DEMAND, 1.0 + number, 0.0, amounts)
         for number, amounts in enumerate(({"cpu": 4000, "pods": 110_000},
@@ -65,7 +65,7 @@ def _fleet() -> Fleet:
         reclamation_bucket=np.zeros(number, np.uint8),
         unused_since_seconds=np.zeros(number),
         headroom=np.zeros(number, np.bool_),
-        disruption_cost=np.full(number, np.nan),
+        disruption_cost=np.zeros(number),
         tie_break=np.arange(number, dtype=np.int64),
     )
 

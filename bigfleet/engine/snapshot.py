@@ -38,7 +38,10 @@ Rows = NDArray[np.intp]
 
 def in_states(state: Bytes, states: Iterable[MachineState]) -> Flags:
     """Which machines are in one of `states`."""
-    return flags_of((int(each) for each in states), max(MachineState) + 1)[state]
+    found = np.zeros(len(state), np.bool_)
+    for each in states:  # some comparisons take a tenth of the time of a look into a table
+        found |= state == int(each)
+    return found
 
 
 def flags_of(chosen: Iterable[int], number: int) -> Flags:

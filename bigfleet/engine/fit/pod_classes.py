@@ -13,8 +13,9 @@ from bigfleet.engine.columns import FlavourColumns
 from bigfleet.engine.fit.capacity import Capacities
 from bigfleet.engine.fit.cost import costs_of, tiers
 from bigfleet.engine.fit.matching import hard_spread
-from bigfleet.engine.kernels.folding import fit_some
+from bigfleet.engine.kernels.folding import fit_some, number_rows
 from bigfleet.engine.kernels.scoring import NO_LIMIT, ClassColumns
+from bigfleet.engine.kernels.sorting import order_of
 from bigfleet.engine.need_columns import NeedColumns
 from bigfleet.engine.snapshot import Bytes, Flags, Floats, Ints, Longs, Rows
 from bigfleet.model.need import Profile, Spread
@@ -87,9 +88,11 @@ class PodClasses:
         largest = np.max(columns.allocatable[present], axis=0, initial=0)
         #: [R] float64, the most of each resource that a machine of the fleet has
         self.largest: Floats = np.maximum(largest, 1).astype(np.float64)
-        share = (sizes / self.largest).max(axis=1, initial=0.0)
+        share = np.zeros(len(sizes))
+        for asked, most in zip(sizes.T, self.largest.tolist(), strict=True):
+            np.maximum(share, asked / most, out=share)
         #: [C] intp, position of the class in the order of the needs' sizes
-        self.original: Rows = np.lexsort((np.arange(len(self.need)), -share, self.need))
+        self.original: Rows = _by_share(share, needs)
         #: [C, R] int64, requests of one pod
         self.sizes: Longs = sizes[self.original]
         #: [C] int64, number of pods
@@ -166,11 +169,13 @@ class PodClasses:
         asked = np.zeros((len(needs), self.sizes.shape[1]), np.bool_)
         classes, resources = np.nonzero(self.sizes * ~self.impossible[:, None])
         asked[self.need[classes], resources] = True
-        _, first, fit_of = np.unique(
-            _numbered(asked) * len(needs.profiles) + needs.profile,
-            return_index=True,
-            return_inverse=True,
-        )
+        rows: Longs = np.column_stack((needs.profile, _words(asked)))
+        fit_of, first = number_rows(rows)
+        # In an order that does not depend on which need comes first: much is remembered of fits.
+        order = np.lexsort(rows[first].T)
+        place = np.empty_like(order)
+        place[order] = np.arange(len(order))
+        first, fit_of = first[order], place[fit_of]
         fits = [
             self._flavour_fit(needs.profiles[int(needs.profile[at])], asked[at], number)
             for number, at in enumerate(first.tolist())
@@ -245,13 +250,20 @@ def _need_types(needs: NeedColumns, fits: Sequence[FlavourFit], fit_of: Ints) ->
     return types
 
 
-def _numbered(flags: Flags) -> Longs:
-    """For each row of `flags` [N, R] a number that equal rows share."""
-    numbers = np.zeros(len(flags), np.int64)
-    for column in flags.T:
-        if column.any():
-            _, numbers = np.unique(2 * numbers + column, return_inverse=True)
-    return numbers.astype(np.int64)
+def _by_share(share: Floats, needs: NeedColumns) -> Rows:
+    """The classes [C] by need and descending `share` [C]."""
+    order = np.arange(len(share))
+    its = np.flatnonzero(np.diff(needs.start)[needs.need] > 1)
+    order[its] = its[np.lexsort((-share[its], needs.need[its]))]
+    return order
+
+
+def _words(flags: Flags) -> Longs:
+    """The rows of `flags` [N, R] as numbers, of 64 flags each."""
+    packed = np.packbits(flags, axis=1)
+    padded = np.zeros((len(packed), -(-packed.shape[1] // 8) * 8), np.uint8)
+    padded[:, : packed.shape[1]] = packed
+    return padded.view(np.int64)
 
 
 def _stacked(rows: Sequence[Flags], columns: int) -> Flags:
@@ -260,6 +272,6 @@ def _stacked(rows: Sequence[Flags], columns: int) -> Flags:
 
 def _equal(keys: Longs) -> Iterator[Rows]:
     """The positions of each distinct key."""
-    order = np.argsort(keys, kind="stable")
+    order = order_of(keys)
     borders = np.flatnonzero(np.diff(keys[order])) + 1
     yield from np.split(order, borders) if len(keys) else ()

@@ -42,7 +42,9 @@ def claim(
 @lean_kernel
 def collect(
     log: PlacementLog,
-    length: int,
+    begin: Longs,
+    end: Longs,
+    first: Longs,
     classes: Flags,
     rows: Rows,
     count: int,
@@ -50,15 +52,16 @@ def collect(
     pod_class: Longs,
     pods: Longs,
 ) -> int:
-    """Append a cluster's placements of these `classes` [C] to columns of all clusters' that have
-    `count` entries; returns how many there are now.
+    """Append the placements of these `classes` [C] in Q clusters, which are given as for `claim`,
+    to columns that have `count` entries; returns how many they have now.
     """
-    for at in range(length):
-        if log.pods[at] > 0 and classes[log.pod_class[at]]:
-            row[count] = rows[log.machine[at]]
-            pod_class[count] = log.pod_class[at]
-            pods[count] = log.pods[at]
-            count += 1
+    for cluster in range(begin.shape[0]):
+        for at in range(begin[cluster], end[cluster]):
+            if log.pods[at] > 0 and classes[log.pod_class[at]]:
+                row[count] = rows[first[cluster] + log.machine[at]]
+                pod_class[count] = log.pod_class[at]
+                pods[count] = log.pods[at]
+                count += 1
     return count
 
 
@@ -98,6 +101,24 @@ def arrange(
         rows[place], needs[place] = row[at], need
         sizes[place], counts[place] = size[at] - start[need], pods[at]
     return rows, needs, sizes, counts
+
+
+@kernel
+def releasable_first(machines: Machines, rows: Rows, releasable: Flags, number: int) -> Rows:
+    """Up to `number` of the machines that are `releasable` [n], the least utilized first; none if
+    the pods on the first one have no room elsewhere. `rows` [M] are rows of the fleet, NONE for a
+    removed machine.
+    """
+    among = np.zeros(rows.shape[0], np.bool_)
+    for at in range(rows.shape[0]):
+        among[at] = rows[at] != NONE and releasable[rows[at]]
+    found = least_utilized(machines, among, number)
+    if found.shape[0] > 0:
+        alone = np.zeros(rows.shape[0], np.bool_)
+        alone[found[0]] = True
+        if not may_fit_without(machines, rows, alone):
+            return found[:0]
+    return found
 
 
 @kernel

@@ -9,7 +9,7 @@ import numpy as np
 from bigfleet.engine.cycle_memory import CycleMemory, Reservation, ShortfallAge, SpreadPods
 from bigfleet.engine.decision import Shortfall
 from bigfleet.engine.snapshot import NONE, Ints, Rows, flags_of, in_states
-from bigfleet.engine.state.cycle_state import CycleState, placed_on
+from bigfleet.engine.state.cycle_state import CycleState
 from bigfleet.model.machine import MachineState
 from bigfleet.model.need import Size
 
@@ -74,7 +74,7 @@ def spread_pods(state: CycleState, drained: Rows) -> tuple[SpreadPods, ...]:
         return ()
     fleet, needs = state.fleet, len(state.demand.needs)
     its = flags_of(spread, needs)[state.classes.need]
-    row, pod_class, pods = placed_on([*state.packings.values()], its)
+    row, pod_class, pods = state.packings.placed(its)
     need = state.classes.need[pod_class].astype(np.int64)
     stays = (fleet.state[row] == MachineState.CONFIGURED) & ~np.isin(row, drained)
     stays &= fleet.cluster[row] == state.demand.cluster[need]

@@ -205,6 +205,8 @@ def abandoned_by_gangs(state: CycleState) -> Rows:
     met.
     """
     fleet = state.fleet
+    if not state.gang_domains:
+        return np.empty(0, np.intp)
     open_ = flags_of(state.demand.reachable, len(fleet.clusters))[fleet.cluster]
     gangs = flags_of(state.gang_domains, len(state.needs))[fleet.last_claimed_by]
     idle = (fleet.state == MachineState.CONFIGURED) & open_ & gangs
@@ -237,12 +239,13 @@ def machines_to_delete(state: CycleState, claimed_by: Ints) -> Rows:
     holds = np.full(len(state.columns), np.inf)
     for capacity_type, seconds in state.settings.idle_hold_seconds.items():
         holds[elastic & (state.columns.capacity_type == capacity_type)] = seconds
-    overdue = state.now_seconds - fleet.unused_since_seconds > holds[fleet.flavour]
-    unclaimed = claimed_by == NONE
-    kept = flags_of(state.reserved, len(state.needs))[state.initially_reserved_for]
-    idle = (fleet.state == MachineState.IDLE) & unclaimed & overdue & ~kept
-    failed = (fleet.state == MachineState.FAILED) & elastic[fleet.flavour]
-    return reclaim_order(fleet, state.columns.price, np.flatnonzero(idle | failed))
+    idle = np.flatnonzero((fleet.state == MachineState.IDLE) & (claimed_by == NONE))
+    overdue = state.now_seconds - fleet.unused_since_seconds[idle] > holds[fleet.flavour[idle]]
+    kept = flags_of(state.reserved, len(state.needs))[state.initially_reserved_for[idle]]
+    failed = np.flatnonzero(fleet.state == MachineState.FAILED)
+    failed = failed[elastic[fleet.flavour[failed]]]
+    going = np.concatenate((idle[overdue & ~kept], failed))
+    return reclaim_order(fleet, state.columns.price, going)
 
 
 def reclaim_order(fleet: Fleet, price: Floats, rows: Rows) -> Rows:

@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from bigfleet.engine.kernels.placed import least_utilized, may_fit_without
+from bigfleet.engine.kernels.placed import may_fit_without, releasable_first
 from bigfleet.engine.phases.assign import AssignmentPhase
 from bigfleet.engine.placement.gangs import first_fit, in_gang_domain
 from bigfleet.engine.placement.topology import label_keys, place_constrained
@@ -226,11 +226,8 @@ def find_disruption_cost_queries(state: CycleState) -> dict[int, Rows]:
         if cluster not in state.packings:
             continue
         columns = state.packings.columns_of(cluster)
-        rows, machines = columns.rows, columns.machines()
-        among = (rows != NONE) & releasable[rows]
-        least = least_utilized(machines, among, _MAX_QUERIED)
-        alone = np.zeros(len(rows), np.bool_)
-        alone[least[:1]] = True
-        if len(least) and may_fit_without(machines, rows, alone):
+        machines, rows = columns.machines(), columns.rows
+        least = releasable_first(machines, rows, releasable, _MAX_QUERIED)
+        if len(least):
             asked[cluster] = rows[least]
     return asked

@@ -367,7 +367,9 @@ class ClusterPacking:
         """Append all placements of these `classes` [C] to columns with `count` entries; returns how
         many there are now.
         """
-        return collect(*self.log, classes, self.rows, count, row, pod_class, pods)
+        log, length = self.log
+        end = np.array([length])
+        return collect(log, _FIRST, end, _FIRST, classes, self.rows, count, row, pod_class, pods)
 
     def _clear(self, at: Rows) -> None:
         self.is_common = False

@@ -63,17 +63,6 @@ class TakenMachines(NamedTuple):
     gap: Longs
 
 
-class PlacedPods(NamedTuple):
-    """P placements of pods."""
-
-    #: [P] intp, row of the fleet
-    row: Rows
-    #: [P] int64, index of the class
-    pod_class: Longs
-    #: [P] int64, how many pods
-    pods: Longs
-
-
 class CycleState:
     """A decision on n machines, N needs and C classes of pods."""
 
@@ -395,9 +384,8 @@ class CycleState:
     def _packing_columns(self, rows: Rows) -> PackingColumns:
         fleet, flavour = self.fleet, self.fleet.flavour[rows]
         numbers = self.capacities.numbers(self.supply_clusters[rows])
-        kind = np.empty(len(rows), np.int32)
-        capacity = np.empty((len(rows), len(self.columns.resources)), np.int64)
-        for number in np.unique(numbers).tolist():
+        kind, capacity = self.classes.kinds(0)[flavour], self.capacities.matrix(0)[flavour]
+        for number in np.unique(numbers[numbers > 0]).tolist():
             its = np.flatnonzero(numbers == number)
             kind[its] = self.classes.kinds(number)[flavour[its]]
             capacity[its] = self.capacities.matrix(number)[flavour[its]]
@@ -416,12 +404,10 @@ class CycleState:
         """The cluster that each machine is supply for."""
         fleet = self.fleet
         bound = in_states(fleet.state, IN_SERVICE)
-        incoming = in_states(fleet.state, _INCOMING)
-        of_need = np.append(self.demand.cluster, np.int32(NONE))[fleet.last_claimed_by]
-        destination = np.where(of_need != NONE, of_need, fleet.destination)
-        supply_clusters: Ints = np.where(
-            bound, fleet.cluster, np.where(incoming, destination, np.int32(NONE))
-        )
+        supply_clusters: Ints = np.where(bound, fleet.cluster, np.int32(NONE))
+        rows = np.flatnonzero(in_states(fleet.state, _INCOMING))
+        of_need = np.append(self.demand.cluster, np.int32(NONE))[fleet.last_claimed_by[rows]]
+        supply_clusters[rows] = np.where(of_need != NONE, of_need, fleet.destination[rows])
         return supply_clusters
 
     def _in_keep_order(self, rows: Rows) -> Rows:
@@ -524,16 +510,6 @@ class CycleState:
         kept = fleet.state == MachineState.DRAINING
         kept |= fleet.acquirable & has_reservation[fleet.last_claimed_by]
         return np.where(kept, fleet.last_claimed_by, np.int32(NONE))
-
-
-def placed_on(packings: Sequence[ClusterPacking], classes: Flags) -> PlacedPods:
-    """All placements of these `classes` [C], cluster by cluster."""
-    most = sum(packing.log_length for packing in packings)
-    columns = np.empty(most, np.intp), np.empty(most, np.int64), np.empty(most, np.int64)
-    count = 0
-    for packing in packings:
-        count = packing.collect(classes, count, *columns)
-    return PlacedPods(*(column[:count] for column in columns))
 
 
 def present_flavours(fleet: Fleet) -> Rows:

@@ -19,7 +19,7 @@ import numpy as np
 
 from bigfleet.engine.fit.capacity import Capacities
 from bigfleet.engine.fit.pod_classes import PodClasses
-from bigfleet.engine.kernels.placed import claim
+from bigfleet.engine.kernels.placed import claim, collect
 from bigfleet.engine.kernels.placing_in_each import place_in_each
 from bigfleet.engine.kernels.scoring import PlacementLog, ScoringStrategy, consolidating
 from bigfleet.engine.snapshot import Demand, Flags, Floats, Ints, Longs, Rows
@@ -33,6 +33,17 @@ from bigfleet.engine.state.packing_memory import (
     find,
 )
 from bigfleet.engine.state.packing_order import ClassesInOrder
+
+
+class PlacedPods(NamedTuple):
+    """P placements of pods, those of one machine in the order in which they were made."""
+
+    #: [P] intp, row of the fleet
+    row: Rows
+    #: [P] int64, index of the class
+    pod_class: Longs
+    #: [P] int64, how many pods
+    pods: Longs
 
 
 class _Placed(NamedTuple):
@@ -198,6 +209,22 @@ class Packings(Mapping[int, ClusterPacking]):
                     common.classes.need, additional, common.columns.rows, claimed,
                 )  # fmt: skip
 
+    def placed(self, classes: Flags) -> PlacedPods:
+        """All placements of these `classes` [C]."""
+        common, own = self._common, [*self._own.values()]
+        logs = [] if common is None else common.placed
+        most = sum(each.log_length for each in own) + sum(len(each.log.pods) for each in logs)
+        columns = np.empty(most, np.intp), np.empty(most, np.int64), np.empty(most, np.int64)
+        count = 0
+        for packing in own:
+            count = packing.collect(classes, count, *columns)
+        if common is not None:
+            at = np.flatnonzero(~np.isin(common.clusters, [*self._own]))
+            first, rows = common.start[at], common.columns.rows
+            for log, begin, end in logs:
+                count = collect(log, begin[at], end[at], first, classes, rows, count, *columns)
+        return PlacedPods(*(column[:count] for column in columns))
+
     def _place_together(self, orders: ClassesInOrder, priority: int) -> None:
         common = self._common
         assert common is not None
@@ -261,11 +288,11 @@ def _strategies(
     """
     count = int(clusters.max(initial=-1)) + 1
     of_machine = np.repeat(np.arange(len(clusters)), np.diff(start))
-    shares = []
+    pods, shares = left.astype(np.float64), []
     for resource in range(2):
-        asked = (classes.sizes[:, resource] * left.astype(np.float64)).astype(np.float64)
+        asked = classes.sizes[:, resource] * pods
         total = np.bincount(cluster_of_class, asked, count)[clusters]
-        capacity = machines.capacity[:, resource].astype(np.float64)
-        shares.append(total / np.maximum(np.bincount(of_machine, capacity, len(clusters)), 1))
+        capacity = np.bincount(of_machine, machines.capacity[:, resource], len(clusters))
+        shares.append(total / np.maximum(capacity, 1))
     each = [consolidating(*pair) for pair in zip(*(part.tolist() for part in shares), strict=True)]
     return np.array(each, np.float64).reshape(-1, 3)

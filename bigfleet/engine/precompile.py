@@ -42,7 +42,7 @@ def _profile(
 
 
 def _fleet() -> Fleet:
-    """Two machines in service that could go, one that drains and more that are idle, of two sizes."""
+    """Two machines that could be released, one that drains and idle ones, of two sizes."""
     flavours = [
         Flavour({_RACK: "a"}, CapacityType.ON_DEMAND, 1.0 + number, 0.0, amounts)
         for number, amounts in enumerate(({"cpu": 4000, "pods": 110_000},

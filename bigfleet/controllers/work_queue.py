@@ -16,9 +16,6 @@ _LOG = logging.getLogger(__name__)
 _RETRIES = RetryDelays(0.1, 30.0)
 # Of what is denied: rights that are not known yet come soon, those that are missing after hours.
 _RETRIES_IF_DENIED = RetryDelays(5.0, 600.0)
-# After an urgent key, others are likely to become urgent.
-_CALM_AFTER_SECONDS = 5.0
-_LATE_AFTER_SECONDS = 60.0
 
 K = TypeVar("K")
 
@@ -26,15 +23,10 @@ K = TypeVar("K")
 class WorkQueue(Generic[K]):
     """Keys to reconcile; a key added while it is processed is processed again.
 
-    `work(key)` reconciles one key, for up to `concurrency` keys at once. Those for which
-    `is_urgent(key)` holds when they are added come first. Of the others at most `not_urgent` are
-    processed at once (as many as urgent ones when None), unless an urgent one was added in the last
-    seconds, or the oldest has waited for a minute.
-
-    After a transient or unexpected error, or a conflict, the key is requeued with exponential
-    backoff. Any other ApiError goes to `on_rejected`; of these, what was denied (401, 403) is
-    requeued as well, since an API server that has just started, a policy or a full ResourceQuota
-    denies what it permits later.
+    `work(key)` reconciles one key. After a transient or unexpected error, or a conflict, the key is
+    requeued with exponential backoff. Any other ApiError goes to `on_rejected`; of these, what was
+    denied (401, 403) is requeued as well, since an API server that has just started, a policy or a
+    full ResourceQuota denies what it permits later.
     """
 
     def __init__(
@@ -42,45 +34,27 @@ class WorkQueue(Generic[K]):
         work: Callable[[K], Awaitable[None]],
         concurrency: int,
         on_rejected: Callable[[K, ApiError], None],
-        is_urgent: Callable[[K], bool] = lambda _: False,
-        not_urgent: int | None = None,
     ) -> None:
         self._work, self._concurrency, self._on_rejected = work, concurrency, on_rejected
-        self._is_urgent = is_urgent
-        self._not_urgent = concurrency if not_urgent is None else not_urgent
-        # A key that becomes urgent while it waits is in both.
-        self._urgent: deque[K] = deque()
-        self._waiting: deque[tuple[float, K]] = deque()  # since when, on the event loop's clock
-        self._queued: dict[K, bool] = {}  # whether it is urgent
+        self._waiting: deque[K] = deque()
+        self._queued: set[K] = set()
         self._processing: set[K] = set()
         self._dirty: set[K] = set()
         self._failures: dict[K, int] = {}
         self._done_events: dict[K, asyncio.Event] = {}
-        # The second one is for the workers that only process urgent keys, as long as it is calm.
-        self._added, self._added_for_all = asyncio.Event(), asyncio.Event()
-        self._calm_from = 0.0  # on the same clock
+        self._not_empty = asyncio.Event()
 
     def __len__(self) -> int:
         return len(self._queued) + len(self._processing)
 
     def add(self, key: K) -> None:
-        """Queue `key`, unless it is queued already; it may have become urgent since."""
+        """Queue `key`, unless it is queued already."""
         if key in self._processing:
             self._dirty.add(key)
-            return
-        urgent = self._is_urgent(key)
-        if key in self._queued and (self._queued[key] or not urgent):
-            return
-        self._queued[key] = urgent
-        now = asyncio.get_running_loop().time()
-        if urgent:
-            self._urgent.append(key)
-            self._calm_from = now + _CALM_AFTER_SECONDS
-        else:
-            self._waiting.append((now, key))
-        self._added.set()
-        if urgent or self._in_a_hurry():
-            self._added_for_all.set()
+        elif key not in self._queued:
+            self._queued.add(key)
+            self._waiting.append(key)
+            self._not_empty.set()
 
     async def wait_done(self, key: K) -> None:
         """Wait until `key` is neither queued nor processed; pending retries do not count."""
@@ -91,15 +65,16 @@ class WorkQueue(Generic[K]):
     async def run(self) -> None:
         """Process keys until cancelled."""
         async with asyncio.TaskGroup() as workers:
-            for number in range(self._concurrency):
-                workers.create_task(self._worker(only_urgent=number >= self._not_urgent))
+            for _ in range(self._concurrency):
+                workers.create_task(self._worker())
 
-    async def _worker(self, *, only_urgent: bool) -> None:
-        added = self._added_for_all if only_urgent else self._added
+    async def _worker(self) -> None:
         while True:
-            while (key := self._take(only_urgent=only_urgent)) is None:
-                added.clear()
-                await added.wait()
+            while not self._waiting:
+                self._not_empty.clear()
+                await self._not_empty.wait()
+            key = self._waiting.popleft()
+            self._queued.discard(key)
             self._processing.add(key)
             try:
                 await self._attempt(key)
@@ -110,23 +85,6 @@ class WorkQueue(Generic[K]):
                 self.add(key)
             elif waiter := self._done_events.pop(key, None):
                 waiter.set()
-
-    def _in_a_hurry(self) -> bool:
-        """Whether all workers process keys that are not urgent, too."""
-        now = asyncio.get_running_loop().time()
-        is_late = bool(self._waiting) and self._waiting[0][0] < now - _LATE_AFTER_SECONDS
-        return is_late or now < self._calm_from
-
-    def _take(self, *, only_urgent: bool) -> K | None:
-        """The next key, no longer queued; None if there is none."""
-        while self._urgent:
-            if self._queued.pop(key := self._urgent.popleft(), None) is not None:
-                return key
-        while self._waiting and (not only_urgent or self._in_a_hurry()):
-            # A key that has become urgent since, and is done, is not queued any more.
-            if self._queued.pop(key := self._waiting.popleft()[1], None) is not None:
-                return key
-        return None
 
     async def _attempt(self, key: K) -> None:
         try:

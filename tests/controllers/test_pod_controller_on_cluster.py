@@ -65,28 +65,6 @@ async def test_a_request_comes_with_its_pod_and_goes_with_it(kubeconfig: dict[st
             await _until_count(client, where, 1, "the request to go with its Pod")
 
 
-async def test_pods_that_cannot_be_bound_make_their_requests_before_others(
-    kubeconfig: dict[str, Path],
-) -> None:
-    """Where there is room for all others, theirs may wait: it would delay the binding of Pods."""
-    async with await admin(kubeconfig) as client, namespace(client, "urgent") as where:
-        pods = f"/api/v1/namespaces/{where}/pods"
-        for number in range(60):
-            await client.create(pods, _pod(f"p{number:02d}"))
-        unschedulable = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
-        await client.patch(
-            f"{pods}/p59/status", {"status": {"conditions": [unschedulable]}}, STRATEGIC_PATCH
-        )
-        async with _controller(kubeconfig):
-            await _until_count(client, where, 60, "all requests")
-        versions = {
-            each["metadata"]["name"][:3]: int(each["metadata"]["resourceVersion"])
-            for each in await _requests(client, where)
-        }
-        # Those in flight at the same time may be served in any order.
-        assert sorted(versions, key=versions.__getitem__).index("p59") < 16
-
-
 async def test_pods_of_an_ignored_namespace_ask_for_nothing(kubeconfig: dict[str, Path]) -> None:
     """They run where BigFleet has no machines, such as on a control plane's own node."""
     async with (

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from collections.abc import Set as AbstractSet
 from contextlib import asynccontextmanager, suppress
 
 import pytest
@@ -54,18 +53,9 @@ def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @asynccontextmanager
-async def _running(
-    worker: _Worker,
-    concurrency: int,
-    urgent: AbstractSet[str] = frozenset(),
-    not_urgent: int | None = None,
-) -> AsyncIterator[WorkQueue[str]]:
+async def _running(worker: _Worker, concurrency: int) -> AsyncIterator[WorkQueue[str]]:
     queue: WorkQueue[str] = WorkQueue(
-        worker.work,
-        concurrency,
-        lambda key, _: worker.on_rejected.append(key),
-        lambda key: key in urgent,
-        not_urgent,
+        worker.work, concurrency, lambda key, _: worker.on_rejected.append(key)
     )
     task = asyncio.create_task(queue.run())
     try:
@@ -103,100 +93,6 @@ async def test_no_more_keys_at_once_than_allowed() -> None:
             await queue.wait_done(str(number))
         assert worker.most_at_once == 3
         assert len(worker.done) == 10
-
-
-async def test_urgent_keys_come_first() -> None:
-    worker = _Worker()
-    worker.gate.clear()
-    async with _running(worker, 1, urgent={"b", "d"}) as queue:
-        for key in "xabcd":
-            queue.add(key)
-            if key == "x":
-                await worker.started.acquire()
-        worker.gate.set()
-        for key in "abcd":
-            await queue.wait_done(key)
-    assert worker.done == [*"xbdac"]
-
-
-async def test_a_key_that_becomes_urgent_while_it_waits_is_worked_on_once_and_before_others() -> (
-    None
-):
-    worker, urgent = _Worker(), set[str]()
-    worker.gate.clear()
-    async with _running(worker, 1, urgent) as queue:
-        for key in "xabc":
-            queue.add(key)
-        await worker.started.acquire()
-        urgent.add("b")
-        queue.add("b")
-        queue.add("b")
-        worker.gate.set()
-        for key in "abc":
-            await queue.wait_done(key)
-    assert worker.done == [*"xbac"]
-
-
-async def test_keys_that_are_not_urgent_leave_room_for_those_that_are() -> None:
-    worker = _Worker()
-    worker.gate.clear()
-    async with _running(worker, 4, urgent={"now"}, not_urgent=2) as queue:
-        for key in "abcd":
-            queue.add(key)
-        for _ in range(2):
-            await worker.started.acquire()
-        assert sorted(worker.active) == ["a", "b"]
-        queue.add("now")
-        await worker.started.acquire()
-        assert "now" in worker.active
-        worker.gate.set()
-        await queue.wait_done("d")
-    assert len(worker.done) == 5
-
-
-async def test_after_an_urgent_key_all_keys_are_worked_on_at_once_for_some_seconds(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    worker = _Worker()
-    async with _running(worker, 4, urgent={"now"}, not_urgent=1) as queue:
-        queue.add("now")
-        await queue.wait_done("now")
-        worker.gate.clear()
-        for key in "abcd":
-            queue.add(key)
-        for _ in range(5):
-            await worker.started.acquire()
-        assert sorted(worker.active) == [*"abcd"]
-        worker.gate.set()
-        for key in "abcd":
-            await queue.wait_done(key)
-        monkeypatch.setattr(work_queue, "_CALM_AFTER_SECONDS", -1.0)
-        queue.add("now")
-        await queue.wait_done("now")
-        worker.gate.clear()
-        worker.most_at_once = 0
-        for key in "abcd":
-            queue.add(key)
-        await asyncio.sleep(0.01)
-        assert worker.most_at_once == 1
-        worker.gate.set()
-        await queue.wait_done("d")
-
-
-async def test_keys_that_have_waited_for_a_minute_are_worked_on_like_urgent_ones(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(work_queue, "_LATE_AFTER_SECONDS", -1.0)
-    worker = _Worker()
-    worker.gate.clear()
-    async with _running(worker, 3, not_urgent=1) as queue, asyncio.timeout(60):
-        for key in "abcd":
-            queue.add(key)
-        for _ in range(3):
-            await worker.started.acquire()
-        worker.gate.set()
-        await queue.wait_done("d")
-    assert worker.most_at_once == 3
 
 
 async def test_a_passing_failure_is_repeated_until_it_passes() -> None:

@@ -18,7 +18,6 @@ import time
 import venv
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -98,8 +97,8 @@ def _later(owner: type, names: Sequence[str], seconds: float) -> None:
     """Calls of these methods take effect later, in their order."""
 
     def delayed(method: Callable[..., None]) -> Callable[..., None]:
-        def call(*arguments: Any, **named: Any) -> None:
-            asyncio.get_running_loop().call_later(seconds, partial(method, *arguments, **named))
+        def call(*arguments: Any) -> None:
+            asyncio.get_running_loop().call_later(seconds, method, *arguments)
 
         return call
 

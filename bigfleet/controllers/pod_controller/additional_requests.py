@@ -116,7 +116,7 @@ class AdditionalRequests:
         asked = 0
         for number, each in enumerate(key.additional(), 1):
             if self._writer.spec(each) is not None or each in self._existing:
-                self._writer.set_desired(each, pod, None, urgent=False)
+                self._writer.set_desired(each, pod, None)
                 asked = number
         if asked and node:
             self._writer.set_condition(
@@ -161,7 +161,7 @@ class AdditionalRequests:
             await asyncio.sleep(_FOLLOW_INTERVAL_SECONDS)
             for key in self._rules.asking():
                 for each, spec in self._outdated(key):
-                    self._writer.set_desired(each, self._waiting[key].metadata, spec, urgent=True)
+                    self._writer.set_desired(each, self._waiting[key].metadata, spec)
 
     def _outdated(self, key: RequestKey) -> Iterator[tuple[RequestKey, InternedSpec]]:
         """The Pod's short requests whose domains have changed, as they should be."""
@@ -236,7 +236,7 @@ class AdditionalRequests:
         body = requests.additional_request(first.body, where, alone=due.alone)
         spec = self._writer.interned(body)
         *_, additional = list(key.additional())[: due.number]
-        self._writer.set_desired(additional, waiting.metadata, spec, urgent=True)
+        self._writer.set_desired(additional, waiting.metadata, spec)
         self._report(key, waiting, due.number, where, pod.unschedulable_message or "")
 
     def _asking(self, but: RequestKey) -> Iterator[AskingPod]:

@@ -172,11 +172,10 @@ class PodController:
             return  # called again once its claims are known
         spec = self._spec(key, pod) if wants else None
         known = pod.metadata.slim(owners=spec is not None and "coLocation" in spec.body)
-        unschedulable = pod.unschedulable_message is not None
-        self._writer.set_desired(key, known, spec, urgent=unschedulable)
+        self._writer.set_desired(key, known, spec)
         if spec is None or pod.spec.node_name or pod.metadata.deletion_timestamp:
             self._additional.on_bound(key, known, pod.spec.node_name)
-        elif unschedulable:
+        elif pod.unschedulable_message is not None:
             self._additional.observe(key, pod, shape)
 
     def _is_leaving(self, pod: Pod) -> bool:

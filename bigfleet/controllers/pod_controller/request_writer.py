@@ -33,20 +33,14 @@ from bigfleet.observe import metrics
 _LOG = logging.getLogger(__name__)
 _APPLY = {"fieldManager": "bigfleet-pod-controller", "force": "true"}
 _MAX_MESSAGE_LENGTH = 4096
-# Writes at once for Pods that do not wait for a machine. In a burst they compete with the Pods
-# themselves for the API server, and it does not matter when they come.
-_NOT_URGENT = 2
 
 
 @dataclass(frozen=True, slots=True)
 class _Desired:
-    """The desired request of a Pod; `spec` is None when it must not have one. It is `urgent` where
-    the Pod waits for a machine.
-    """
+    """The desired request of a Pod; `spec` is None when it must not have one."""
 
     pod: Metadata
     spec: InternedSpec | None
-    urgent: bool
 
 
 class ConditionValue(NamedTuple):
@@ -76,7 +70,7 @@ class RequestWriter:
         self._condition_values: dict[RequestKey, ConditionValue] = {}
         self._specs: WeakValueDictionary[bytes, InternedSpec] = WeakValueDictionary()
         self._queue: WorkQueue[RequestKey] = WorkQueue(
-            self._reconcile, write_concurrency, self._on_rejected, self._is_urgent, _NOT_URGENT
+            self._reconcile, write_concurrency, self._on_rejected
         )
         self.run = self._queue.run
 
@@ -102,15 +96,11 @@ class RequestWriter:
             spec = self._specs[digest] = InternedSpec(body, digest)
         return spec
 
-    def set_desired(
-        self, key: RequestKey, pod: Metadata, spec: InternedSpec | None, *, urgent: bool
-    ) -> None:
-        """Set the desired request of `pod`; None deletes it. It is `urgent` if the Pod cannot be
-        bound without another machine.
-        """
+    def set_desired(self, key: RequestKey, pod: Metadata, spec: InternedSpec | None) -> None:
+        """Set the desired request of `pod`; None deletes it."""
         before = self._desired.get(key)
-        self._desired[key] = _Desired(pod, spec, urgent)
-        if before is None or before.spec is not spec or self._is_urgent(key):
+        self._desired[key] = _Desired(pod, spec)
+        if before is None or before.spec is not spec:
             self._queue.add(key)
 
     def forget(self, key: RequestKey) -> None:
@@ -137,10 +127,6 @@ class RequestWriter:
         else:
             self._existing.put(request)
         self._queue.add(key)
-
-    def _is_urgent(self, key: RequestKey) -> bool:
-        desired = self._desired.get(key)
-        return desired is not None and desired.urgent and key not in self._existing
 
     async def _reconcile(self, key: RequestKey) -> None:
         desired, digest = self._desired.get(key), self._existing.digest(key)

@@ -160,6 +160,19 @@ def test_a_key_depends_on_the_priority_of_another_cluster_that_claims_a_machine(
     assert _of_east(fleet, _needs(west=lower)) != _of_east(fleet, DEMAND)
 
 
+def test_no_need_that_claims_a_machine_counts_as_none() -> None:
+    """Words of zeros must not be those of nothing: need 0, or one without a number, and priority 0
+    are usual.
+    """
+    plain = pods((1, 1, 1))
+    demand = _demand(plain, pods((1, 1, 1), group="b"), plain, numbers=(0, NONE, 0))
+    state = CycleState(FLEET, demand, CycleMemory(), SETTINGS, NOW)
+    common: Any = state.packings._common
+    assert (state.priorities == 0).all()
+    assert common.key_parts._of_need[:-1].all()
+    assert common.key_parts._of_foreign[:-1].all()
+
+
 def test_a_key_depends_on_the_pods_that_are_left() -> None:
     """Some of a gang may have places already."""
     state = CycleState(FLEET, DEMAND, CycleMemory(), SETTINGS, NOW)

@@ -29,6 +29,8 @@ Keys = NDArray[np.uint64]
 
 # Odd, so that a product loses no bit; so are its powers.
 _FACTOR = 0x9E3779B97F4A7C15
+# No multiple of that by a small number.
+_FIRST = 0xD1B54A32D192ED03
 
 
 class Remembered(NamedTuple):
@@ -153,7 +155,8 @@ def _identities(demand: Demand) -> Longs:
 
 def _mixed(*columns: Keys) -> Keys:
     """One word for each row of words."""
-    total = np.zeros(len(columns[0]), np.uint64)
+    # Not from zero, or words of zeros, such as need 0 of priority 0, would be the word for none.
+    total = np.full(len(columns[0]), np.uint64(_FIRST))
     for power, column in enumerate(columns, 1):
         total += column * np.uint64(pow(_FACTOR, power, 1 << 64))
     # The finalizer of SplitMix64: each bit depends on all.

@@ -15,7 +15,6 @@ from tests.engine.engine_random import random_case, random_cycle_memory
 import importlib
 import pkgutil
 from bigfleet.engine import kernels, precompile
-from bigfleet.engine.placement import gang_domains
 from bigfleet.engine.decide import decide
 from bigfleet.engine.cycle_memory import CycleMemory
 from bigfleet.engine.snapshot import EngineConfig
@@ -27,7 +26,7 @@ modules = [importlib.import_module(f"{kernels.__name__}.{name}") for name in nam
 def versions():
     return {
         (module.__name__, name): len(value.signatures)
-        for module in (gang_domains, *modules)
+        for module in modules
         for name, value in vars(module).items()
         if hasattr(value, "signatures")
     }
@@ -66,9 +65,9 @@ def test_installations_with_equal_sources_share_what_is_compiled(tmp_path: Path)
     """A new checkout, or environment, does not compile all of it again."""
     code = (
         "from bigfleet.engine.kernels import scoring\n"
-        "from bigfleet.engine.placement import gang_domains\n"
+        "from bigfleet.engine.kernels import gang_domains\n"
         "print(scoring.__file__)\n"
-        "print([k.stats.cache_path for k in (scoring.fits, gang_domains._try_domains)])\n"
+        "print([k.stats.cache_path for k in (scoring.fits, gang_domains.choose)])\n"
     )
     copy = tmp_path / "bigfleet"
     shutil.copytree(_ROOT / "bigfleet", copy, ignore=shutil.ignore_patterns("__pycache__"))

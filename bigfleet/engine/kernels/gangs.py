@@ -1,27 +1,15 @@
-"""Kernel that leaves gangs where they are.
-
-In a fleet at rest nearly every gang fits into the domain in which it has machines. These are
-settled here, many at a time; a domain has to be chosen only for the others.
-"""
+"""Kernel that places gangs in the domains that can hold them, many at a time."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-import numpy as np
-
-from bigfleet.engine.kernels.scoring import (
-    ClassColumns,
-    Machines,
-    PlacementLog,
-    fitting,
-    take,
-)
+from bigfleet.engine.kernels.gang_domains import choose
+from bigfleet.engine.kernels.gang_request import GangPool, GangRequest, is_usable, request_of
+from bigfleet.engine.kernels.scoring import ClassColumns, Machines, PlacementLog, fitting, take
+from bigfleet.engine.kernels.selection import FleetAvailability
 from bigfleet.engine.snapshot import NONE, Ints, Longs
 from bigfleet.jit import kernel, lean_kernel
-
-# Shares of a gang count in steps of this size when domains are compared.
-GANG_SHARE_STEPS = 1 << 20
 
 
 class Gangs(NamedTuple):
@@ -35,126 +23,83 @@ class Gangs(NamedTuple):
     codes: Ints
     #: [K, M] int64, the cluster's machines by domain, in each in keep order
     by_domain: Longs
-    #: [G + 1] int64, delimits each gang's part of `machine`
-    start: Longs
-    #: [O] int64, machines that the gangs had, in keep order
-    machine: Longs
+    #: [K, M] int64, for each of them the place after the last one in its domain
+    end: Longs
 
 
 @lean_kernel
-def _is_usable(
-    machines: Machines, classes: ClassColumns, at: int, pod_class: int, priority: int
-) -> bool:
-    accepted = classes.accepted[classes.flavour_fit[pod_class], machines.flavour[at]]
-    return bool(accepted and machines.max_priority[at] >= priority)
-
-
-@lean_kernel
-def _own_domain(
-    gangs: Gangs, gang: int, machines: Machines, classes: ClassColumns, first: int, priority: int
-) -> int:
-    """The domain of all machines that the gang had and may still use; NONE if there is none, or
-    more than one. `first` is its first class.
-    """
-    found = NONE
-    for place in range(gangs.start[gang], gangs.start[gang + 1]):
-        at = gangs.machine[place]
-        code = gangs.codes[gangs.key[gang], machines.flavour[at]]
-        if code == NONE or not _is_usable(machines, classes, at, first, priority):
-            continue
-        if found != NONE and code != found:
-            return NONE
-        found = code
-    return found
-
-
-@lean_kernel
-def _place_before(gangs: Gangs, key: int, flavour: Ints, domain: int) -> int:
-    """The place in `gangs.by_domain` of the first machine whose domain is at least `domain`."""
-    low, high = 0, gangs.by_domain.shape[1]
+def _first_in(request: GangRequest, domain: int, flavour: Ints) -> int:
+    """The place in `by_domain` of the first machine whose domain is at least `domain`."""
+    low, high = 0, request.by_domain.shape[0]
     while low < high:
         middle = (low + high) >> 1
-        if gangs.codes[key, flavour[gangs.by_domain[key, middle]]] < domain:
+        if request.codes[flavour[request.by_domain[middle]]] < domain:
             low = middle + 1
         else:
             high = middle
     return low
 
 
-@kernel
-def _machines_there(
-    gangs: Gangs,
-    gang: int,
+@lean_kernel
+def _place(
+    request: GangRequest,
+    domain: int,
     machines: Machines,
     classes: ClassColumns,
-    first: int,
-    priority: int,
-    domain: int,
-) -> tuple[Longs, int]:
-    """The machines in `domain` that the gang may use, those that it had first; and how many of them
-    it had.
+    left: Longs,
+    log: PlacementLog,
+    length: int,
+) -> int:
+    """Place the gang on its cluster's machines in a domain, its own first, as far as they hold it;
+    returns the log's new length.
     """
-    key, need = gangs.key[gang], gangs.need[gang]
-    start = _place_before(gangs, key, machines.flavour, domain)
-    stop = _place_before(gangs, key, machines.flavour, domain + 1)
-    found, number, own = np.empty(stop - start, np.int64), 0, 0
-    for had in (True, False):
-        for place in range(start, stop):
-            at = gangs.by_domain[key, place]
-            is_own = machines.last_claimed_by[at] == need
-            if is_own == had and _is_usable(machines, classes, at, first, priority):
-                found[number] = at
-                number += 1
-                own += had
-    return found[:number], own
-
-
-@kernel
-def _fits(classes: ClassColumns, left: Longs, first: int, free: Longs, pods: Longs) -> bool:
-    """Whether the pods left of the classes from `first` on fit into `free` [O, R], first fit.
-    Writes to `pods` [Q, O] how many of each class each machine takes.
-    """
-    got = np.zeros(free.shape[0], np.int64)
-    for place in range(pods.shape[0]):
-        rest = left[first + place]
-        for machine in range(free.shape[0]):
-            if rest == 0:
-                break
-            room = fitting(free, machine, classes.sizes, first + place)
-            some = min(rest, classes.most[first] - got[machine], room)
-            take(free, machine, classes.sizes, first + place, some)
-            pods[place, machine] = some
-            got[machine] += some
-            rest -= some
-        if rest > 0:
-            return False
-    return True
+    start = _first_in(request, domain, machines.flavour)
+    stop = _first_in(request, domain + 1, machines.flavour)
+    most = classes.most[request.first]
+    for place in range(start, stop):
+        request.got[place] = 0
+    for pod_class in range(request.first, request.last):
+        for own in (True, False):
+            for place in range(start, stop):
+                at = request.by_domain[place]
+                if (machines.last_claimed_by[at] == request.need) != own or not is_usable(
+                    machines, classes, at, request.first, request.priority
+                ):
+                    continue
+                room = fitting(machines.free, at, classes.sizes, pod_class)
+                pods = min(left[pod_class], most - request.got[place], room)
+                if pods > 0:
+                    request.got[place] += pods
+                    left[pod_class] -= pods
+                    _record(machines, classes, at, pod_class, pods, log, length)
+                    length += 1
+    return length
 
 
 @lean_kernel
-def _has_own_share(classes: ClassColumns, left: Longs, first: int, pods: Longs, own: int) -> bool:
-    """Whether the part of `pods` [Q, O] on the first `own` machines counts when domains are
-    compared: then no other domain can be better.
-    """
-    share, resources = 0.0, classes.sizes.shape[1]
-    for resource in range(resources):
-        want, held = 0.0, 0.0
-        for place in range(pods.shape[0]):
-            size = float(classes.sizes[first + place, resource])
-            want += left[first + place] * size
-            for machine in range(own):
-                held += pods[place, machine] * size
-        if want > 0:
-            share += held / want
-    return bool(share * GANG_SHARE_STEPS > 1)
+def _record(
+    machines: Machines,
+    classes: ClassColumns,
+    at: int,
+    pod_class: int,
+    pods: int,
+    log: PlacementLog,
+    length: int,
+) -> None:
+    take(machines.free, at, classes.sizes, pod_class, pods)
+    machines.has_pods[at] = True
+    log.machine[length], log.pod_class[length], log.pods[length] = at, pod_class, pods
 
 
 @kernel
 def settle(
     gangs: Gangs,
     first: int,
+    last: int,
+    pool: GangPool,
     machines: Machines,
     classes: ClassColumns,
+    availability: FleetAvailability,
     left: Longs,
     start: Longs,
     priority: int,
@@ -162,37 +107,25 @@ def settle(
     log: PlacementLog,
     length: int,
 ) -> tuple[int, int]:
-    """Place the gangs from `first` on, up to one that does not fit on its cluster's machines in the
-    single domain in which it has some.
+    """Choose the domains of the gangs from `first` to `last`, and place what their cluster's
+    machines there hold, up to a gang that no domain can hold.
 
-    Returns the place of that one, G if there is none, and the log's new length. Updates the
-    machines, `left` [C], the log, and `domains` [G], where those without pods to place have NONE.
-    `start` [N + 1] delimits the needs' classes.
+    Returns the place of that one, `last` if there is none, and the log's new length. Updates the
+    machines, `left` [C], the log, and `domains` [G], where those without pods to place, or without
+    any domain, have NONE. `start` [N + 1] delimits the needs' classes.
     """
-    for gang in range(first, gangs.need.shape[0]):
-        need = gangs.need[gang]
+    for gang in range(first, last):
+        need, key = gangs.need[gang], gangs.key[gang]
         begin, end = start[need], start[need + 1]
         domains[gang] = NONE
         if not left[begin:end].any():
             continue
-        domain = _own_domain(gangs, gang, machines, classes, begin, priority)
-        if domain == NONE:
+        request = request_of(
+            need, NONE, priority, begin, end, gangs.codes[key], gangs.by_domain[key],
+            gangs.end[key], classes, left, pool,
+        )  # fmt: skip
+        domains[gang], whole = choose(request, pool, machines, classes, availability, left)
+        if not whole:
             return gang, length
-        there, own = _machines_there(gangs, gang, machines, classes, begin, priority, domain)
-        free = machines.free[there]
-        pods = np.zeros((end - begin, there.shape[0]), np.int64)
-        fits = _fits(classes, left, begin, free, pods)
-        if not fits or not _has_own_share(classes, left, begin, pods, own):
-            return gang, length
-        domains[gang] = domain
-        left[begin:end] = 0
-        for place in range(end - begin):
-            for machine in range(there.shape[0]):
-                if pods[place, machine] > 0:
-                    at = there[machine]
-                    take(machines.free, at, classes.sizes, begin + place, pods[place, machine])
-                    machines.has_pods[at] = True
-                    log.machine[length], log.pod_class[length] = at, begin + place
-                    log.pods[length] = pods[place, machine]
-                    length += 1
-    return gangs.need.shape[0], length
+        length = _place(request, domains[gang], machines, classes, left, log, length)
+    return last, length

@@ -15,8 +15,8 @@ import numpy as np
 
 from bigfleet.engine.fit.pod_classes import NeedType
 from bigfleet.engine.placement.acquire import FreePools, acquire
-from bigfleet.engine.placement.gangs import begin_gang, first_fit, place_in_gang_domain, serve_gang
-from bigfleet.engine.placement.settled_gangs import settle_gangs
+from bigfleet.engine.placement.gangs import first_fit, place_in_gang_domain, serve_gang
+from bigfleet.engine.placement.settled_gangs import place_gangs
 from bigfleet.engine.placement.topology import (
     acquire_constrained,
     label_keys,
@@ -120,11 +120,8 @@ class AssignmentPhase:
         gangs that no domain can hold.
         """
         state, need_types = self._state, self._state.classes.need_type[needs]
-        incomplete = {
-            index
-            for index in settle_gangs(state, needs[need_types == NeedType.GANG])
-            if state.lacks(index) and not begin_gang(state, self.free_pools, index)
-        }
+        gangs = needs[need_types == NeedType.GANG]
+        incomplete = place_gangs(state, self.free_pools, gangs)
         self._place_on_drained(needs)
         for index in needs[need_types == NeedType.CONSTRAINED].tolist():
             self._take_arrived(index)

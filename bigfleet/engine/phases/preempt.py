@@ -12,16 +12,11 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from bigfleet.engine.fit.pod_classes import NeedType
+from bigfleet.engine.kernels.gang_request import SOURCE_PREEMPTIBLE, SOURCE_SURPLUS
 from bigfleet.engine.phases.assign import AssignmentPhase
 from bigfleet.engine.phases.preemption_candidates import Candidates, PreemptionCandidates, in_ranks
 from bigfleet.engine.placement.acquire import choose_machines, order
-from bigfleet.engine.placement.gang_candidates import gang_candidates, pods_of, same_key
-from bigfleet.engine.placement.gang_domains import (
-    SOURCE_PREEMPTIBLE,
-    SOURCE_SURPLUS,
-    DomainChoice,
-    choose_domain,
-)
+from bigfleet.engine.placement.gang_pools import DomainChoice, choose_domain, same_key
 from bigfleet.engine.placement.gangs import (
     acquire_in_domain,
     place_gang,
@@ -152,8 +147,8 @@ class _Preemption:
         )
         further = [(each, SOURCE_SURPLUS) for each in in_ranks(state, index, non_disruptive, keys)]
         further += [(each, SOURCE_PREEMPTIBLE) for each in in_ranks(state, index, others, keys)]
-        found = gang_candidates(state, free_pools, index, further=further)
-        choice = choose_domain(found, *pods_of(state, index), reserved_domain(state, index))
+        kept = reserved_domain(state, index)
+        choice = choose_domain(state, free_pools, index, kept, further)
         if not choice.whole or not self._fill(index, choice, candidates):
             # It cannot be completed: release its reservation.
             self._all_dirty |= state.reserved.pop(index, None) is not None

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,6 +44,9 @@ _MAX_REDUNDANCY_CHECK = 256
 
 # A pool, and which of its groups [G] are candidates.
 EligiblePool = tuple[CandidatePool, Flags]
+# What the pools of a need depend on: its flavour fit, its cluster's capacities, and labels.
+_PoolsKey = tuple[int, int, tuple[str, ...]]
+_T = TypeVar("_T")
 
 
 class FreePools:
@@ -55,20 +58,33 @@ class FreePools:
         self._state = state
         self._among = np.ones(len(state.fleet), np.bool_) if among is None else among
         self._free = {each: self._free_rows(each) for each in ACQUIRABLE}
-        self._pools: dict[tuple[int, int, tuple[str, ...]], Sequence[EligiblePool]] = {}
+        self._pools: dict[_PoolsKey, Sequence[EligiblePool]] = {}
+        #: what was computed of them
+        self._derived: dict[Hashable, Any] = {}
 
     def pools(self, index: int, keys: tuple[str, ...] = ()) -> Sequence[EligiblePool]:
         """The machines that need `index` accepts, by tier, in each the idle ones first, with
         domains by the labels `keys`.
         """
-        state, flavour_fit = self._state, self._state.flavour_fit(index)
-        number = state.capacities.number(state.cluster_of(index))
-        key = flavour_fit.number, number, keys
+        key = self._key(index, keys)
         if key not in self._pools:
+            state, flavour_fit = self._state, self._state.flavour_fit(index)
             rows = [self._free[machines] for machines in ACQUIRABLE]
-            pools = [pool_of(state, each, flavour_fit, number, keys) for each in rows]
+            pools = [pool_of(state, each, flavour_fit, key[1], keys) for each in rows]
             self._pools[key] = [*_in_tiers(pools)]
         return self._pools[key]
+
+    def remember(self, index: int, name: Hashable, compute: Callable[[], _T]) -> _T:
+        """What `compute` returns, which follows from `name` and which machines the need accepts."""
+        key = self._key(index, ()), name
+        if key not in self._derived:
+            self._derived[key] = compute()
+        found: _T = self._derived[key]
+        return found
+
+    def _key(self, index: int, keys: tuple[str, ...]) -> _PoolsKey:
+        number = self._state.capacities.number(self._state.cluster_of(index))
+        return self._state.flavour_fit(index).number, number, keys
 
     def _free_rows(self, machines: MachineState) -> Rows:
         fleet = self._state.fleet

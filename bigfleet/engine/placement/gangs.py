@@ -18,17 +18,11 @@ from bigfleet.engine.placement.acquire import (
     order,
     order_machines,
 )
-from bigfleet.engine.placement.gang_candidates import (
-    gang_candidates,
-    machines_of_cluster,
-    pods_of,
-    same_key,
-    usable_machines,
-)
-from bigfleet.engine.placement.gang_domains import (
+from bigfleet.engine.placement.gang_pools import (
     DomainChoice,
     choose_domain,
-    domains_with_room,
+    same_key,
+    usable_machines,
 )
 from bigfleet.engine.snapshot import (
     IN_SERVICE,
@@ -47,15 +41,21 @@ def begin_gang(state: CycleState, free_pools: FreePools, index: int) -> bool:
     Machines that the domain lacks are acquired when it is the gang's turn. A gang that no domain
     can hold stays on its machines that are in service, because its pods run there, or will.
     """
-    choice = _best_domain(state, free_pools, index)
-    if choice.whole or choice.domain == NONE:
+    choice = choose_domain(state, free_pools, index, reserved_domain(state, index))
+    if choice.whole:
         place_gang(state, index, choice)
-        state.drop_idle_reservation(index)
-        return choice.whole
-    label = state.columns.label(same_key(state, index))
-    state.gang_domains[index] = label.values[choice.domain]
-    place_in_gang_domain(state, index, in_service_only=True)
-    return False
+    else:
+        stay_in_domain(state, index, choice)
+    state.drop_idle_reservation(index)
+    return choice.whole
+
+
+def stay_in_domain(state: CycleState, index: int, choice: DomainChoice) -> None:
+    """Place what a gang that no domain can hold has in service in its domain."""
+    if choice.domain != NONE:
+        label = state.columns.label(same_key(state, index))
+        state.gang_domains[index] = label.values[choice.domain]
+        place_in_gang_domain(state, index, in_service_only=True)
 
 
 def serve_gang(state: CycleState, free_pools: FreePools, index: int) -> None:
@@ -68,7 +68,7 @@ def serve_gang(state: CycleState, free_pools: FreePools, index: int) -> None:
     if index not in state.not_acquiring:
         state.at_ceiling.discard(index)
     kept = reserved_domain(state, index)
-    choice = _best_domain(state, free_pools, index)
+    choice = choose_domain(state, free_pools, index, kept)
     place_gang(state, index, choice if choice.whole or kept == NONE else DomainChoice(kept, False))
     if state.lacks(index) and index not in state.not_acquiring:
         key = same_key(state, index)
@@ -81,21 +81,6 @@ def serve_gang(state: CycleState, free_pools: FreePools, index: int) -> None:
         elif state.lacks(index) and choice.whole:
             take_first_fit(state, index, choice, pools)
     state.drop_idle_reservation(index)
-
-
-def _best_domain(state: CycleState, free_pools: FreePools, index: int) -> DomainChoice:
-    """The best domain for the gang's unplaced pods."""
-    pods, kept = pods_of(state, index), reserved_domain(state, index)
-    # A domain in which its cluster's machines hold all of it is better than any in which they do
-    # not, unless that one is reserved for it.
-    mine = machines_of_cluster(state, index)
-    rooms = domains_with_room(mine, pods.sizes, pods.counts)
-    if len(rooms):
-        among = np.append(rooms, np.int32(kept))
-        choice = choose_domain(gang_candidates(state, free_pools, index, mine, among), *pods, kept)
-        if choice.here or (choice.whole and choice.domain == kept):
-            return choice
-    return choose_domain(gang_candidates(state, free_pools, index, mine), *pods, kept)
 
 
 def place_gang(state: CycleState, index: int, choice: DomainChoice) -> None:
@@ -125,8 +110,9 @@ def first_fit(state: CycleState, index: int, machines: Sequence[int]) -> None:
     """Place a need's unplaced pods on its cluster's `machines`, first fit."""
     packing, its, classes = state.packing_of(index), state.classes.of(index), state.classes
     got = Counter[int]()
-    for machine, _, pods in packing.entries_of(its):
-        got[machine] += pods
+    if (state.left[its] < classes.count[its]).any():
+        for machine, _, pods in packing.entries_of(its):
+            got[machine] += pods
     for pod_class in range(its.start, its.stop):
         most = int(classes.most[pod_class])
         for machine in machines:

@@ -1,70 +1,78 @@
-"""Gangs that stay in the domain in which they have machines, placed many at a time."""
+"""Gangs placed on their cluster's machines, many at a time."""
 
 from __future__ import annotations
 
-import heapq
+import itertools
 from collections.abc import Iterator
 
 import numpy as np
 
 from bigfleet.engine.kernels.gangs import Gangs, settle
 from bigfleet.engine.kernels.scoring import PlacementLog
+from bigfleet.engine.placement.acquire import FreePools
+from bigfleet.engine.placement.gang_pools import DomainChoice, by_domain, free_gang_pool
+from bigfleet.engine.placement.gangs import begin_gang, stay_in_domain
 from bigfleet.engine.snapshot import NONE, Longs, Rows
 from bigfleet.engine.state.cycle_state import CycleState
 
 
-def settle_gangs(state: CycleState, gangs: Rows) -> Iterator[int]:
-    """Place all `gangs` of one priority that fit on their cluster's machines in the only domain in
-    which they had some, and yield the others when it is their turn.
+def place_gangs(state: CycleState, free_pools: FreePools, gangs: Rows) -> set[int]:
+    """Place all `gangs` of one priority on their cluster's machines in the domain that can hold
+    them; returns those that no domain can hold.
 
-    Such a gang is best served there: no other domain has more of it on its cluster's machines, and
-    none has any on the gang's own. Clusters do not affect each other here, so only gangs of one
-    cluster are placed in their order. A gang with a reservation is yielded: it may have to release
-    it.
+    Machines that a domain lacks are acquired when it is the gang's turn. Until then clusters affect
+    each other only through a gang that has a reservation and no more use for it: whatever comes
+    before such a gang is placed first, and in between only gangs of one cluster are in order.
     """
-    if not len(gangs):
-        return
     cluster_of = state.demand.cluster[gangs]
-    queues: list[tuple[int, _Queue]] = []
-    for cluster in np.unique(cluster_of).tolist():
-        queue = _Queue(state, cluster, gangs[cluster_of == cluster])
-        if (index := queue.advance()) != NONE:
-            queues.append((index, queue))
-    heapq.heapify(queues)
-    while queues:
-        index, queue = queues[0]
-        yield index
-        following = queue.advance()
-        if following == NONE:
-            heapq.heappop(queues)
-        else:
-            heapq.heapreplace(queues, (following, queue))
+    queues = {
+        cluster: _Queue(state, free_pools, cluster, gangs[cluster_of == cluster])
+        for cluster in np.unique(cluster_of).tolist()
+    }
+    incomplete: set[int] = set()
+    reserved = np.flatnonzero(np.isin(gangs, [*state.reserved])).tolist()
+    for begin, end in itertools.pairwise([-1, *reserved, len(gangs)]):
+        for cluster in np.unique(cluster_of[begin + 1 : end]).tolist():
+            last = int(gangs[end - 1])
+            incomplete.update(queues[cluster].advance(last))
+        if end < len(gangs):
+            index = int(gangs[end])
+            queues[state.cluster_of(index)].skip()
+            if state.lacks(index) and not begin_gang(state, free_pools, index):
+                incomplete.add(index)
+    return incomplete
 
 
 class _Queue:
     """The gangs of one cluster and priority, in order."""
 
-    def __init__(self, state: CycleState, cluster: int, needs: Rows) -> None:
-        self._state, self._packing = state, state.packings[cluster]
-        self._keys = [str(state.flavour_fit(index).profile.same_key) for index in needs.tolist()]
-        distinct = sorted(set(self._keys))
+    def __init__(self, state: CycleState, free_pools: FreePools, cluster: int, needs: Rows) -> None:
+        self._state, self._free_pools = state, free_pools
+        self._packing = state.packings[cluster]
+        profiles = [state.flavour_fit(index).profile.same_key for index in needs.tolist()]
+        keys = [str(key) for key in profiles]
+        distinct = sorted(set(keys))
         labels = [state.columns.label(key) for key in distinct]
-        claimed = self._packing.last_claimed_by
-        order = self._packing.in_order("", lambda: claimed)
-        begin, end = (np.searchsorted(claimed[order], needs, side) for side in ("left", "right"))
-        sizes = np.where(np.isin(needs, [*state.reserved]), 0, end - begin)
-        start = np.append(0, sizes.cumsum())
-        within = np.arange(start[-1]) - np.repeat(start[:-1], sizes)
+        orders = [
+            by_domain(self._packing, key, label.codes)
+            for key, label in zip(distinct, labels, strict=True)
+        ]
         self._gangs = Gangs(
             need=needs.astype(np.int64),
-            key=np.array([distinct.index(key) for key in self._keys], np.int64),
+            key=np.array([distinct.index(key) for key in keys], np.int64),
             codes=np.stack([label.codes for label in labels]),
-            by_domain=np.stack([self._by_domain(key) for key in distinct]),
-            start=start,
-            machine=order[np.repeat(begin, sizes) + within].astype(np.int64),
+            by_domain=np.stack([order for order, _ in orders]),
+            end=np.stack([end for _, end in orders]),
         )
         self._values = [label.values for label in labels]
         self._next = 0
+        #: gangs that get their machines from one pool have the same fit
+        fits = [
+            (key, state.flavour_fit(index).number, index in state.not_acquiring)
+            for key, index in zip(keys, needs.tolist(), strict=True)
+        ]
+        changes = [place for place in range(1, len(fits)) if fits[place] != fits[place - 1]]
+        self._ends = [*changes, len(needs)]
         #: all classes of the gangs, and where those of each gang begin
         numbers = np.diff(state.classes.start)[needs]
         self._offset = np.append(0, numbers.cumsum())
@@ -72,38 +80,58 @@ class _Queue:
             state.classes.start[needs] - self._offset[:-1], numbers
         )
 
-    def _by_domain(self, key: str) -> Longs:
-        """The cluster's machines by their domain."""
-        codes = self._state.columns.label(key).codes
-        return self._packing.in_order(key, lambda: codes[self._packing.flavour])
+    def skip(self) -> None:
+        """Leave out the next gang."""
+        self._next += 1
 
-    def advance(self) -> int:
-        """Place gangs up to one that has to choose its domain; returns that one, or NONE."""
+    def advance(self, last: int) -> Iterator[int]:
+        """Place the gangs up to the need `last`; yields those that no domain can hold, which stay
+        on their machines in service.
+        """
+        state, needs = self._state, self._gangs.need
+        stop = int(np.searchsorted(needs, last, "right"))
+        while self._next < stop:
+            while self._ends[0] <= self._next:
+                self._ends.pop(0)
+            begin, domains = self._next, self._settle(min(stop, self._ends[0]))
+            for place in range(begin, self._next):
+                if domains[place] != NONE:
+                    key = int(self._gangs.key[place])
+                    state.gang_domains[int(needs[place])] = self._values[key][domains[place]]
+            if self._next < min(stop, self._ends[0]):
+                index = int(needs[self._next])
+                stay_in_domain(state, index, DomainChoice(int(domains[self._next]), False))
+                self._next += 1
+                yield index
+
+    def _settle(self, stop: int) -> Longs:
+        """Place gangs up to place `stop`, or to one that no domain can hold; returns the codes of
+        their domains.
+        """
         state, gangs, first = self._state, self._gangs, self._next
         packing, classes = self._packing, state.classes
+        index = int(gangs.need[first])
+        pool = free_gang_pool(state, self._free_pools, index)
+        availability = state.availability(index)
         domains = np.full(len(gangs.need), NONE, np.int64)
 
         def kernel(log: PlacementLog, length: int) -> int:
             self._next, length = settle(
                 gangs,
                 first,
+                stop,
+                pool,
                 packing.machines(),
                 classes.columns,
+                availability,
                 state.left,
                 classes.start,
-                int(state.priorities[gangs.need[0]]),
+                int(state.priorities[index]),
                 domains,
                 log,
                 length,
             )
             return length
 
-        packing.write(self._classes[self._offset[first] :], kernel)
-        placed = np.flatnonzero(domains[: self._next] != NONE)
-        for place, code in zip(placed.tolist(), domains[placed].tolist(), strict=True):
-            name = self._values[int(gangs.key[place])][code]
-            state.gang_domains[int(gangs.need[place])] = name
-        if self._next == len(gangs.need):
-            return NONE
-        self._next += 1
-        return int(gangs.need[self._next - 1])
+        packing.write(self._classes[self._offset[first] : self._offset[stop]], kernel)
+        return domains

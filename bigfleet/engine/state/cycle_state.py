@@ -212,6 +212,19 @@ class CycleState:
         arrived, self._arrived = self._arrived, self._arrived[:0]
         return not self.unavailable[arrived].all()
 
+    @cached_property
+    def changes(self) -> list[Rows]:
+        """The machines that have been ordered or given back, in that order."""
+        return []
+
+    @cached_property
+    def free_for_some(self) -> Flags:
+        """The machines [n] that one need may get and another may not."""
+        found: Flags = self.initially_reserved_for != NONE
+        found |= (self._backed_off_for != NONE) | (self._backed_off_for_too != NONE)
+        found[self._arrived] = True
+        return found
+
     def _reservations_before(self, index: int) -> Ints:
         """`reserved_for` as need `index` sees it: a machine that has just arrived is for the
         cluster that it was created for, an additional one for the need that asked for it.
@@ -248,6 +261,7 @@ class CycleState:
         """Order machines for a need."""
         self.unavailable[rows] = True
         self.ordered_by[rows] = index
+        self.changes.append(rows)
         self.budgets.charge(self.cluster_of(index), rows)
 
     def give_back(self, index: int, rows: Sequence[int]) -> None:
@@ -262,6 +276,7 @@ class CycleState:
             packing.remove_machine(machine)
         self.unavailable[at] = False
         self.ordered_by[at] = NONE
+        self.changes.append(at)
         self.budgets.refund(self.cluster_of(index), at)
 
     def demand_of_clusters(self) -> Floats:

@@ -7,8 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from bigfleet.engine.cycle_memory import CycleMemory, Reservation
 from bigfleet.engine.fit.folding import fold
 from bigfleet.engine.snapshot import NONE, EngineConfig
+from bigfleet.engine.state.cycle_state import key_of
 from bigfleet.model.machine import MachineState
 from bigfleet.model.need import Need
 from tests.engine.engine_pods import outcome, pods
@@ -17,6 +19,8 @@ from tests.engine.engine_rig import (
     RACK,
     UNLIMITED,
     Spec,
+    action_names,
+    checked,
     configured,
     demand_of,
     fleet_of,
@@ -154,6 +158,16 @@ def test_a_reserved_rack_outweighs_a_tighter_one() -> None:
     repaired = np.full(7, MachineState.IDLE, np.uint8)
     story.fleet = replace(story.fleet, state=repaired)
     assert story.cycle() == ["Bootstrap b0", "Bootstrap b1", "Bootstrap b2"]
+
+
+def test_a_reserved_rack_outweighs_one_where_its_cluster_has_room() -> None:
+    """The machines there have been promised to it; those of its cluster become surplus."""
+    specs = [*rack("b", 3), *in_service("a", 3, cluster="west")]
+    fleet = fleet_of(specs)
+    demand = demand_of(fleet, [gang("west", 3)])
+    kept = CycleMemory((Reservation(key_of(fleet, demand, 0), "b", NOW - 10),))
+    orders = action_names(specs, checked(fleet, demand, UNLIMITED, NOW, kept))
+    assert orders[:3] == ["Bootstrap b0", "Bootstrap b1", "Bootstrap b2"]
 
 
 def test_an_expired_reservation_lets_others_have_their_turn() -> None:

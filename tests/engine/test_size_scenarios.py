@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -12,6 +13,7 @@ from bigfleet.engine.cycle_memory import CycleMemory, Reservation
 from bigfleet.engine.decision import Decision
 from bigfleet.engine.state.cycle_state import key_of
 from bigfleet.model import penalty
+from bigfleet.model.ceiling import Ceiling
 from bigfleet.model.group import group_of_text
 from bigfleet.model.labels import HOSTNAME_LABEL
 from bigfleet.model.machine import CapacityType, MachineState
@@ -103,6 +105,32 @@ def test_a_gang_that_fits_first_fit_is_completed_at_once(machine: Callable[..., 
     decision = checked(fleet, demand_of(fleet, [("east", gang), ("west", low)]))
     assert {name.split()[1] for name in action_names(specs, decision)} == {"m1", "m3", "m4"}
     assert [shortfall.need for shortfall in decision.shortfalls] == [1]
+
+
+def test_a_gang_is_completed_by_several_equal_machines() -> None:
+    """First fit needs both of each size; by what they are worth, two pods of 2 have no place."""
+    specs = [
+        idle(f"m{cpu}{name}", cpu=cpu, labels={RACK: "a"}) for cpu in (1, 3, 4) for name in "ab"
+    ]
+    gang = need(({"cpu": 3}, 2), ({"cpu": 2}, 4), ({"cpu": 1}, 2), requirements=(same(),))
+    fleet = fleet_of(specs)
+    decision = checked(fleet, demand_of(fleet, [("east", gang)]))
+    assert len(decision.actions) == len(specs)
+    assert decision.shortfalls == []
+
+
+def test_a_gang_stays_within_its_ceiling_however_it_is_packed() -> None:
+    """By what they are worth two machines are ordered, which leave a pod of 2 without a place;
+    first fit would complete the gang with four, and three are allowed.
+    """
+    specs = [idle(f"m{at}", cpu=cpu, labels={RACK: "a"}) for at, cpu in enumerate((1, 1, 3, 4))]
+    gang = need(({"cpu": 3}, 1), ({"cpu": 2}, 2), ({"cpu": 1}, 2), requirements=(same(),))
+    fleet = fleet_of(specs)
+    demand = demand_of(fleet, [("east", gang)])
+    for machines, ordered in ((4, 4), (3, 0)):
+        ceilings = {fleet.clusters.index("east"): Ceiling(machines=machines)}
+        decision = checked(fleet, replace(demand, ceilings=ceilings))
+        assert len(decision.actions) == ordered
 
 
 def test_small_pods_of_a_spread_make_room_for_large_ones() -> None:

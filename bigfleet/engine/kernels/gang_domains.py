@@ -146,6 +146,8 @@ def _consider_all(
         while start < number and code_at(request, machines, start) < code:
             start += 1
         domain = domain_of(request, pool, machines, code, start)
+        if domain.start == domain.stop and pool.there[code] == 0:
+            continue
         if whole:
             _consider(request, domain, pool, machines, classes, availability, left)
         else:

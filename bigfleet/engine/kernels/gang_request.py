@@ -35,8 +35,12 @@ class GangPool(NamedTuple):
     capacity: Longs
     #: [E] uint8, SOURCE_*
     source: Bytes
+    #: [E] int64, the domain of each group
+    domain: Longs
     #: [E] int64, how many machines of each group are free for any need; updated
     free: Longs
+    #: [D] int64, how many machines of each domain are free for any need or for some; updated
+    there: Longs
     #: [E + 1] int64, place in `special` of the first machine of each group, and the end of the last
     special_begin: Longs
     #: rows of machines that are free for some needs and not for others
@@ -91,10 +95,12 @@ def recount(pool: GangPool, groups: Longs, unavailable: Flags, special: Flags) -
     not free, and `special` ones not for all needs.
     """
     for group in groups:
-        pool.free[group] = 0
+        free = 0
         for place in range(pool.begin[group], pool.begin[group + 1]):
             row = pool.rows[place]
-            pool.free[group] += not (special[row] or unavailable[row])
+            free += not (special[row] or unavailable[row])
+        pool.there[pool.domain[group]] += free - pool.free[group]
+        pool.free[group] = free
 
 
 @lean_kernel

@@ -167,14 +167,17 @@ def _gang_pool(state: CycleState, key: str, pools: FromSource) -> GangPool:
     ]
     number = np.bincount(joined.domain, minlength=len(state.columns.label(key).values))
     special = np.flatnonzero(state.free_for_some[rows])
+    special_begin = np.searchsorted(special, begin)
     found = GangPool(
         start=np.append(0, number.cumsum()),
         begin=begin,
         rows=rows,
         capacity=np.concatenate([none, *capacity])[order],
         source=joined.source[order].astype(np.uint8),
+        domain=joined.domain[order],
         free=np.zeros(len(order), np.int64),
-        special_begin=np.searchsorted(special, begin),
+        there=np.diff(special_begin[np.append(0, number.cumsum())]),
+        special_begin=special_begin,
         special=rows[special],
         most=int(number.max(initial=0)),
     )

@@ -45,8 +45,9 @@ class GangPool(NamedTuple):
     special_begin: Longs
     #: rows of machines that are free for some needs and not for others
     special: Rows
-    #: the largest number of groups in a domain
+    #: the largest number of groups in a domain, and of machines
     most: int
+    largest: int
 
 
 class GangRequest(NamedTuple):
@@ -142,7 +143,8 @@ def request_of(
         whole += left[pod_class] * weights[pod_class - first]
         if left[pod_class] > 0:
             smallest = min(smallest, weights[pod_class - first] * STEPS)
-    most = by_domain.shape[0] + pool.most * pods
+    # Of each group as many machines as it has pods; these may be more than there are machines.
+    most = by_domain.shape[0] + min(pool.largest, pool.most * min(pods, pool.largest))
     return GangRequest(
         need, kept, priority, first, last, pods, steps(whole), smallest, weights, want, codes,
         by_domain, end, np.full(KEYS, np.inf), np.empty(KEYS), np.empty(pool.most, np.int64),

@@ -166,20 +166,22 @@ def _gang_pool(state: CycleState, key: str, pools: FromSource) -> GangPool:
         pool.capacity[part.group] for ((pool, _), _), part in zip(pools, parts[1:], strict=True)
     ]
     number = np.bincount(joined.domain, minlength=len(state.columns.label(key).values))
+    starts = np.append(0, number.cumsum())
     special = np.flatnonzero(state.free_for_some[rows])
     special_begin = np.searchsorted(special, begin)
     found = GangPool(
-        start=np.append(0, number.cumsum()),
+        start=starts,
         begin=begin,
         rows=rows,
         capacity=np.concatenate([none, *capacity])[order],
         source=joined.source[order].astype(np.uint8),
         domain=joined.domain[order],
         free=np.zeros(len(order), np.int64),
-        there=np.diff(special_begin[np.append(0, number.cumsum())]),
+        there=np.diff(special_begin[starts]),
         special_begin=special_begin,
         special=rows[special],
         most=int(number.max(initial=0)),
+        largest=int(np.diff(begin[starts]).max(initial=0)),
     )
     recount(found, np.arange(len(order)), state.unavailable, state.free_for_some)
     return found

@@ -173,6 +173,34 @@ def _consider_own(
         start = stop
 
 
+@lean_kernel
+def own_domain(
+    request: GangRequest,
+    pool: GangPool,
+    machines: Machines,
+    classes: ClassColumns,
+    left: Longs,
+) -> int:
+    """The code of the only domain in which a gang has machines of its own and its cluster's
+    machines hold all of it: the best one, whatever it might acquire. NONE if that is not so.
+    """
+    found, start = 0, 0
+    while start < request.by_domain.shape[0]:
+        stop = request.end[start]
+        if (
+            code_at(request, machines, start) != NONE
+            and has_own(request, machines, classes, start, stop)
+            and holds_all(request, machines, classes, start, stop)
+        ):
+            domain = GangDomain(code_at(request, machines, start), start, stop, 0, 0)
+            found += 1
+        start = stop
+    if found != 1 or request.smallest < 2:
+        return NONE
+    whole = pack(request, domain, pool, machines, classes, left)
+    return domain.code if whole and request.keys[4] < 0 else NONE
+
+
 @kernel
 def choose(
     request: GangRequest,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from bigfleet.engine.kernels.gang_domains import choose
+from bigfleet.engine.kernels.gang_domains import choose, own_domain
 from bigfleet.engine.kernels.gang_request import GangPool, GangRequest, is_usable, request_of
 from bigfleet.engine.kernels.scoring import ClassColumns, Machines, PlacementLog, fitting, take
 from bigfleet.engine.kernels.selection import FleetAvailability
@@ -108,7 +108,8 @@ def settle(
     length: int,
 ) -> tuple[int, int]:
     """Choose the domains of the gangs from `first` to `last`, and place what their cluster's
-    machines there hold, up to a gang that no domain can hold.
+    machines there hold, up to a gang that no domain can hold; if the pool has no domains, up to one
+    whose choice depends on what it might acquire.
 
     Returns the place of that one, `last` if there is none, and the log's new length. Updates the
     machines, `left` [C], the log, and `domains` [G], where those without pods to place, or without
@@ -124,8 +125,12 @@ def settle(
             need, NONE, priority, begin, end, gangs.codes[key], gangs.by_domain[key],
             gangs.end[key], classes, left, pool,
         )  # fmt: skip
-        domains[gang], whole = choose(request, pool, machines, classes, availability, left)
-        if not whole:
-            return gang, length
+        domains[gang] = own_domain(request, pool, machines, classes, left)
+        if domains[gang] == NONE:
+            if pool.start.shape[0] == 1:
+                return gang, length
+            domains[gang], whole = choose(request, pool, machines, classes, availability, left)
+            if not whole:
+                return gang, length
         length = _place(request, domains[gang], machines, classes, left, log, length)
     return last, length

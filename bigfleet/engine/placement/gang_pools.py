@@ -97,6 +97,26 @@ def free_gang_pool(state: CycleState, free_pools: FreePools, index: int) -> Gang
     return free_pools.remember(index, name, compute).updated()
 
 
+def empty_pool(state: CycleState) -> GangPool:
+    """A pool without domains."""
+    nothing = np.empty(0, np.int64)
+    capacity = np.empty((0, state.columns.allocatable.shape[1]), np.int64)
+    return GangPool(
+        start=np.zeros(1, np.int64),
+        begin=np.zeros(1, np.int64),
+        rows=nothing,
+        capacity=capacity,
+        source=np.empty(0, np.uint8),
+        domain=nothing,
+        free=nothing,
+        there=nothing,
+        special_begin=np.zeros(1, np.int64),
+        special=nothing,
+        most=0,
+        largest=0,
+    )
+
+
 class _FreeGangPool:
     """Machines that belong to no cluster. Those of each group that are free are counted again after
     some of them have been ordered or given back.

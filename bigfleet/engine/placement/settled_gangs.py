@@ -7,10 +7,16 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from bigfleet.engine.kernels.gang_request import GangPool
 from bigfleet.engine.kernels.gangs import Gangs, settle
 from bigfleet.engine.kernels.scoring import PlacementLog
 from bigfleet.engine.placement.acquire import FreePools
-from bigfleet.engine.placement.gang_pools import DomainChoice, by_domain, free_gang_pool
+from bigfleet.engine.placement.gang_pools import (
+    DomainChoice,
+    by_domain,
+    empty_pool,
+    free_gang_pool,
+)
 from bigfleet.engine.placement.gangs import begin_gang, stay_in_domain
 from bigfleet.engine.snapshot import NONE, Longs, Rows
 from bigfleet.engine.state.cycle_state import CycleState
@@ -108,12 +114,19 @@ class _Queue:
         """Place gangs up to place `stop`, or to one that no domain can hold; returns the codes of
         their domains.
         """
+        domains = np.full(len(self._gangs.need), NONE, np.int64)
+        self._settle_with(empty_pool(self._state), stop, domains)
+        # At rest it does not matter to a gang what it might acquire.
+        if self._next < stop:
+            index = int(self._gangs.need[self._next])
+            self._settle_with(free_gang_pool(self._state, self._free_pools, index), stop, domains)
+        return domains
+
+    def _settle_with(self, pool: GangPool, stop: int, domains: Longs) -> None:
         state, gangs, first = self._state, self._gangs, self._next
         packing, classes = self._packing, state.classes
         index = int(gangs.need[first])
-        pool = free_gang_pool(state, self._free_pools, index)
         availability = state.availability(index)
-        domains = np.full(len(gangs.need), NONE, np.int64)
 
         def kernel(log: PlacementLog, length: int) -> int:
             self._next, length = settle(
@@ -134,4 +147,3 @@ class _Queue:
             return length
 
         packing.write(self._classes[self._offset[first] : self._offset[stop]], kernel)
-        return domains

@@ -21,12 +21,12 @@ from bigfleet.engine.kernels.gang_packing import (
     INCOMPLETE,
     NOT_RESERVED,
     GangDomain,
+    clusters_part,
     code_at,
     could_hold,
     count,
     domain_of,
     has_own,
-    holds_all,
     most_served,
     pack,
     survey,
@@ -100,11 +100,11 @@ def _consider_clusters(
     """Consider the domains in which its cluster's machines might hold the whole gang."""
     start = 0
     while start < request.by_domain.shape[0]:
-        code, stop = code_at(request, machines, start), request.end[start]
-        if code != NONE and holds_all(request, machines, classes, start, stop):
-            domain = domain_of(request, pool, machines, code, start)
+        part = clusters_part(request, machines, start)
+        if part.code != NONE and could_hold(request, part, pool, machines, classes):
+            domain = domain_of(request, pool, machines, part.code, start)
             _consider(request, domain, pool, machines, classes, availability, left)
-        start = stop
+        start = part.stop
 
 
 @lean_kernel
@@ -186,15 +186,15 @@ def own_domain(
     """
     found, start = 0, 0
     while start < request.by_domain.shape[0]:
-        stop = request.end[start]
+        part = clusters_part(request, machines, start)
         if (
-            code_at(request, machines, start) != NONE
-            and has_own(request, machines, classes, start, stop)
-            and holds_all(request, machines, classes, start, stop)
+            part.code != NONE
+            and has_own(request, machines, classes, part.start, part.stop)
+            and could_hold(request, part, pool, machines, classes)
         ):
-            domain = GangDomain(code_at(request, machines, start), start, stop, 0, 0)
+            domain = part
             found += 1
-        start = stop
+        start = part.stop
     if found != 1 or request.smallest < 2:
         return NONE
     whole = pack(request, domain, pool, machines, classes, left)

@@ -54,24 +54,6 @@ def code_at(request: GangRequest, machines: Machines, place: int) -> int:
 
 
 @lean_kernel
-def holds_all(
-    request: GangRequest, machines: Machines, classes: ClassColumns, start: int, stop: int
-) -> bool:
-    """Whether its cluster's machines from `start` on have as much capacity as the gang requests."""
-    for resource in range(request.want.shape[0]):
-        missing = request.want[resource]
-        for place in range(start, stop):
-            at = request.by_domain[place]
-            if missing <= 0:
-                break
-            if is_usable(machines, classes, at, request.first, request.priority):
-                missing -= machines.free[at, resource]
-        if missing > 0:
-            return False
-    return True
-
-
-@lean_kernel
 def has_own(
     request: GangRequest, machines: Machines, classes: ClassColumns, start: int, stop: int
 ) -> bool:
@@ -83,6 +65,12 @@ def has_own(
         ):
             return True
     return False
+
+
+@lean_kernel
+def clusters_part(request: GangRequest, machines: Machines, start: int) -> GangDomain:
+    """The domain that begins at `start` in `by_domain`, with its cluster's machines alone."""
+    return GangDomain(code_at(request, machines, start), start, request.end[start], 0, 0)
 
 
 @lean_kernel

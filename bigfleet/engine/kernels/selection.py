@@ -214,39 +214,16 @@ def is_free(availability: FleetAvailability, row: int, need: int) -> bool:
 
 @kernel
 def count_free(
-    pool: CandidatePool,
-    eligible: Flags,
-    inside: Flags,
-    availability: FleetAvailability,
-    need: int,
-    within_ceiling: bool,
+    pool: CandidatePool, eligible: Flags, availability: FleetAvailability, need: int
 ) -> Longs:
-    """For each group [G], how many machines are free for the need; 0 if it is not eligible, or not
-    in a domain that is `inside` [D]. With `within_ceiling` those that its cluster's ceiling allows,
-    each by itself.
+    """For each group [G], how many machines are free for the need and allowed by its cluster's
+    ceiling, each by itself; 0 if the group is not eligible.
     """
     free = np.zeros(eligible.shape[0], np.int64)
-    for group in range(eligible.shape[0]):
-        if eligible[group] and inside[pool.domain[group]]:
-            free[group] = _free_in_group(pool, group, availability, need, within_ceiling)
-    return free
-
-
-@lean_kernel
-def _free_in_group(
-    pool: CandidatePool,
-    group: int,
-    availability: FleetAvailability,
-    need: int,
-    within_ceiling: bool,
-) -> int:
-    free = 0
-    for place in range(pool.starts[group], pool.starts[group + 1]):
-        row = pool.rows[place]
-        if is_free(availability, row, need) and (
-            not within_ceiling or _is_allowed(availability, row)
-        ):
-            free += 1
+    for group in np.flatnonzero(eligible):
+        for place in range(pool.starts[group], pool.starts[group + 1]):
+            row = pool.rows[place]
+            free[group] += is_free(availability, row, need) and _is_allowed(availability, row)
     return free
 
 

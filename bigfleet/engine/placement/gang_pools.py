@@ -68,8 +68,8 @@ def choose_domain(
     key = same_key(state, index)
     codes = state.columns.label(key).codes
     if further:
-        free = [(each, SOURCE_ACQUIRABLE) for each in _acquirable(state, free_pools, index)]
-        pool = _gang_pool(state, key, [*free, *further])
+        free = _acquirable(state, free_pools, index)
+        pool = _gang_pool(state, _domains(state, key), [*free, *further])
     else:
         pool = free_gang_pool(state, free_pools, index)
     classes = state.classes.columns
@@ -89,9 +89,7 @@ def free_gang_pool(state: CycleState, free_pools: FreePools, index: int) -> Gang
 
     def compute() -> _FreeGangPool:
         pools = _acquirable(state, free_pools, index)
-        return _FreeGangPool(
-            state, _gang_pool(state, key, [(each, SOURCE_ACQUIRABLE) for each in pools])
-        )
+        return _FreeGangPool(state, _gang_pool(state, _domains(state, key), pools))
 
     name = key, index in state.not_acquiring
     return free_pools.remember(index, name, compute).updated()
@@ -99,22 +97,7 @@ def free_gang_pool(state: CycleState, free_pools: FreePools, index: int) -> Gang
 
 def empty_pool(state: CycleState) -> GangPool:
     """A pool without domains."""
-    nothing = np.empty(0, np.int64)
-    capacity = np.empty((0, state.columns.allocatable.shape[1]), np.int64)
-    return GangPool(
-        start=np.zeros(1, np.int64),
-        begin=np.zeros(1, np.int64),
-        rows=nothing,
-        capacity=capacity,
-        source=np.empty(0, np.uint8),
-        domain=nothing,
-        free=nothing,
-        there=nothing,
-        special_begin=np.zeros(1, np.int64),
-        special=nothing,
-        most=0,
-        largest=0,
-    )
+    return _gang_pool(state, 0, ())
 
 
 class _FreeGangPool:
@@ -151,14 +134,19 @@ class _FreeGangPool:
         return self._pool
 
 
-def _acquirable(state: CycleState, free_pools: FreePools, index: int) -> Sequence[EligiblePool]:
+def _acquirable(state: CycleState, free_pools: FreePools, index: int) -> FromSource:
     if index in state.not_acquiring:
         return ()
-    return free_pools.pools(index, (same_key(state, index),))
+    pools = free_pools.pools(index, (same_key(state, index),))
+    return [(each, SOURCE_ACQUIRABLE) for each in pools]
 
 
-def _gang_pool(state: CycleState, key: str, pools: FromSource) -> GangPool:
-    """The eligible groups of `pools` by their domain of `key`, in each in the order given."""
+def _domains(state: CycleState, key: str) -> int:
+    return len(state.columns.label(key).values)
+
+
+def _gang_pool(state: CycleState, domains: int, pools: FromSource) -> GangPool:
+    """The eligible groups of `pools` by their domain, in each in the order given."""
     nothing = np.empty(0, np.int64)
     parts = [_Groups(nothing, nothing, nothing, nothing, nothing)]
     before = 0
@@ -185,7 +173,7 @@ def _gang_pool(state: CycleState, key: str, pools: FromSource) -> GangPool:
     capacity = [
         pool.capacity[part.group] for ((pool, _), _), part in zip(pools, parts[1:], strict=True)
     ]
-    number = np.bincount(joined.domain, minlength=len(state.columns.label(key).values))
+    number = np.bincount(joined.domain, minlength=domains)
     starts = np.append(0, number.cumsum())
     special = np.flatnonzero(state.free_for_some[rows])
     special_begin = np.searchsorted(special, begin)

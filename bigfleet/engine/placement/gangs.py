@@ -42,20 +42,9 @@ def begin_gang(state: CycleState, free_pools: FreePools, index: int) -> bool:
     can hold stays on its machines that are in service, because its pods run there, or will.
     """
     choice = choose_domain(state, free_pools, index, reserved_domain(state, index))
-    if choice.whole:
-        place_gang(state, index, choice)
-    else:
-        stay_in_domain(state, index, choice)
+    place_gang(state, index, choice, in_service_only=not choice.whole)
     state.drop_idle_reservation(index)
     return choice.whole
-
-
-def stay_in_domain(state: CycleState, index: int, choice: DomainChoice) -> None:
-    """Place what a gang that no domain can hold has in service in its domain."""
-    if choice.domain != NONE:
-        label = state.columns.label(same_key(state, index))
-        state.gang_domains[index] = label.values[choice.domain]
-        place_in_gang_domain(state, index, in_service_only=True)
 
 
 def serve_gang(state: CycleState, free_pools: FreePools, index: int) -> None:
@@ -83,12 +72,16 @@ def serve_gang(state: CycleState, free_pools: FreePools, index: int) -> None:
     state.drop_idle_reservation(index)
 
 
-def place_gang(state: CycleState, index: int, choice: DomainChoice) -> None:
-    """Place the gang's pods on its cluster's machines in the chosen domain, its own first."""
+def place_gang(
+    state: CycleState, index: int, choice: DomainChoice, *, in_service_only: bool = False
+) -> None:
+    """Place the gang's pods on its cluster's machines in the chosen domain, its own first; see
+    `place_in_gang_domain`.
+    """
     if choice.domain != NONE:
         label = state.columns.label(same_key(state, index))
         state.gang_domains[index] = label.values[choice.domain]
-        place_in_gang_domain(state, index)
+        place_in_gang_domain(state, index, in_service_only=in_service_only)
 
 
 def place_in_gang_domain(state: CycleState, index: int, *, in_service_only: bool = False) -> None:

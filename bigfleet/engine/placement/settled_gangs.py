@@ -17,7 +17,7 @@ from bigfleet.engine.placement.gang_pools import (
     empty_pool,
     free_gang_pool,
 )
-from bigfleet.engine.placement.gangs import begin_gang, stay_in_domain
+from bigfleet.engine.placement.gangs import begin_gang, place_gang
 from bigfleet.engine.snapshot import NONE, Longs, Rows
 from bigfleet.engine.state.cycle_state import CycleState
 
@@ -31,8 +31,9 @@ def place_gangs(state: CycleState, free_pools: FreePools, gangs: Rows) -> set[in
     before such a gang is placed first, and in between only gangs of one cluster are in order.
     """
     cluster_of = state.demand.cluster[gangs]
+    nothing = empty_pool(state)
     queues = {
-        cluster: _Queue(state, free_pools, cluster, gangs[cluster_of == cluster])
+        cluster: _Queue(state, free_pools, nothing, cluster, gangs[cluster_of == cluster])
         for cluster in np.unique(cluster_of).tolist()
     }
     incomplete: set[int] = set()
@@ -52,8 +53,15 @@ def place_gangs(state: CycleState, free_pools: FreePools, gangs: Rows) -> set[in
 class _Queue:
     """The gangs of one cluster and priority, in order."""
 
-    def __init__(self, state: CycleState, free_pools: FreePools, cluster: int, needs: Rows) -> None:
-        self._state, self._free_pools = state, free_pools
+    def __init__(
+        self,
+        state: CycleState,
+        free_pools: FreePools,
+        nothing: GangPool,
+        cluster: int,
+        needs: Rows,
+    ) -> None:
+        self._state, self._free_pools, self._nothing = state, free_pools, nothing
         self._packing = state.packings[cluster]
         profiles = [state.flavour_fit(index).profile.same_key for index in needs.tolist()]
         keys = [str(key) for key in profiles]
@@ -106,7 +114,8 @@ class _Queue:
                     state.gang_domains[int(needs[place])] = self._values[key][domains[place]]
             if self._next < min(stop, self._ends[0]):
                 index = int(needs[self._next])
-                stay_in_domain(state, index, DomainChoice(int(domains[self._next]), False))
+                choice = DomainChoice(int(domains[self._next]), False)
+                place_gang(state, index, choice, in_service_only=True)
                 self._next += 1
                 yield index
 
@@ -115,7 +124,7 @@ class _Queue:
         their domains.
         """
         domains = np.full(len(self._gangs.need), NONE, np.int64)
-        self._settle_with(empty_pool(self._state), stop, domains)
+        self._settle_with(self._nothing, stop, domains)
         # At rest it does not matter to a gang what it might acquire.
         if self._next < stop:
             index = int(self._gangs.need[self._next])

@@ -437,8 +437,7 @@ def _free_groups(state: CycleState, index: int, pools: Sequence[EligiblePool]) -
     nothing = np.empty(0, np.int64)
     parts = [_FreeGroups(nothing, state.classes.sizes[:0], nothing)]
     for pool, eligible in pools:
-        everywhere, availability = np.ones(len(pool.codes), np.bool_), state.availability(index)
-        free = count_free(pool, eligible, everywhere, availability, index, True)
+        free = count_free(pool, eligible, state.availability(index), index)
         its = np.flatnonzero(free)
         parts.append(_FreeGroups(pool.codes[pool.domain[its], 0], pool.capacity[its], free[its]))
     return _FreeGroups(*map(np.concatenate, zip(*parts, strict=True)))

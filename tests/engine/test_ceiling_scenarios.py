@@ -17,6 +17,8 @@ from bigfleet.model.machine import MachineState
 from bigfleet.model.need import Need
 from tests.engine.engine_pods import pods
 from tests.engine.engine_rig import (
+    EVENLY_BY_ZONE,
+    ZONE,
     Spec,
     action_names,
     checked,
@@ -24,6 +26,7 @@ from tests.engine.engine_rig import (
     demand_of,
     fleet_of,
     idle,
+    need_of,
     same,
     speculative,
 )
@@ -87,6 +90,17 @@ def test_a_machine_beyond_the_remaining_budget_is_skipped_for_a_cheaper_one() ->
     decision = checked(fleet, demand)
     assert sorted(action_names(specs, decision)) == ["Bootstrap small", "Bootstrap tiny"]
     assert "for $2.00 of at most $2.00 an hour" in why(fleet, demand, decision)[1]
+
+
+def test_pods_do_not_spread_to_a_zone_whose_machines_are_beyond_the_ceiling() -> None:
+    """A zone without pods would hold back those in the two others."""
+    specs = [
+        idle(f"{zone}{n}", cpu=2, price=0.1, labels={ZONE: zone}) for zone in "ab" for n in "01"
+    ]
+    specs.append(idle("dear", price=9.0, labels={ZONE: "c"}))
+    need = need_of(8, unit=1, spread=EVENLY_BY_ZONE)
+    fleet, demand = world(specs, ("east", need), east=Ceiling(dollars_per_hour=1.0))
+    assert len(action_names(specs, checked(fleet, demand))) == 4
 
 
 def test_prices_add_up_without_the_errors_of_binary_fractions() -> None:

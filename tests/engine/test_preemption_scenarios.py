@@ -154,6 +154,21 @@ def test_eviction_respects_the_skew() -> None:
     assert dict(found.shortfalls[0].deficit) == {"cpu": 7}
 
 
+def test_no_machine_is_taken_for_pods_that_find_places_on_others() -> None:
+    """Headroom too small for any of the pods was a zone of its own, so that the others could hold
+    few of them. Once it is kept from the need, they hold as many as a zone more would allow.
+    """
+    specs = [
+        configured("a", "west", cpu=8, labels={ZONE: "a"}),
+        configured("b", "west", cpu=4, labels={ZONE: "b"}),
+        configured("h", "west", cpu=1, labels={ZONE: "c"}, headroom=True),
+        configured("taken", labels={ZONE: "a"}, cpu=8, last_claimed_by=1),
+    ]
+    found = decided(specs, critical(16, unit=2, spread=EVENLY_BY_ZONE), batch(8))
+    assert action_names(specs, found) == []
+    assert dict(found.shortfalls[0].deficit) == {"cpu": 6}
+
+
 def test_small_gangs_share_what_they_take() -> None:
     """A machine that may be preempted shows that a gang fits on one, so gangs fold; otherwise each
     would preempt a machine of its own.

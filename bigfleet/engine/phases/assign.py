@@ -225,9 +225,8 @@ class AssignmentPhase:
         state, ordered = self._state, self._state.acquired.get(index)
         if not ordered or state.classes.need_type[index] != NeedType.CONSTRAINED:
             return
-        packing = state.packing_of(index)
-        unused = packing.rows[(packing.orderer == index) & ~packing.has_pods].tolist()
-        if unused := [row for row in ordered if row in unused]:
+        empty = state.unused_orders(index)
+        if unused := [row for row in ordered if row in empty]:
             state.give_back(index, unused)
             state.acquired[index] = [row for row in ordered if row not in unused]
 

@@ -265,12 +265,16 @@ def take_constrained(
             break
         before = int(state.left[state.classes.of(index)].sum())
         place_constrained(state, index, entered)
+        # Its pods may be on others: of a machine that is the cluster's no longer, a domain without
+        # pods remained until now.
+        if chosen in state.unused_orders(index):
+            state.give_back(index, [chosen])
+        else:
+            rows.append(chosen)
+            if record_acquired:
+                state.acquired.setdefault(index, []).append(chosen)
         if int(state.left[state.classes.of(index)].sum()) == before:
-            state.give_back(index, chosen)
             break
-        rows += chosen
-        if record_acquired:
-            state.acquired.setdefault(index, []).extend(chosen)
     place_constrained(state, index)  # fill the shares of domains that could not be entered
     return rows
 
@@ -281,7 +285,7 @@ def _next(
     inside: Mapping[tuple[int, ...], Sequence[EligiblePool]],
     entered: Domains,
     expected: ExpectedPods,
-) -> list[int] | None:
+) -> int | None:
     """Order one machine in the domains where the need has fewest pods; returns its row, or None.
     `inside` are the machines by the codes of their domains; it may be larger for `expected` pods.
     """
@@ -306,7 +310,7 @@ def _next(
         )
         if len(selection.rows):
             order_machines(state, index, selection.rows)
-            return [int(row) for row in selection.rows]
+            return int(selection.rows[0])
     return None
 
 

@@ -279,6 +279,12 @@ class CycleState:
         self.changes.append(at)
         self.budgets.refund(self.cluster_of(index), at)
 
+    def unused_orders(self, index: int) -> list[int]:
+        """The machines that the need has ordered and that have no pods."""
+        packing = self.packing_of(index)
+        unused: list[int] = packing.rows[(packing.orderer == index) & ~packing.has_pods].tolist()
+        return unused
+
     def demand_of_clusters(self) -> Floats:
         """By cluster, the total dominant share of its pods, in largest machines; impossible pods
         and additional needs left out.

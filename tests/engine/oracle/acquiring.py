@@ -344,6 +344,12 @@ def order_machines(cycle: Cycle, need: NeedView, machines: Sequence[Machine]) ->
     return slots
 
 
+def unused_orders(cycle: Cycle, need: NeedView) -> list[Machine]:
+    """The machines that a need has ordered and that have no pods."""
+    slots = cycle.cluster_of(need).slots
+    return [slot.machine for slot in slots if slot.orderer == need.index and not slot.pods]
+
+
 def give_back(cycle: Cycle, need: NeedView, machines: Sequence[Machine]) -> None:
     """Undo the orders of these machines."""
     cluster = cycle.cluster_of(need)

@@ -13,6 +13,7 @@ from tests.engine.oracle.acquiring import (
     give_back,
     order,
     order_machines,
+    unused_orders,
 )
 from tests.engine.oracle.cycle import Cycle, NeedView
 from tests.engine.oracle.domains import (
@@ -141,9 +142,7 @@ def _return_unused_headroom(cycle: Cycle, need: NeedView) -> None:
 
 def _give_back_unused(cycle: Cycle, need: NeedView) -> None:
     """Give back what a need has ordered and has no pods, since it was placed again."""
-    slots = cycle.cluster_of(need).slots
-    empty = [s.machine for s in slots if s.orderer == need.index and not s.pods]
-    ordered = cycle.acquired.get(need.index, [])
+    empty, ordered = unused_orders(cycle, need), cycle.acquired.get(need.index, [])
     give_back(cycle, need, unused := [machine for machine in ordered if machine in empty])
     if unused:
         cycle.acquired[need.index] = [machine for machine in ordered if machine not in unused]

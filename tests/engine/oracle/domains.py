@@ -17,6 +17,7 @@ from tests.engine.oracle.acquiring import (
     give_back,
     growth_part,
     order_machines,
+    unused_orders,
 )
 from tests.engine.oracle.cycle import Cycle, NeedView
 from tests.engine.oracle.objects import Machine, PodSize
@@ -53,10 +54,12 @@ def take_constrained(cycle: Cycle, need: NeedView, offers: Sequence[Offer]) -> l
         if one is None:
             break
         place_constrained(cycle, need, entered)
-        if sum(size.left for size in need.sizes) == before:
+        if one in unused_orders(cycle, need):
             give_back(cycle, need, [one])
+        else:
+            taken.append(one)
+        if sum(size.left for size in need.sizes) == before:
             break
-        taken.append(one)
     place_constrained(cycle, need)
     return taken
 

@@ -27,7 +27,7 @@ from tests.support.scaletest import TINY, Scaletest, end_all
 from tests.support.shared_clusters import SharedClusters
 from tests.support.waiting import eventually
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1800)]
 
 RELEASE, JOB = "st", "st-runner"
 FLAGS = ("-f", VALUES / "scaletest.yaml", "-f", VALUES / "scaletest-host.yaml")

@@ -31,7 +31,7 @@ from tests.charts.processes_as_pods import Node
 from tests.support.shared_clusters import SharedClusters
 from tests.support.waiting import eventually
 
-pytestmark = [pytest.mark.cluster, pytest.mark.alone, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.cluster, pytest.mark.alone, pytest.mark.timeout(1800)]
 
 RELEASE = "st"
 # Another for each test: nothing here removes the finalizers of its claims.

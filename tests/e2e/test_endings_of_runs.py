@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.scaletest import TINY, WITHOUT_BIGFLEET, Scaletest, end_all
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1800)]
 
 
 @pytest.fixture(autouse=True)

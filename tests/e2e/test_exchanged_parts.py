@@ -14,7 +14,7 @@ from controlplane.request import Binaries
 from tests.support.guides import GUIDES, commands
 from tests.support.scaletest import Scaletest, end_all
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1000)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1800)]
 
 GUIDE = "own-parts.md"
 PROVIDERS = (

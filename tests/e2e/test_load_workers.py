@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.scaletest import TINY, WITHOUT_BIGFLEET, Scaletest, end_all
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1000)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1800)]
 
 TWO_WORKERS = ("--set", "load.workers=2")
 NAMES = ["worker-1", "worker-2"]

@@ -13,7 +13,7 @@ from tests.support.guides import commands
 from tests.support.scaletest import ROOT, TINY, Scaletest, end_all
 from tests.support.waiting import wait_until
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1800)]
 
 
 @pytest.fixture(autouse=True)

@@ -23,7 +23,7 @@ from tests.support.ports import free_address
 from tests.support.scaletest import ROOT, TINY, Scaletest, end_all
 from tests.support.waiting import wait_until
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1000)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1800)]
 
 GUIDE = "run-your-provider.md"
 LISTEN, OBSERVE, FOLDER = "127.0.0.1:7790", "127.0.0.1:7791", "build/provider"

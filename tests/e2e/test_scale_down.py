@@ -26,7 +26,7 @@ from tests.support.scaletest import (
 )
 from tests.support.waiting import eventually
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(700)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1800)]
 
 NAMESPACE = "way-out"
 PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"

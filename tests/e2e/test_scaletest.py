@@ -15,7 +15,7 @@ import pytest
 from tests.support.scaletest import WITHOUT_BIGFLEET, Scaletest, end_all
 from tests.support.waiting import wait_until
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1000)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1800)]
 
 # A run that is to be broken needs to be no longer than that takes.
 BRIEF = ("smoke", "--set", "soak.seconds=5")

@@ -32,7 +32,7 @@ from tests.support.substrates import FEW_OBJECTS
 
 DOWN_SECONDS = float(os.environ.get("STATIC_SECONDS", "25"))
 PATIENCE_SECONDS = 180.0
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600 + 2 * DOWN_SECONDS)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1800 + 2 * DOWN_SECONDS)]
 
 NAMESPACE = "steady"
 PODS = f"/api/v1/namespaces/{NAMESPACE}/pods"

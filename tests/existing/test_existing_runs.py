@@ -17,7 +17,7 @@ from tests.support.existing_clusters import KARPENTER, NODES, NONE, confine, con
 from tests.support.scaletest import end_all
 from tests.support.waiting import wait_until
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1800)]
 
 # An autoscaler that is installed and removed: all machines at once.
 INSTALLED = """

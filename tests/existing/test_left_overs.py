@@ -24,7 +24,7 @@ from tests.support.existing_clusters import DOWN, NONE, content, definition, sta
 from tests.support.scaletest import ROOT, end_all
 from tests.support.waiting import eventually
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1800)]
 
 LEFT = "things.example.com"
 LEFT = "things.example.com"

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import time
 
-import pytest
-
 from tests.fedhpa.fake_fleet import Api, add, controller
 from tests.support.cpu_time import slowness
 
@@ -13,7 +11,6 @@ AUTOSCALED, MEMBERS = 1000, 10
 LIMIT_CPU_SECONDS = 5.0
 
 
-@pytest.mark.timeout(300)
 async def test_a_steady_pass_over_a_thousand_is_fast_and_sends_no_request() -> None:
     """At most five seconds of one core, and no request: changes arrive by watches."""
     api = Api([f"m{number}" for number in range(MEMBERS)])

@@ -7,7 +7,7 @@ import inspect
 import time
 from collections.abc import Awaitable, Callable
 
-SECONDS = 90.0  # a busy machine may take that long; who succeeds sooner does not wait
+SECONDS = 240.0  # a busy machine may take that long; who succeeds sooner does not wait
 
 _SHORTEST_SECONDS, _LONGEST_SECONDS = 0.02, 0.2
 # What has not come for long will hardly come in the next moment.

@@ -17,7 +17,7 @@ import pytest
 
 from loaddriver.run.folder import finished_runs
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1800)]
 
 SMALL = {
     "clusters": "6",

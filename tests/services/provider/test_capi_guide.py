@@ -25,7 +25,7 @@ from tests.support.listed import listed
 from tests.support.ports import free_address
 from tests.support.waiting import eventually
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1800)]
 GUIDE = "cluster-api.md"
 ROOT = Path(__file__).parents[3]
 LISTEN, OBSERVE = "127.0.0.1:7790", "127.0.0.1:7791"

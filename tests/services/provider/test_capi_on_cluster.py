@@ -24,7 +24,7 @@ from tests.support import cluster_api
 from tests.support.clusters import get
 from tests.support.waiting import eventually
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1800)]
 CONFIGURE, DRAIN, DELETE = MachineEvent.CONFIGURE, MachineEvent.DRAIN, MachineEvent.DELETE
 IDLE, CONFIGURED, FAILED = MachineState.IDLE, MachineState.CONFIGURED, MachineState.FAILED
 # Several suites share the machine.

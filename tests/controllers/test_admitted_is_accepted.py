@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import random
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -26,7 +25,7 @@ from tests.support.shard_rig import machine
 pytestmark = pytest.mark.cluster
 
 _DRY = f"{GROUP_VERSION}/namespaces/default/capacityrequests?dryRun=All"
-_REQUESTS = 400
+_REQUESTS, _AT_ONCE = 400, 20
 _INVALID = 422
 _LABEL = "v" * 63
 _QUANTITIES = (
@@ -131,11 +130,12 @@ async def _admitted(client: KubeClient, number: int, spec: dict[str, Any]) -> by
 async def _all_admitted(kubeconfig: dict[str, Path], seed: int) -> Iterator[bytes]:
     """The drawn requests that are admitted, as they would be stored."""
     draw = random.Random(seed)
-    specs = [_spec(draw) for _ in range(_REQUESTS)]
+    specs = [*enumerate(_spec(draw) for _ in range(_REQUESTS))]
+    made: list[bytes | None] = []
     async with await admin(kubeconfig) as client:
-        made = await asyncio.gather(*itertools.starmap(
-            lambda number, spec: _admitted(client, number, spec), enumerate(specs)
-        ))  # fmt: skip
+        for first in range(0, _REQUESTS, _AT_ONCE):
+            some = specs[first : first + _AT_ONCE]
+            made += await asyncio.gather(*(_admitted(client, *each) for each in some))
     return (each for each in made if each is not None)
 
 

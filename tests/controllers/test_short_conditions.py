@@ -103,7 +103,7 @@ async def _played(cluster: Cluster, play: Play) -> Writes:
 
 async def _settled(cluster: Cluster, writes: int) -> None:
     """Wait for so many writes, and then a little for those that should not come."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(120):
         while len(cluster.writes) < writes:
             cluster.wrote.clear()
             await cluster.wrote.wait()

@@ -101,7 +101,7 @@ async def test_all_readers_of_a_cluster_share_its_watches_and_hear_of_gaps(
     async with KubeClient(Configuration(host=server.url)) as client:
         watch = ClusterWatch(client, readers)
         following = [asyncio.create_task(each) for each in watch.followers()]
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(120):
             await watch.listed_once()
             await server.listed_anew.wait()
             while len(readers[-1].pods) < 3:  # noqa: ASYNC110 - readers set no event

@@ -108,7 +108,7 @@ async def test_a_worker_that_is_killed_is_named_with_the_end_of_its_log(
     watching = await played(substrate, host)
     host.logs = {(SECOND, PREVIOUS): "out of memory\n", (SECOND, NOW): "waiting\n"}
     host.runs(SECOND, "2", lastState=ended(137))
-    found = await asyncio.wait_for(watching, 5)
+    found = await asyncio.wait_for(watching, 60)
     assert (found.name, found.returncode, found.last_lines) == (SECOND, -9, ("out of memory",))
     await substrate.stop()
     assert (tmp_path / f"{SECOND}.log").read_text() == "out of memory\n"
@@ -119,7 +119,7 @@ async def test_the_end_of_a_worker_is_a_failure_of_the_infrastructure(
 ) -> None:
     host.runs(FIRST, "1", state=ended(1))
     with pytest.raises(LoadProcessError, match=f"worker {FIRST} ended with exit code 1;") as raised:
-        await asyncio.wait_for(raise_worker_death(substrate.first_worker_exit), 5)
+        await asyncio.wait_for(raise_worker_death(substrate.first_worker_exit), 60)
     assert raised.value.exit_code is ExitCode.INFRASTRUCTURE
 
 

@@ -151,6 +151,6 @@ async def test_a_nested_cluster_that_restarts_ends_the_run(
     """What it held was in memory."""
     states = [{"c1/etcd": container("c1/etcd", "1")}, {"c1/etcd": container("c1/etcd", "2")}]
     health = await followed(tmp_path / "log", states, monkeypatch)
-    exit, _ = await asyncio.wait_for(health.first_exit(), 5)
+    exit, _ = await asyncio.wait_for(health.first_exit(), 60)
     assert (exit.component, exit.returncode) == ("c1/etcd", -9)
     await health.stop()

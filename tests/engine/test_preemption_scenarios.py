@@ -8,6 +8,7 @@ from bigfleet.engine.fit.folding import fold
 from bigfleet.engine.snapshot import EngineConfig, VictimWeights
 from bigfleet.model import penalty
 from bigfleet.model.need import Operator, Requirement
+from tests.engine.engine_pods import pods
 from tests.engine.engine_rig import (
     EVENLY_BY_ZONE,
     RACK,
@@ -169,6 +170,25 @@ def test_no_machine_is_taken_for_pods_that_find_places_on_others() -> None:
     assert dict(found.shortfalls[0].deficit) == {"cpu": 6}
 
 
+def test_a_machine_that_got_pods_while_others_were_looked_at_is_not_surplus() -> None:
+    """The same with two machines in one zone, one of which has no pods at first: a need of a lower
+    priority, but a higher one than the machine served before, must not take it.
+    """
+    unknown = float("nan")
+    specs = [
+        configured("a", "west", cpu=8, labels={ZONE: "a"}),
+        configured("b", "west", cpu=2, labels={ZONE: "b"}, disruption_cost=unknown),
+        configured("c", "west", cpu=2, labels={ZONE: "b"}, disruption_cost=unknown),
+        configured("h", "west", cpu=1, labels={ZONE: "c"}, headroom=True),
+        configured("taken", labels={ZONE: "a"}, cpu=8, last_claimed_by=1),
+        configured("far", "north", cpu=1, disruption_cost=unknown),
+    ]
+    later = "north", need_of(2, Requirement(ZONE, Operator.IN, ("b",)), unit=2, priority=9)
+    spreads, fleet = critical(16, unit=2, spread=EVENLY_BY_ZONE), fleet_of(specs)
+    needs = demand_of(fleet, [spreads, batch(8, 20), later], ["east", "west", "north"])
+    assert checked(fleet, needs).actions == []
+
+
 def test_small_gangs_share_what_they_take() -> None:
     """A machine that may be preempted shows that a gang fits on one, so gangs fold; otherwise each
     would preempt a machine of its own.
@@ -180,6 +200,23 @@ def test_small_gangs_share_what_they_take() -> None:
     fleet = fleet_of(specs)
     demand = fold(fleet, demand_of(fleet, [*gangs, batch(144)])).demand
     assert action_names(specs, checked(fleet, demand)) == ["Preempt b0", "Preempt b1"]
+
+
+def test_a_gang_that_preempts_keeps_its_places_on_machines_that_another_orders_again() -> None:
+    """The second gang starts over when it is its turn, and the first is on one of its machines."""
+    specs = [
+        idle("a", labels={ZONE: "a"}),
+        idle("b", cpu=3, labels={ZONE: "b"}),
+        configured("victim", labels={ZONE: "b"}, last_claimed_by=3),
+        configured("large", cpu=8, labels={ZONE: "b"}, last_claimed_by=2),
+    ]
+    in_b = same(ZONE), Requirement(ZONE, Operator.IN, ("b",))
+    first = "west", need_of(5, same(ZONE), unit=1, group="first", priority=CRITICAL)
+    second = "west", pods((1, 2), (1, 8), requirements=in_b, group="second", priority=CRITICAL)
+    large = "east", need_of(8, unit=8, group="large", priority=CRITICAL)
+    found = decided(specs, first, second, large, batch(4))
+    assert action_names(specs, found) == ["Bootstrap b", "Bootstrap a", "Preempt victim"]
+    assert [shortfall.need for shortfall in found.shortfalls] == [1]
 
 
 def test_what_a_taken_machine_has_left_serves_the_clusters_other_needs() -> None:

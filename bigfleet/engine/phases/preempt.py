@@ -78,13 +78,14 @@ class _Preemption:
         """Serve the needs again of which more pods have no place than `before`: a gang has given
         back machines that they had counted on, or completes itself with those of another one.
         """
-        # They have had their turn. A gang among them would again take machines from others.
         state, classes = self._state, self._state.classes
         lost = np.flatnonzero(state.left[: len(before)] > before)
         for index in np.unique(classes.need[lost]).tolist():
-            if not state.needs.gang[index]:
-                self._serve(index, self._assignment.serve)
-                self._candidates.refresh([state.cluster_of(index)])
+            # They have had their turn. A gang among them would again take machines from others; it
+            # may use those that have been ordered again.
+            is_gang, assignment = state.needs.gang[index], self._assignment
+            self._serve(index, assignment.place_again if is_gang else assignment.serve)
+            self._candidates.refresh([state.cluster_of(index)])
 
     def _short_needs(self) -> Iterator[int]:
         """All needs that are short when it is their turn, in order."""
@@ -125,6 +126,8 @@ class _Preemption:
             pools = list(in_ranks(state, index, candidates, keys))
             rows = take_constrained(state, index, pools, record_acquired=False)
             self._note(index, candidates, np.array(rows, np.intp))
+            # Even if it takes none, some of its pods may have found places meanwhile.
+            self._candidates.refresh([state.cluster_of(index)])
         elif len(candidates.rows):
             selection = choose_machines(
                 state, index, np.empty(0, np.int64), in_ranks(state, index, candidates)

@@ -19,6 +19,7 @@ from tests.engine.oracle.acquiring import (
 )
 from tests.engine.oracle.assignment import (
     acquire_in_domain,
+    place_again,
     place_gang,
     preempt_in_domain,
     reserved_domain,
@@ -99,12 +100,11 @@ class PreemptionPhase:
 
     def _serve_losers(self, indices: set[int]) -> None:
         """Serve again those whose turn it was, and whose machines a gang has given back or taken;
-        no gangs, which would do the same to others.
+        gangs, which would do the same to others, are only placed.
         """
         for index in sorted(indices):
             need = self._cycle.needs[index]
-            if need.kind != "gang":
-                self._serve(need, partial(serve, self._cycle))
+            self._serve(need, partial(place_again if need.kind == "gang" else serve, self._cycle))
 
     def _drop_idle_reservations(self) -> None:
         for machine in self._cycle.machines:

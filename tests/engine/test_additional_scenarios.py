@@ -77,8 +77,21 @@ def test_a_machine_for_additional_needs_has_room_for_a_part_of_its_cluster_s_gro
     )
     served = configured("served", cpu=400, labels=IN_A)
     assert Story([served, small, large], additional()).cycle() == ["Bootstrap small"]
-    pods = "east", need_of(400, unit=1)
-    assert Story([served, small, large], pods, additional()).cycle() == ["Bootstrap large"]
+    for pods, found in ((400, "large"), (80, "small")):
+        others = "east", need_of(pods, unit=1)
+        assert Story([served, small, large], others, additional()).cycle() == [f"Bootstrap {found}"]
+
+
+def test_the_growth_to_expect_is_a_sample_from_the_middle_of_each_part_of_the_pods() -> None:
+    """Two large pods beside four hundred small ones are in none of ten."""
+    medium, big = (
+        idle(name, cpu=cpu, labels=IN_A, price=0.1 * cpu)
+        for name, cpu in (("medium", 11), ("big", 18))
+    )
+    served = configured("served", cpu=500, labels=IN_A)
+    small, large = ("east", need_of(398, unit=1)), ("east", need_of(16, unit=8, group="large"))
+    story = Story([served, medium, big], large, small, additional())
+    assert story.cycle() == ["Bootstrap medium"]
 
 
 def test_a_machine_with_gpus_for_additional_needs_is_chosen_for_their_pods_alone() -> None:

@@ -156,8 +156,8 @@ def test_eviction_respects_the_skew() -> None:
 
 
 def test_no_machine_is_taken_for_pods_that_find_places_on_others() -> None:
-    """Headroom too small for any of the pods was a zone of its own, so that the others could hold
-    few of them. Once it is kept from the need, they hold as many as a zone more would allow.
+    """Headroom too small for any of the pods was a zone of its own, which held them back in the
+    others. Once it is kept from the need, the cluster's machines hold more of them.
     """
     specs = [
         configured("a", "west", cpu=8, labels={ZONE: "a"}),

@@ -265,8 +265,8 @@ def take_constrained(
             break
         before = int(state.left[state.classes.of(index)].sum())
         place_constrained(state, index, entered)
-        # Its pods may be on others: of a machine that is the cluster's no longer, a domain without
-        # pods remained until now.
+        # Its pods may have places on others: headroom that has been kept from the need since it was
+        # placed was a domain without pods, and held them back.
         if chosen in state.unused_orders(index):
             state.give_back(index, [chosen])
         else:

@@ -30,7 +30,7 @@ from controlplane.request import Binaries
 from tests.support.ports import free_address
 from tests.support.shard_rig import DEADLINE_SECONDS, FakeOperator, need
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.cluster
 
 ROOT = Path(__file__).parents[3]
 GUIDE = ROOT / "docs/guides/coordinator.md"

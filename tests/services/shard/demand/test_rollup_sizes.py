@@ -108,7 +108,6 @@ async def operating(rig: Rig, handler: SessionHandler) -> asyncio.Task[None]:
     return task
 
 
-@pytest.mark.timeout(900)
 async def test_two_hundred_mebibytes_pass(tmp_path: Path) -> None:
     """As many needs as that takes, each as large as one may be. Most are beyond what a cluster may
     have in force, and are left out.

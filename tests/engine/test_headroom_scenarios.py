@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from bigfleet.engine.fit.folding import fold
 from bigfleet.engine.snapshot import NONE, EngineConfig
 from bigfleet.model.need import Need
@@ -74,15 +72,21 @@ def test_one_surplus_machine_stays_as_headroom() -> None:
 
 
 def test_a_machine_that_would_be_released_stays_as_headroom() -> None:
-    """Pods are counted on both of two machines, and fit on one: the other one becomes headroom
-    instead of `m`, which would be bought beside it.
-    """
-    one = configured("s0", cpu=8, more={"memory": 8}, labels=IN_A, last_claimed_by=0)
-    small = [one, replace(one, name="s1")]
-    pods = "east", need_of(6, unit=3, more={"memory": 2}, priority=1)
-    specs = [*small, configured("g", labels=IN_A, last_claimed_by=1), idle("m", labels=IN_A)]
-    ongoing = story(specs, pods, *gangs(1, size=4))
+    """The pods on `a` fit on `b` as well: `a` becomes headroom, and `m` is not acquired for it."""
+    in_service = [configured(name, labels=IN_A, last_claimed_by=n) for n, name in enumerate("abg")]
+    pods = [("east", need_of(cpu, unit=cpu, priority=cpu)) for cpu in (2, 1)]
+    ongoing = story([*in_service, idle("m", labels=IN_A)], *pods, *gangs(1, size=4))
     assert ongoing.cycle() == []
+    assert ongoing.decision.headroom == {0}
+
+
+def test_headroom_for_small_gangs_goes_once_larger_ones_have_theirs() -> None:
+    """Both would do for a small gang; one of them is enough."""
+    small = configured("small", cpu=2, labels=IN_A, headroom=True)
+    needs = [*gangs(1, size=4, priority=1), *gangs(1, size=2)]
+    ongoing = story([small, *surplus(3)], *needs)
+    assert ongoing.cycle() == []
+    assert ongoing.settle() == ["Reclaim small"]
     assert len(ongoing.decision.headroom) == 1
 
 

@@ -221,6 +221,18 @@ def test_with_no_more_capacity_than_when_it_last_grew_a_machine_with_pods_stays_
         assert story.lose_actions() == ["Reclaim used"]
 
 
+def test_each_machine_with_pods_that_goes_leaves_less_to_spare_for_the_next() -> None:
+    """One decision releases as much capacity as is spare, although more machines are surplus."""
+    specs = [configured(name, cpu=4, disruption_cost=1.0) for name in "abcd"]
+    story = Story(specs, settings=replace(UNLIMITED, reclaim_hold_seconds=30.0))
+    needs(story, pods((3, 1)), fell=NOW)
+    memory = ClusterMemory("east", capacity_ratio=(4 * 4 - 3) / 3 * 1_000_000)
+    story.cycle_memory = CycleMemory((), (), (memory,))
+    assert story.cycle() == []
+    story.now = NOW + 30
+    assert story.orders_within(5) == ["Reclaim b"]
+
+
 def test_an_empty_machine_goes_whatever_its_cluster_had_when_it_last_grew() -> None:
     """No pod is moved for it."""
     specs = [

@@ -63,7 +63,8 @@ class Resources(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     `cpu_seconds` is null, and their components are left out. Writes are counted by the API servers,
     for all clients, by verb and resource (`create-pods-binding`, so that gates can name them), and
     so are the bytes of the objects that were written, read and watched; null if a server did not
-    give its counts.
+    give its counts. `peak_memory_bytes` is the largest sum of all processes' resident memory at one
+    moment, in which each counts what it shares with others; null if some run elsewhere.
     """
 
     pods: int
@@ -77,6 +78,7 @@ class Resources(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     windows: CpuTimeline
     unknown: list[str] = []
     api_bytes_per_pod: float | None = None
+    peak_memory_bytes: int | None = None
 
 
 def resources_section(
@@ -109,6 +111,7 @@ def resources_section(
         else {_key(what): _write(what, writes[what], pods) for what in sorted(writes)},
         windows=_windows(health.cpu.windows),
         api_bytes_per_pod=_bytes_per_pod(observed, pods),
+        peak_memory_bytes=health.cpu.run_peak_memory_bytes,
     )
 
 

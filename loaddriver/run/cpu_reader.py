@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
 
 import psutil
 
 from loaddriver.record.cpu import RUNNER, CpuReading, CpuTimes, is_driver
 from loaddriver.run.cpu_quota import CpuQuota, read_quotas
-from loaddriver.run.process_table import ProcessTable, peak_memory_bytes, read_table
+from loaddriver.run.process_table import ProcessTable, read_memory, read_table
 from loaddriver.schedstat import wait_seconds
 
 Pids = Callable[[], Mapping[str, int]]
@@ -24,7 +25,8 @@ class CpuReader:
     `session` is the process that has started this one and another run, which is played at the same
     time. Time of a process that has exited counts up to the last reading. With `whole_machine` all
     CPU time counts as the run's, because its processes cannot be told from others.
-    `peak_memory_bytes` has the largest memory of each process so far, with its descendants'.
+    `peak_memory_bytes` has the largest memory of each process so far, with its descendants', and
+    `run_peak_memory_bytes` the largest of all at one reading; None with `whole_machine`.
     """
 
     def __init__(
@@ -41,12 +43,13 @@ class CpuReader:
         self._last: dict[str, tuple[int, float]] = {}
         self._ended: dict[str, float] = {}
         self.peak_memory_bytes: dict[str, int] = {}
+        self.run_peak_memory_bytes: int | None = None if whole_machine else 0
 
     def read(self) -> CpuReading:
         """Read everything once; it takes some milliseconds."""
         machine, table, own = read_cpu_times(), read_table(), os.getpid()
         self._note(table)
-        self._note_memory(RUNNER, [own])
+        self._note_memory(table)
         used = {
             name: seconds + self._ended.get(name, 0.0) for name, (_, seconds) in self._last.items()
         }
@@ -80,15 +83,23 @@ class CpuReader:
                 self._last[name] = 0, 0.0
         for name, pid in running.items():
             self._last[name] = pid, table.tree_seconds(pid)
-            self._note_memory(name, list(table.tree(pid)))
 
     def _load_wait_seconds(self) -> dict[str, float]:
         running = {name: pid for name, (pid, _) in self._last.items() if pid and is_driver(name)}
         return {name: wait_seconds(pid) for name, pid in running.items()}
 
-    def _note_memory(self, name: str, pids: Sequence[int]) -> None:
-        found = sum(peak_memory_bytes(pid) for pid in pids)
-        self.peak_memory_bytes[name] = max(found, self.peak_memory_bytes.get(name, 0))
+    def _note_memory(self, table: ProcessTable) -> None:
+        """Keep the peaks of each process, and that of all of the run's."""
+        own = os.getpid()
+        named = {name: [*table.tree(pid)] for name, (pid, _) in self._last.items() if pid}
+        of_run = {*table.tree(own), *chain.from_iterable(named.values())}
+        memory = {pid: read_memory(pid) for pid in of_run}
+        for name, pids in {RUNNER: [own], **named}.items():
+            found = sum(memory[pid].peak_bytes for pid in pids)
+            self.peak_memory_bytes[name] = max(found, self.peak_memory_bytes.get(name, 0))
+        if self.run_peak_memory_bytes is not None:
+            now = sum(each.now_bytes for each in memory.values())
+            self.run_peak_memory_bytes = max(now, self.run_peak_memory_bytes)
 
 
 def read_cpu_times() -> CpuTimes:

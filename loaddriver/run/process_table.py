@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 PROC = Path("/proc")
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
-_PEAK_MEMORY = b"VmHWM:"
+_MEMORY, _PEAK_MEMORY = b"VmRSS:", b"VmHWM:"
 # Numbers of fields after the command in /proc/PID/stat.
 _PARENT, _USER, _SYSTEM, _REAPED_USER, _REAPED_SYSTEM = 1, 11, 12, 13, 14
 
@@ -22,6 +22,13 @@ class ProcessTimes(NamedTuple):
     command: str
     own_seconds: float
     reaped_seconds: float
+
+
+class ResidentMemory(NamedTuple):
+    """Resident memory of a process now, and at most so far; each has pages that others share."""
+
+    now_bytes: int
+    peak_bytes: int
 
 
 class ProcessTable:
@@ -58,14 +65,19 @@ def read_table(proc: Path = PROC) -> ProcessTable:
     return ProcessTable(found)
 
 
-def peak_memory_bytes(pid: int, proc: Path = PROC) -> int:
-    """The largest resident memory of a process so far; 0 if it has exited."""
+def read_memory(pid: int, proc: Path = PROC) -> ResidentMemory:
+    """The resident memory of a process; none if it has exited."""
     try:
         status = (proc / str(pid) / "status").read_bytes()
     except OSError:
-        return 0
-    lines = (line for line in status.splitlines() if line.startswith(_PEAK_MEMORY))
-    return sum(1024 * int(line.split()[1]) for line in lines)
+        return ResidentMemory(0, 0)
+    # Kernel threads have no memory of their own, and so no such lines.
+    kibibytes = dict.fromkeys((_MEMORY, _PEAK_MEMORY), 0)
+    for line in status.splitlines():
+        name, *values = line.split()
+        if name in kibibytes:
+            kibibytes[name] = int(values[0])
+    return ResidentMemory(1024 * kibibytes[_MEMORY], 1024 * kibibytes[_PEAK_MEMORY])
 
 
 def _parsed(stat: bytes) -> ProcessTimes:

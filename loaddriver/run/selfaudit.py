@@ -94,7 +94,9 @@ class SelfAuditor:
         if not self._readings:
             return None
         cpu = CpuUse(
-            windows([*self._readings, self._reader.read()]), dict(self._reader.peak_memory_bytes)
+            windows([*self._readings, self._reader.read()]),
+            dict(self._reader.peak_memory_bytes),
+            run_peak_memory_bytes=self._reader.run_peak_memory_bytes,
         )
         return HarnessHealth(
             loop_stall_max_seconds=self._lag_monitor.stall_max_seconds,

@@ -33,7 +33,7 @@ def use(*used: dict[str, float]) -> CpuUse:
         CpuWindow(10.0, CpuTimes(sum(each.values()) + 2, 20.0), sum(each.values()), each)
         for each in used or (USED,)
     ]
-    return CpuUse(windows, MEMORY)
+    return CpuUse(windows, MEMORY, run_peak_memory_bytes=1500)
 
 
 def cluster(writes: dict[str, WriteCount] | None) -> Observations:
@@ -78,6 +78,12 @@ def test_the_cpu_of_a_pod_adds_up_over_components() -> None:
     per_pod = [each.cpu_seconds_per_pod or 0 for each in found.components.values()]
     assert sum(per_pod) == pytest.approx(found.cpu_seconds_per_pod)
     assert found.processes["c2/kube-apiserver"].cpu_seconds == 4.0
+
+
+def test_the_peak_memory_of_the_run_is_that_of_one_moment() -> None:
+    """Peaks of single processes add up to more. Of a run in pods it is unknown."""
+    assert section().peak_memory_bytes == 1500
+    assert section(cpu=in_pods()).peak_memory_bytes is None
 
 
 def in_pods(unknown: tuple[str, ...] = ()) -> CpuUse:
@@ -172,6 +178,7 @@ def test_a_gate_can_limit_what_a_pod_costs() -> None:
     limits = [
         gate("resources.components.shard.cpuSecondsPerPod", 0.03),
         gate("resources.components.*.peakMemoryBytes", 1000),
+        gate("resources.peakMemoryBytes", 1499),
         gate("resources.writes.create-pods.perPod", 0.5),
     ]
     counted = [cluster({"create pods": WriteCount(1, 0)})]
@@ -182,5 +189,5 @@ def test_a_gate_can_limit_what_a_pod_costs() -> None:
         return summarised(own, counted, [row("a", 1, 2)], limits)
 
     results = judge_gates(msgspec.to_builtins(judged(0.02)), limits)
-    assert [each.verdict for each in results] == ["pass", "pass", "fail"]
+    assert [each.verdict for each in results] == ["pass", "pass", "fail", "fail"]
     assert not judged(0.04).gates[0].passed

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from bigfleet.api.v1alpha1 import provider_pb2
-from loaddriver.run.process_table import peak_memory_bytes
+from loaddriver.run.process_table import read_memory
 from loaddriver.wire.operators import Tally
 from loaddriver.wire.provider import InstantProvider, serve
 from tests.load.operators import bound_machines, operators_of
@@ -54,7 +54,7 @@ async def test_a_killed_shard_decides_again_within_ten_seconds(tmp_path: Path) -
             while tally.sent < 3 * OPERATORS:  # noqa: ASYNC110 - operators have no event for that
                 await asyncio.sleep(0.1)
         told = await shard.metrics()
-        peak_mebibytes = peak_memory_bytes(shard.process.pid) / 2**20
+        peak_mebibytes = read_memory(shard.process.pid).peak_bytes / 2**20
         states = Counter(machine.state for machine in instant.machines.values())
         for task in running:
             task.cancel()

@@ -15,7 +15,7 @@ import pytest
 from loaddriver.record.cpu import QuotaPeriods, windows
 from loaddriver.run.cpu_quota import find_quotas, read_quotas
 from loaddriver.run.cpu_reader import CpuReader
-from loaddriver.run.process_table import ProcessTable, ProcessTimes, peak_memory_bytes, read_table
+from loaddriver.run.process_table import ProcessTable, ProcessTimes, read_memory, read_table
 from tests.run.burner import Burner, burn
 from tests.support.substrates import ROOT
 from tests.support.waiting import wait_until
@@ -189,7 +189,32 @@ def test_memory_is_the_peak_and_that_of_descendants_is_added(burner: Burner) -> 
     assert peaks["one"] > 2**20
     assert peaks["all"] >= earlier["runner"] + earlier["one"]
     assert "gone" not in peaks
-    assert peak_memory_bytes(2**22 + 1) == 0
+    assert read_memory(2**22 + 1) == (0, 0)
+
+
+def test_memory_of_the_run_is_of_all_its_processes_at_one_moment(burner: Burner) -> None:
+    """Two that need much one after the other do not add up, and what is freed no longer counts."""
+    large = 200 * 2**20
+    reader = CpuReader(lambda: {"one": burner.pid})
+    reader.read()
+    without = reader.run_peak_memory_bytes
+    assert without is not None
+    assert without >= read_memory(burner.pid).now_bytes + read_memory(os.getpid()).now_bytes // 2
+    for _ in range(2):
+        held = bytearray(large)
+        assert len(held) == large  # written to, so resident
+        reader.read()
+        del held
+    found = reader.run_peak_memory_bytes
+    assert found is not None
+    assert large * 0.95 <= found - without <= large * 1.2
+    assert reader.peak_memory_bytes["runner"] >= large
+
+
+def test_memory_of_processes_that_cannot_be_told_from_others_is_unknown(burner: Burner) -> None:
+    reader = CpuReader(lambda: {"locust": burner.pid}, whole_machine=True)
+    reader.read()
+    assert reader.run_peak_memory_bytes is None
 
 
 def test_a_tree_includes_what_exited_descendants_used() -> None:

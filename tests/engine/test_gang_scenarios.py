@@ -80,6 +80,23 @@ def test_a_gang_with_machines_in_two_racks_chooses_as_if_it_had_none(
     assert found.places == {"a": {0: 3}}
 
 
+def test_a_gang_goes_where_its_cluster_has_a_machine_though_another_rack_is_tighter() -> None:
+    """It acquires one machine less."""
+    here = configured("here", "west", labels={RACK: "b"})
+    specs = [*rack("a", 3), *rack("b", 3), here]
+    assert Story(specs, gang("west", 3)).cycle() == ["Bootstrap b0", "Bootstrap b1"]
+
+
+def test_of_two_racks_of_its_cluster_a_gang_prefers_that_with_more_machines_of_its_own() -> None:
+    """Most of its pods run there."""
+    specs = [*in_service("a", 3, "west"), *in_service("b", 4, "west")]
+    for own in (0, 3, 4):
+        specs[own] = replace(specs[own], last_claimed_by=0)
+    fleet = fleet_of(specs)
+    decision = checked(fleet, demand_of(fleet, [gang("west", 3)]), UNLIMITED)
+    assert decision.claimed_by.tolist() == [NONE, NONE, NONE, 0, 0, 0, NONE]
+
+
 def test_a_gang_evicts_only_if_that_completes_it() -> None:
     """Two machines of a rack do not complete a gang of three."""
     story = Story(in_service("a", 2), gang("west", 3, priority=9), plain("east", 2))

@@ -182,6 +182,15 @@ def test_own_machines_come_first_only_if_pods_are_left_otherwise() -> None:
     assert len(found.places) == 1
 
 
+def test_each_of_many_needs_keeps_its_own_machine_of_many_equal_ones() -> None:
+    """Equal machines are told apart by the need that claimed them."""
+    owner = [7 * n % 40 for n in range(40)]
+    specs = [configured(f"m{n:02}", last_claimed_by=need) for n, need in enumerate(owner)]
+    fleet = fleet_of(specs)
+    needs = [("east", pods((1, 3), group=f"{n:02}")) for n in range(40)]
+    assert checked(fleet, demand_of(fleet, needs)).claimed_by.tolist() == owner
+
+
 def test_a_pod_that_waits_moves_no_others_to_machines_of_lower_priorities() -> None:
     """Those would lack them and get another one; the pod that waits is not helped by it."""
     specs = [

@@ -32,10 +32,8 @@ def claim(
             row = rows[first[cluster] + log.machine[at]]
             if log.pods[at] > 0 and row != NONE:
                 one, other = need[log.pod_class[at]], claimed[row]
-                comes_first = one < other
-                if other == NONE or additional[one] != additional[other]:
-                    comes_first = other == NONE or additional[one]
-                if comes_first:
+                # The pods of additional needs are placed before all others.
+                if other == NONE or (one < other and not additional[other]):
                     claimed[row] = one
 
 

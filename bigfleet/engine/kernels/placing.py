@@ -166,6 +166,7 @@ def _pack_best(
     write_back(groups, machines)
     best, least = _packed(machines, left, order, log, length, end), _share_left(left, order, share)
     for own_first in (False, True):
+        # Others on their own machines seldom leave room for those that are short.
         if own_first and not _have_own(machines, classes, left, order, priority):
             continue
         _return_to(start, machines, left, order, log, length)

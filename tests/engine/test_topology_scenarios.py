@@ -291,6 +291,21 @@ def test_spread_counts_pods_and_not_machines() -> None:
     assert (sum(here[0] for here in found.places.values()), found.short) == (6, {})
 
 
+def test_evicted_pods_go_to_a_new_domain_though_others_keep_more_than_the_skew() -> None:
+    """As kube-scheduler places them: of the pods that are left in zone c, none moves."""
+    only = Requirement("kind", Operator.IN, ("x",))
+    specs = [
+        configured("b1", cpu=2, labels={ZONE: "b"}, last_claimed_by=1),
+        configured("b2", cpu=2, labels={ZONE: "b", "kind": "x"}, last_claimed_by=1),
+        configured("c", cpu=4, labels={ZONE: "c"}, last_claimed_by=1),
+        idle("a", cpu=2, labels={ZONE: "a"}),
+    ]
+    higher = "west", pods((1, 2), requirements=(only,), priority=1)
+    story = Story(specs, higher, ("east", pods((8, 1), spread=EVENLY_BY_ZONE)))
+    assert story.cycle() == ["Bootstrap a", "Preempt b2"]
+    assert story.short() == {}
+
+
 @pytest.mark.parametrize(("max_skew", "in_a"), [(1, 3), (3, 5)])
 def test_hard_spread_is_used_up_to_its_skew(max_skew: int, in_a: int) -> None:
     """Where one zone has room for two pods, the other may have so many more."""

@@ -64,7 +64,7 @@ class Resources(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     for all clients, by verb and resource (`create-pods-binding`, so that gates can name them), and
     so are the bytes of the objects that were written, read and watched; null if a server did not
     give its counts. `peak_memory_bytes` is the largest sum of all processes' resident memory at one
-    moment, in which each counts what it shares with others; null if some run elsewhere.
+    moment, without pages of files, which they share; null if some run elsewhere.
     """
 
     pods: int

@@ -124,7 +124,8 @@ class CpuUse:
     """The CPU used while the load ran, and the peak memory of each of the run's processes.
 
     `remote` is of those on other machines or in pods, of which windows do not tell.
-    `run_peak_memory_bytes` is of all processes at one moment, None if some are remote.
+    `run_peak_memory_bytes` is of all processes at one moment, without pages of files; None if some
+    are remote.
     """
 
     windows: Sequence[CpuWindow]

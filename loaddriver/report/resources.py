@@ -20,9 +20,8 @@ def lead(used: Resources) -> str:
     """The total, and how busy the machine was; or what is unknown."""
     busy = f"all cores were {formatting.share(used.machine_busy_share, 1)} busy."
     if used.peak_memory_bytes is not None:
-        busy += (
-            f" All processes together had {used.peak_memory_bytes / 2**30:.1f}\u202fGiB at most."
-        )
+        memory = f"{used.peak_memory_bytes / 2**30:.1f}\u202fGiB"
+        busy += f" All processes together had {memory} at most, without pages of files."
     if used.unknown:
         return f"Unknown is the CPU of {', '.join(used.unknown)}, and so the total; {busy}"
     total = _milliseconds(used.cpu_seconds_per_pod)

@@ -26,7 +26,8 @@ class CpuReader:
     time. Time of a process that has exited counts up to the last reading. With `whole_machine` all
     CPU time counts as the run's, because its processes cannot be told from others.
     `peak_memory_bytes` has the largest memory of each process so far, with its descendants', and
-    `run_peak_memory_bytes` the largest of all at one reading; None with `whole_machine`.
+    `run_peak_memory_bytes` the largest of all at one reading, without pages of files, which they
+    share; None with `whole_machine`.
     """
 
     def __init__(
@@ -98,7 +99,7 @@ class CpuReader:
             found = sum(memory[pid].peak_bytes for pid in pids)
             self.peak_memory_bytes[name] = max(found, self.peak_memory_bytes.get(name, 0))
         if self.run_peak_memory_bytes is not None:
-            now = sum(each.now_bytes for each in memory.values())
+            now = sum(each.own_bytes for each in memory.values())
             self.run_peak_memory_bytes = max(now, self.run_peak_memory_bytes)
 
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 PROC = Path("/proc")
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
-_MEMORY, _PEAK_MEMORY = b"VmRSS:", b"VmHWM:"
+_OWN_MEMORY, _PEAK_MEMORY = (b"RssAnon:", b"RssShmem:"), b"VmHWM:"
 # Numbers of fields after the command in /proc/PID/stat.
 _PARENT, _USER, _SYSTEM, _REAPED_USER, _REAPED_SYSTEM = 1, 11, 12, 13, 14
 
@@ -25,9 +25,12 @@ class ProcessTimes(NamedTuple):
 
 
 class ResidentMemory(NamedTuple):
-    """Resident memory of a process now, and at most so far; each has pages that others share."""
+    """Resident memory of a process: its own now, and that with the pages of files at most so far.
 
-    now_bytes: int
+    Pages of files are often shared with other processes, and the kernel can drop them.
+    """
+
+    own_bytes: int
     peak_bytes: int
 
 
@@ -71,13 +74,14 @@ def read_memory(pid: int, proc: Path = PROC) -> ResidentMemory:
         status = (proc / str(pid) / "status").read_bytes()
     except OSError:
         return ResidentMemory(0, 0)
-    # Kernel threads have no memory of their own, and so no such lines.
-    kibibytes = dict.fromkeys((_MEMORY, _PEAK_MEMORY), 0)
+    # Kernel threads have no such lines.
+    kibibytes = dict.fromkeys((*_OWN_MEMORY, _PEAK_MEMORY), 0)
     for line in status.splitlines():
         name, *values = line.split()
         if name in kibibytes:
             kibibytes[name] = int(values[0])
-    return ResidentMemory(1024 * kibibytes[_MEMORY], 1024 * kibibytes[_PEAK_MEMORY])
+    own = sum(kibibytes[name] for name in _OWN_MEMORY)
+    return ResidentMemory(1024 * own, 1024 * kibibytes[_PEAK_MEMORY])
 
 
 def _parsed(stat: bytes) -> ProcessTimes:

@@ -102,7 +102,7 @@ def test_the_page_shows_where_a_pods_cpu_goes(whole: Run) -> None:
     assert "All processes together" not in said
     used = msgspec.structs.replace(used, peak_memory_bytes=13 * 2**30)
     said = text(msgspec.structs.replace(whole.summary, resources=used))
-    assert "All processes together had 13.0 GiB at most." in said
+    assert "All processes together had 13.0 GiB at most, without pages of files." in said
 
 
 def test_the_page_names_the_pods_whose_cpu_is_unknown(whole: Run) -> None:

@@ -59,10 +59,10 @@ def test_equal_rows_and_no_others_share_a_number(seed: int) -> None:
 
 
 def test_an_additional_need_claims_a_machine_before_the_first_in_the_demands_order() -> None:
-    """Placements that were undone, and machines that were removed, claim nothing."""
+    """Its pods are placed first. What was undone, and machines that were removed, claim nothing."""
     log = PlacementLog(
         machine=np.array([0, 0, 1, 1, 2, 3], np.int32),
-        pod_class=np.array([2, 0, 1, 2, 0, 0], np.int32),
+        pod_class=np.array([2, 0, 2, 1, 0, 0], np.int32),
         pods=np.array([1, 1, 1, 1, 0, 1]),
     )
     claimed = np.full(4, NONE, np.int32)

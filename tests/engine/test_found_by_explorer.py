@@ -14,6 +14,7 @@ from bigfleet.model.group import Additional, FoldedGangs
 from bigfleet.model.labels import HOSTNAME_LABEL
 from bigfleet.model.need import Operator, Requirement, Spread
 from tests.engine.engine_rig import (
+    NO_HOLD,
     RACK,
     ZONE,
     action_names,
@@ -26,6 +27,8 @@ from tests.engine.engine_rig import (
     same,
 )
 from tests.engine.engine_story import Story
+
+_EVENLY_BY_HOST = (Spread(HOSTNAME_LABEL, 1, True),)
 
 
 def test_headroom_is_not_acquired_again_because_another_need_is_short() -> None:
@@ -75,7 +78,7 @@ def test_pods_are_spread_over_the_headroom_that_gangs_have_got() -> None:
         configured("h", cpu=6, labels={RACK: "a"}, headroom=True),
         *(idle(f"m{n}", cpu=1, labels={RACK: "a"}) for n in range(9)),
     ]
-    evenly = need_of(12, unit=1, spread=(Spread(HOSTNAME_LABEL, 1, True),))
+    evenly = need_of(12, unit=1, spread=_EVENLY_BY_HOST)
     needs = [("east", need_of(4, same(), unit=2, group="[0]")), ("east", evenly)]
     folded = fold(fleet_of(specs), demand_of(fleet_of(specs), needs)).demand
     story = Story(specs, *(("east", need) for need in folded.needs))
@@ -106,3 +109,40 @@ def test_an_order_is_given_back_if_its_pods_go_where_another_need_has_ordered() 
     fleet = fleet_of(specs)
     demand = demand_of(fleet, [("east", need) for need in needs])
     assert action_names(specs, checked(fleet, demand, EngineConfig())) == ["Bootstrap large"]
+
+
+@pytest.mark.parametrize(("priority", "others"), [(9, ()), (0, ()), (0, _EVENLY_BY_HOST)])
+@pytest.mark.parametrize(("pods", "orders"), [(4, []), (5, ["Bootstrap m"])])
+def test_pods_that_spread_leave_the_machines_of_needs_placed_later_alone(
+    priority: int, others: tuple[Spread, ...], pods: int, orders: list[str]
+) -> None:
+    """Two on each of their own keep within the skew. One on each machine would leave none to the
+    large pod, for which another would be acquired, over which they would spread in turn.
+    """
+    specs = [
+        *(configured(f"own{n}", last_claimed_by=0) for n in range(2)),
+        configured("later", last_claimed_by=1),
+        idle("m"),
+    ]
+    spread = (Spread(HOSTNAME_LABEL, 2, True),)
+    small = need_of(pods, unit=1, spread=spread, priority=priority)
+    needs = [small, need_of(4, unit=4, spread=others)]
+    assert Story(specs, *(("east", need) for need in needs)).cycle() == orders
+
+
+@pytest.mark.parametrize(("size", "released"), [(15, 0), (14, 1)])
+def test_a_machine_stays_if_its_pods_would_take_the_room_of_a_gang(
+    size: int, released: int
+) -> None:
+    """Those of a higher priority are placed before the gang, both on one machine, and not in the
+    room that it leaves on each: it would get the released machine again.
+    """
+    in_rack: dict[str, Any] = {"cpu": 16, "labels": {RACK: "a"}}
+    specs = [
+        configured("a", last_claimed_by=0, **in_rack),
+        *(configured(name, last_claimed_by=1, **in_rack) for name in "bc"),
+    ]
+    urgent = need_of(2, unit=1, priority=9)
+    gang = need_of(2 * size, same(), unit=size, group="gang")
+    story = Story(specs, ("east", urgent), ("east", gang), settings=NO_HOLD)
+    assert [order.split()[0] for order in story.settle()] == ["Reclaim"] * released

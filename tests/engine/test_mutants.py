@@ -24,7 +24,7 @@ _PYTEST = (
     "-m", "not slow",
 )  # fmt: skip
 # Those that show a rule each. The oracle finds more, but only later, and says less.
-_SHOWING = ("scenarios", "supply", "folding", "matching", "cost", "packing_memory")
+_SHOWING = ("scenarios", "supply", "folding", "matching", "cost", "packing_memory", "found_by")
 _ORACLE = "test_engine_oracle.py"
 
 # Module, what is there once, and what is put there instead.
@@ -175,6 +175,10 @@ MUTANTS = [
     ("placement/topology", "    return {(code,) for code in best}",
      "    return {(code,) for code in chosen | {*rooms}}"),
     ("placement/topology", "    terms.max_skew[:] = NO_LIMIT // 4\n", ""),
+    ("placement/topology", "    after |= need_type == NeedType.PLAIN\n", ""),
+    ("placement/topology", "(need_type == NeedType.CONSTRAINED) & (claimant > index)",
+     "np.zeros_like(claimant, np.bool_)"),
+    ("placement/topology", "((priority < own) | (", "(("),
     ("state/cycle_state", "each.pods - lost * each.most", "each.pods"),
     ("phases/assign", "            self._take_arrived(index)\n", ""),
     ("placement/gangs", ", in_service_only=not choice.whole)", ")"),
@@ -250,6 +254,9 @@ MUTANTS = [
     ("cycle_memory", "self.capacity_ratio + additional / demand", "self.capacity_ratio"),
     ("phases/reclaim", "            found.append(its[~here])",
      "            found.append(its[here])"),
+    ("phases/repacking", " and fitting(packing.free, place, sizes, pod_class) >= pods", ""),
+    ("phases/repacking", "            self._keep_gangs(level.gangs)\n",
+     "            [self._keep_gangs(each.gangs) for each in levels if level is levels[0]]\n"),
     ("phases/repacking", "np.maximum(wanted - trial.unplaced(self._levels, wanted), self._placed)",
      "wanted"),
     ("phases/repacking", "trial.places(self._levels, self._wanted)",

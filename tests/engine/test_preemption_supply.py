@@ -9,11 +9,11 @@ import pytest
 
 from bigfleet.engine.cycle_memory import CycleMemory, Reservation
 from bigfleet.engine.decision import ActionType
-from bigfleet.engine.snapshot import NONE, EngineConfig
+from bigfleet.engine.snapshot import EngineConfig
 from bigfleet.model.labels import HOSTNAME_LABEL
 from bigfleet.model.machine import MachineState
 from bigfleet.model.need import NeedKey, Operator, Requirement, Spread
-from tests.engine.engine_pods import pods
+from tests.engine.engine_pods import places, pods
 from tests.engine.engine_rig import (
     NOW,
     RACK,
@@ -91,12 +91,13 @@ def test_a_victim_comes_to_its_preemptor_and_not_to_an_equal_that_came_earlier()
 
 
 def test_a_victim_comes_to_its_preemptor_though_an_earlier_need_is_counted_there_too() -> None:
-    """A pod of the same cluster and priority fits the large machine that drains better than the
-    small one that it runs on. The machine stays the preemptor's all the same: otherwise an equal
-    would take it, and the preemptor would evict once more for the same deficit.
+    """Pods of the same cluster and priority do not share a machine, and the second of them fits
+    beside those for which a large one drains. The machine stays the preemptor's all the same:
+    otherwise an equal would take it, and the preemptor would evict once more for the same deficit.
     """
     memory = {"memory": 8}
     small = "west", pods((1, 1, 1), anti_affinity=(HOSTNAME_LABEL,), priority=CRITICAL)
+    two_small = "west", pods((2, 1, 1), anti_affinity=(HOSTNAME_LABEL,), priority=CRITICAL)
     north = "north", pods((4, 1, 1), priority=CRITICAL, group="earlier")
     large = "west", pods((4, 1, 1), priority=CRITICAL, group="large")
     victims = "east", pods((16, 1, 1))
@@ -107,10 +108,12 @@ def test_a_victim_comes_to_its_preemptor_though_an_earlier_need_is_counted_there
     ]
     story = Story(specs, small, north, large, victims)
     assert story.cycle() == ["Preempt b0"]
+    story.demand = demand_of(story.fleet, [two_small, north, large, victims])
     assert story.cycle() == []
-    assert story.decision.claimed_by.tolist() == [NONE, 2, 3, 1]
+    assert places(specs, story.decision)["b0"] == {0: 1, 2: 4}
+    assert story.decision.claimed_by.tolist() == [0, 2, 3, 1]
     grown = "north", pods((8, 1, 1), priority=CRITICAL, group="earlier")
-    story.demand = demand_of(story.fleet, [small, grown, large, victims])
+    story.demand = demand_of(story.fleet, [two_small, grown, large, victims])
     story.arrive()
     assert story.cycle() == ["Bootstrap b0", "Preempt b1"]
     assert [action.need for action in story.decision.actions] == [2, 1]

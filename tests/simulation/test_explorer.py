@@ -18,7 +18,7 @@ from tests.simulation.simulation_rig import machines, pods, run_scenario, world_
 # passed for a fall of demand, 41 of excess machines that were taken with pods on them, 47 of a
 # machine ahead that was bought again and again, 1030037 of a machine asked for without end although
 # its operator refused, 1100116 of a gang that left a machine by count where others ran.
-SEEDS = (2, 3, 4, 5, 6, 7, 15, 41, 47, 1030037, 1100116)
+SEEDS = (2, 3, 4, 5, 6, 7, 15, 41, 47, 160, 259, 338, 1030037, 1100116)
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -118,6 +118,20 @@ def test_a_machine_that_pods_request_for_themselves_explains_it_if_it_would_do(
     assert watched.released() == said
 
 
+@pytest.mark.parametrize(
+    ("state", "said"), [(MachineState.CONFIGURED, []), (MachineState.DRAINING, NEEDLESS)]
+)
+def test_a_drain_that_an_operator_refuses_meanwhile_explains_it(
+    state: MachineState, said: list[str]
+) -> None:
+    """The machine that was acquired in place of the other is one more then."""
+    watched, there = Watched(), configured("x")
+    assert watched.decided([there], [WEB], (ActionType.RECLAIM, "x", NONE)) == []
+    watched.acquired()
+    assert watched.decided([replace(there, state=state)], [WEB]) == []
+    assert watched.released() == said
+
+
 def test_a_machine_that_pods_requested_for_themselves_before_does_not_explain_it() -> None:
     """It was known when the other one was acquired."""
     watched = Watched()

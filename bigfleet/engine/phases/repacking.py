@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
 from bigfleet.engine.kernels.placed import may_fit_without, releasable_first
+from bigfleet.engine.kernels.scoring import fitting
 from bigfleet.engine.phases.assign import AssignmentPhase
 from bigfleet.engine.placement.gangs import first_fit, in_gang_domain
 from bigfleet.engine.placement.topology import label_keys, place_constrained
@@ -20,8 +23,20 @@ from bigfleet.model.machine import MachineState
 
 _MAX_QUERIED = 16
 
-# A priority, its needs whose pods depend on each other, and the classes of its plain ones.
-_Level = tuple[int, list[int], Longs]
+# A machine, a class and a number of pods.
+_Placement = tuple[int, int, int]
+
+
+class _Level(NamedTuple):
+    """All pods of one priority, in the order in which a decision places them."""
+
+    priority: int
+    #: the placements of its gangs
+    gangs: Sequence[_Placement]
+    #: its needs with topology constraints
+    constrained: Sequence[int]
+    #: the classes of its plain needs
+    plain: Longs
 
 
 class Repacking:
@@ -41,7 +56,7 @@ class Repacking:
         if not self._may_fit_without(gone) or not self._domains_stay(gone):
             return False
         trial = _Trial(self._state, self._packing, self._cluster, gone, self._running(gone))
-        return trial.keeps(self._fixed) and trial.places(self._levels, self._wanted)
+        return trial.keeps(self._additional) and trial.places(self._levels, self._wanted)
 
     def _may_fit_without(self, gone: Flags) -> bool:
         packing = self._packing
@@ -80,7 +95,29 @@ class Repacking:
 
     @cached_property
     def _levels(self) -> list[_Level]:
-        return self._assignment.levels(self._cluster)
+        gangs: dict[int, list[_Placement]] = {}
+        for each in self._placements(self._state.needs.gang):
+            need = self._state.classes.need[each[1]]
+            gangs.setdefault(int(self._state.priorities[need]), []).append(each)
+        others = {priority: its for priority, *its in self._assignment.levels(self._cluster)}
+        nothing: tuple[list[int], Longs] = [], np.empty(0, np.int64)
+        return [
+            _Level(priority, gangs.get(priority, []), *others.get(priority, nothing))
+            for priority in sorted({*gangs, *others}, reverse=True)
+        ]
+
+    @cached_property
+    def _additional(self) -> list[_Placement]:
+        return self._placements(self._state.needs.additional)
+
+    def _placements(self, needs: Flags) -> list[_Placement]:
+        """Those of the pods of these `needs` [N], in the order of machines and classes."""
+        machines, pod_classes, numbers = self._packing.entries()
+        its = np.flatnonzero(needs[self._state.classes.need[pod_classes]])
+        placed = Counter[tuple[int, int]]()
+        for at in its.tolist():
+            placed[int(machines[at]), int(pod_classes[at])] += int(numbers[at])
+        return sorted((*at, pods) for at, pods in placed.items())
 
     @cached_property
     def _placed(self) -> Longs:
@@ -98,9 +135,8 @@ class Repacking:
         such as one GPU a machine, would keep every other machine of the cluster.
         """
         wanted = self._placed.copy()
-        orders = [order for _, _, order in self._levels if order is not None]
-        if orders:
-            order = np.concatenate(orders)
+        if self._levels:
+            order = np.concatenate([level.plain for level in self._levels])
             before = self._placed[order].cumsum()
             margin = np.floor(before * self._state.settings.reclaim_margin + 1e-9)
             wanted[order] += np.diff(margin, prepend=0.0).astype(np.int64)
@@ -108,18 +144,9 @@ class Repacking:
             return wanted
         nothing = np.zeros(len(self._packing.rows), np.bool_)
         trial = _Trial(self._state, self._packing, self._cluster, nothing, self._running(nothing))
-        trial.keeps(self._fixed)
+        trial.keeps(self._additional)
         capped: Longs = np.maximum(wanted - trial.unplaced(self._levels, wanted), self._placed)
         return capped
-
-    @cached_property
-    def _fixed(self) -> list[tuple[int, int, int]]:
-        """The placements of gangs and additional needs: machine, class and number of pods."""
-        state, fixed = self._state, self._state.needs.gang | self._state.needs.additional
-        machines, pod_classes, numbers = self._packing.entries()
-        its = fixed[state.classes.need[pod_classes]]
-        columns = machines[its].tolist(), pod_classes[its].tolist(), numbers[its].tolist()
-        return list(zip(*columns, strict=True))
 
     @cached_property
     def _domains(self) -> list[tuple[Longs, Longs]]:
@@ -130,7 +157,7 @@ class Repacking:
         machines, pod_classes, _ = packing.entries()
         need_of = state.classes.need[pod_classes]
         found = []
-        for index in [index for _, constrained, _ in self._levels for index in constrained]:
+        for index in [index for level in self._levels for index in level.constrained]:
             its, flavour_fit = machines[need_of == index], state.flavour_fit(index)
             accepted = flavour_fit.accepted[packing.flavour]
             for key in label_keys(flavour_fit):
@@ -172,17 +199,13 @@ class _Trial:
         self._trial.packings, self._trial.left = Packings({cluster: self._packing}), self._left
         self._trial.running, self._trial.beyond_skew = running, set()
 
-    def keeps(self, fixed: list[tuple[int, int, int]]) -> bool:
-        """Keep the `fixed` placements; False if pods of a removed machine do not fit into their
-        gang's domain.
-        """
-        lost = []
-        for machine, pod_class, pods in fixed:
+    def keeps(self, additional: Sequence[_Placement]) -> bool:
+        """Keep the placements of additional needs; False if one of their machines is gone."""
+        for machine, pod_class, pods in additional:
             if self._gone[machine]:
-                lost.append((int(self._state.classes.need[pod_class]), pod_class, pods))
-            else:
-                self._packing.record_placement(int(self._place[machine]), pod_class, pods)
-        return all(self._finds_place(*each) for each in sorted(lost))
+                return False
+            self._packing.record_placement(int(self._place[machine]), pod_class, pods)
+        return True
 
     def places(self, levels: list[_Level], wanted: Longs) -> bool:
         """Place `wanted` pods of all other needs; False if they do not fit."""
@@ -196,24 +219,32 @@ class _Trial:
 
     def _place_levels(self, levels: list[_Level], wanted: Longs) -> Iterator[Longs]:
         """Place one level after the other; after each, the pods that do not fit [C]."""
-        for priority, constrained, order in levels:
-            for index in constrained:
+        for level in levels:
+            self._keep_gangs(level.gangs)
+            for index in level.constrained:
                 its = self._state.classes.of(index)
                 self._left[its] = wanted[its]
                 place_constrained(self._trial, index)
-            self._left[order] = wanted[order]
-            self._packing.place(order, priority)
+            self._left[level.plain] = wanted[level.plain]
+            self._packing.place(level.plain, level.priority)
             yield self._left
 
-    def _finds_place(self, index: int, pod_class: int, pods: int) -> bool:
-        state, packing = self._state, self._packing
-        if index not in state.gang_domains:  # an additional need, or a gang without a domain
-            return False
-        inside = in_gang_domain(state, index, packing.flavour)
-        inside &= state.flavour_fit(index).accepted[packing.flavour]
-        self._left[pod_class] = pods
-        first_fit(self._trial, index, np.flatnonzero(inside).tolist())
-        return not self._left[pod_class]
+    def _keep_gangs(self, placements: Sequence[_Placement]) -> None:
+        """Keep these placements; pods whose machine is gone, or full of pods of higher priorities,
+        move in their gang's domain.
+        """
+        packing, sizes, movers = self._packing, self._state.classes.sizes, set[int]()
+        for machine, pod_class, pods in placements:
+            place = int(self._place[machine])
+            if not self._gone[machine] and fitting(packing.free, place, sizes, pod_class) >= pods:
+                packing.record_placement(place, pod_class, pods)
+            else:
+                self._left[pod_class] += pods
+                movers.add(int(self._state.classes.need[pod_class]))
+        for index in sorted(movers & {*self._state.gang_domains}):
+            inside = in_gang_domain(self._state, index, packing.flavour)
+            inside &= self._state.flavour_fit(index).accepted[packing.flavour]
+            first_fit(self._trial, index, np.flatnonzero(inside).tolist())
 
 
 def find_disruption_cost_queries(state: CycleState) -> dict[int, Rows]:

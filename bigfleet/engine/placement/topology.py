@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bigfleet.engine.fit.pod_classes import FlavourFit
+from bigfleet.engine.fit.pod_classes import FlavourFit, NeedType
 from bigfleet.engine.kernels.scoring import NO_LIMIT, PlacementLog
 from bigfleet.engine.kernels.selection import CandidatePool, count_free
 from bigfleet.engine.kernels.term_domains import TermFlavours, add_rooms, count_pods, locate
@@ -179,12 +179,32 @@ def _nodes(state: CycleState, flavour_fit: FlavourFit) -> Flags:
 def place_constrained(state: CycleState, index: int, entered: Domains = frozenset()) -> None:
     """Place the need's unplaced pods on its cluster's machines, leaving the `entered` domains their
     share.
+
+    Only what finds no place elsewhere goes to the machines that needs which are placed later
+    claimed in the last decision.
     """
     packing = state.packing_of(index)
-    if state.lacks(index) and len(packing):
-        left = _pack(state, index, terms_of(state, index, packing, entered))
-        if left and index in state.running:
-            _place_running(state, index)
+    if not state.lacks(index) or not len(packing):
+        return
+    terms, later = terms_of(state, index, packing, entered), _claimed_by_later(state, index)
+    if later.any():
+        with packing.only(~later):
+            _pack(state, index, terms)
+    if _pack(state, index, terms) and index in state.running:
+        _place_running(state, index)
+
+
+def _claimed_by_later(state: CycleState, index: int) -> Flags:
+    """The machines of its cluster [M] that needs which are placed later claimed last."""
+    # Pods that fit elsewhere as well would make those needs short: they would acquire machines,
+    # over which this one would spread in turn.
+    claimant = state.packing_of(index).last_claimed_by
+    priority, need_type = state.priorities[claimant], state.classes.need_type[claimant]
+    after = (need_type == NeedType.CONSTRAINED) & (claimant > index)
+    after |= need_type == NeedType.PLAIN
+    own = state.priorities[index]
+    later: Flags = (claimant != NONE) & ((priority < own) | ((priority == own) & after))
+    return later
 
 
 def _place_running(state: CycleState, index: int) -> None:

@@ -48,6 +48,8 @@ class Steadiness:
         self._acquired: dict[str, _Acquired] = {}
         # By cluster, when its pods got which machines beyond those that its needs are counted on.
         self._beyond: dict[str, list[tuple[float, Flavour]]] = {}
+        # Machines whose drain has been ordered, as long as their operators may refuse it.
+        self._leaving: set[str] = set()
         self._released: dict[str, list[tuple[float, Flavour]]] = {}
         self._lost: dict[str, float] = {}
         self._rebuys: Counter[str] = Counter()
@@ -59,6 +61,7 @@ class Steadiness:
         """Problems of a decision, given the earlier ones, as sentences."""
         yield from self._unjustified_drains(result.inputs.now_seconds)
         self._note_backoff(result)
+        self._note_refused(result)
         bought: dict[str, list[Need]] = {}
         together = _decided_together(result)
         for action in result.decision.actions:
@@ -92,6 +95,17 @@ class Steadiness:
         if backed_off != self._backed_off:
             self._backed_off, self._backed_off_seconds = backed_off, result.inputs.now_seconds
 
+    def _note_refused(self, result: CycleResult) -> None:
+        """Note machines that stay although their drain was ordered: pods run there by now."""
+        fleet = result.fleet
+        for row in np.flatnonzero(fleet.state != MachineState.DRAINING).tolist():
+            name = result.machine_id(row)
+            if name in self._leaving and fleet.state[row] == MachineState.CONFIGURED:
+                cluster, flavour = fleet.clusters[int(fleet.cluster[row])], fleet.flavour[row]
+                stays = result.inputs.now_seconds, fleet.flavours[int(flavour)]
+                self._beyond.setdefault(cluster, []).append(stays)
+            self._leaving.discard(name)
+
     def _bought(self, result: CycleResult, cluster: str, needs: Sequence[Need]) -> Iterator[str]:
         """Count a purchase for needs that machines released shortly before could have served."""
         now, again = result.inputs.now_seconds, False
@@ -123,6 +137,7 @@ class Steadiness:
     def _suspect(self, result: CycleResult, action: Action, cluster: str, *sentences: str) -> None:
         """Report the `sentences` that are not empty once the machine is drained by this action."""
         name, found = result.machine_id(action.row), [each for each in sentences if each]
+        self._leaving.add(name)
         self._suspected.pop(name, None)
         if found:
             self._suspected[name] = result.inputs.now_seconds, cluster, found

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -262,10 +263,36 @@ def place_constrained(
     cycle: Cycle, need: NeedView, entered: frozenset[object] = frozenset()
 ) -> None:
     """Pod by pod into the domains with the fewest of the need's pods, there where it balances;
-    from the largest size again, as long as small pods may have made room for large ones.
+    from the largest size again, as long as small pods may have made room for large ones. First
+    without the machines of needs that are placed later, then with them.
     """
-    _spread(cycle, need, terms_of(cycle, need, entered))
+    terms, slots = terms_of(cycle, need, entered), cycle.cluster_of(need).slots
+    later = [slot for slot in slots if _is_claimed_by_later(cycle, need, slot)]
+    with _without(later):
+        _spread(cycle, need, terms)
+    _spread(cycle, need, terms)
     _place_running(cycle, need)
+
+
+@contextmanager
+def _without(withheld: Sequence[Slot]) -> Iterator[None]:
+    """Keep all needs from these slots meanwhile."""
+    before = [(slot, slot.max_priority) for slot in withheld]
+    for slot in withheld:
+        slot.max_priority = -_UNLIMITED
+    yield
+    for slot, max_priority in before:
+        slot.max_priority = max_priority
+
+
+def _is_claimed_by_later(cycle: Cycle, need: NeedView, slot: Slot) -> bool:
+    """Whether a need that is placed after this one claimed the machine in the last decision."""
+    if slot.machine.last_claimed_by == NONE:
+        return False
+    other = cycle.needs[slot.machine.last_claimed_by]
+    if other.priority != need.priority:
+        return other.priority < need.priority
+    return other.kind == "plain" or (other.kind == "constrained" and other.index > need.index)
 
 
 def _place_running(cycle: Cycle, need: NeedView) -> None:
@@ -283,14 +310,13 @@ def _place_running(cycle: Cycle, need: NeedView) -> None:
             term if term.max_skew is None else term._replace(max_skew=_UNLIMITED)
             for term in terms_of(cycle, need)
         ]
-        before = [(slot, slot.max_priority) for slot in slots]
-        for slot in slots:
-            machine = slot.machine
-            if machine.state is not S.CONFIGURED or machine.cluster != need.cluster:
-                slot.max_priority = -_UNLIMITED
-        _spread(cycle, need, terms)
-        for slot, max_priority in before:
-            slot.max_priority = max_priority
+        serving = [
+            slot
+            for slot in slots
+            if slot.machine.state is S.CONFIGURED and slot.machine.cluster == need.cluster
+        ]
+        with _without([slot for slot in slots if slot not in serving]):
+            _spread(cycle, need, terms)
         if sum(size.left for size in need.sizes) < now:
             cycle.beyond_skew.add(need.index)
     for size, pods in held_back:

@@ -20,6 +20,9 @@ from tests.engine.oracle.packing import (
     restore,
 )
 
+# The pods of slots.
+Before = Sequence[tuple[Slot, dict[PodSize, int]]]
+
 
 class ReclaimPhase:
     """Finds the machines to reclaim: `going`."""
@@ -150,8 +153,8 @@ class ReclaimPhase:
         places on all machines together.
         """
         cycle, slots = self._cycle, cluster.slots
-        placed = _placed(slots)
         before = [(slot, dict(slot.pods)) for slot in slots]
+        placed = _placed(before)
         its = [need for need in cycle.needs if need.cluster == cluster.number]
         plain = [plain_order(cycle, cluster.number, priority) for priority in _priorities(its)]
         sizes = [size for level in plain for size in level]
@@ -159,14 +162,14 @@ class ReclaimPhase:
         known = cycle.running
         cycle.running = _running_on(known, before)
         self._clear(cluster, slots)
-        self._keep(cluster, before)
-        self._place(cluster, its, placed, wanted)
+        self._keep_additional(cluster, before)
+        self._place(cluster, its, before, wanted)
         wanted = {s: max(pods - s.left, placed.get(s, 0)) for s, pods in wanted.items()}
         cycle.running = _running_on(known, [(s, pods) for s, pods in before if s not in going])
         self._clear(cluster, [slot for slot in slots if slot not in going])
-        if not self._keep(cluster, before) or not self._keep_domains(cluster, before):
+        if not self._keep_additional(cluster, before) or not self._keep_domains(cluster, before):
             return False
-        self._place(cluster, its, placed, wanted)
+        self._place(cluster, its, before, wanted)
         return not any(need.lacks for need in its)
 
     def _clear(self, cluster: Cluster, slots: Sequence[Slot]) -> None:
@@ -181,14 +184,15 @@ class ReclaimPhase:
         self,
         cluster: Cluster,
         its: Sequence[NeedView],
-        placed: dict[PodSize, int],
+        before: Before,
         wanted: dict[PodSize, int],
     ) -> None:
-        """Place all but gangs and additional pods, by priority."""
-        cycle = self._cycle
+        """Place all but additional pods, by priority; gangs stay where they were `before`."""
+        cycle, placed = self._cycle, _placed(before)
         for priority in _priorities(its):
             sizes = plain_order(cycle, cluster.number, priority)
             level = [need for need in its if need.priority == priority]
+            self._keep_gangs(cluster, [n for n in level if n.kind == "gang"], before)
             for need in filter(lambda need: need.kind == "constrained", level):
                 for size in need.sizes:
                     size.left = placed.get(size, 0)
@@ -197,35 +201,33 @@ class ReclaimPhase:
                 size.left = wanted[size]
             place_plain(cycle, cluster, sizes)
 
-    def _keep(self, cluster: Cluster, before: Sequence[tuple[Slot, dict[PodSize, int]]]) -> bool:
-        """Keep the placements of gangs and additional needs; gangs may move in their domain."""
-        cycle, lost = self._cycle, dict[PodSize, int]()
+    def _keep_additional(self, cluster: Cluster, before: Before) -> bool:
+        """Keep the placements of additional needs; whether all their machines are there."""
+        needs = self._cycle.needs
         for slot, pods in before:
-            for size, number in pods.items():
-                if cycle.needs[size.need].kind in ("gang", "additional"):
-                    if slot in cluster.slots:
-                        slot.pods[size] = number
-                    else:
-                        lost[size] = lost.get(size, 0) + number
-        for size in [size for need in cycle.needs for size in need.sizes if size in lost]:
-            need = cycle.needs[size.need]
-            if need.kind == "additional":
+            its = {s: number for s, number in pods.items() if needs[s.need].kind == "additional"}
+            if its and slot not in cluster.slots:
                 return False
-            key, domain = str(need.profile.same_key), cycle.gang_domains[need.index]
-            inside = [
-                slot
-                for slot in cluster.slots
-                if need.accepts(slot.machine.flavour) and slot.machine.flavour.labels[key] == domain
-            ]
-            size.left = lost[size]
-            first_fit(need, inside)
-            if size.left:
-                return False
+            slot.pods |= its
         return True
 
-    def _keep_domains(
-        self, cluster: Cluster, before: Sequence[tuple[Slot, dict[PodSize, int]]]
-    ) -> bool:
+    def _keep_gangs(self, cluster: Cluster, gangs: Sequence[NeedView], before: Before) -> None:
+        """Keep the placements of `gangs`; what fits there no more may move in its domain."""
+        sizes = [size for need in gangs for size in need.sizes]
+        for slot, pods in before:
+            for size in [size for size in sizes if size in pods]:
+                if slot in cluster.slots and slot.fits(size) >= pods[size]:
+                    slot.pods[size] = pods[size]
+                else:
+                    size.left += pods[size]
+        for need in gangs:
+            if need.index in self._cycle.gang_domains:
+                key, domain = str(need.profile.same_key), self._cycle.gang_domains[need.index]
+                usable = [s for s in cluster.slots if need.accepts(s.machine.flavour)]
+                labels = [slot.machine.flavour.labels[key] for slot in usable]
+                first_fit(need, [s for s, its in zip(usable, labels, strict=True) if its == domain])
+
+    def _keep_domains(self, cluster: Cluster, before: Before) -> bool:
         """Whether each domain that has pods of a constrained need still has a machine for it."""
         for slot, pods in before:
             needs = [self._cycle.needs[size.need] for size in pods]
@@ -370,10 +372,10 @@ def has_room_for(cycle: Cycle, cluster: Cluster, going: Sequence[Slot]) -> bool:
     )
 
 
-def _placed(slots: Sequence[Slot]) -> dict[PodSize, int]:
+def _placed(before: Before) -> dict[PodSize, int]:
     placed: dict[PodSize, int] = {}
-    for slot in slots:
-        for size, pods in slot.pods.items():
+    for _, its in before:
+        for size, pods in its.items():
             placed[size] = placed.get(size, 0) + pods
     return placed
 

@@ -88,7 +88,10 @@ async def _converge(world: World) -> Iterable[str]:
         converged = await world.converges(
             QUIET_SECONDS_WITH_WAITING_PODS, CONVERGENCE_TIMEOUT_SECONDS
         )
-    if converged and is_wasteful(world):
+    # A machine may be held in its cluster, and once more when it has left it.
+    for _ in range(2):
+        if not converged or not is_wasteful(world):
+            break
         await asyncio.sleep(LONGEST_HOLD_SECONDS)
         converged = await world.converges(QUIET_SECONDS, CONVERGENCE_TIMEOUT_SECONDS)
     return convergence_problems(world, converged)

@@ -14,6 +14,7 @@ from bigfleet.model.group import Additional, FoldedGangs
 from bigfleet.model.labels import HOSTNAME_LABEL
 from bigfleet.model.need import Operator, Requirement, Spread
 from tests.engine.engine_rig import (
+    EVENLY_BY_ZONE,
     NO_HOLD,
     RACK,
     ZONE,
@@ -146,3 +147,32 @@ def test_a_machine_stays_if_its_pods_would_take_the_room_of_a_gang(
     gang = need_of(2 * size, same(), unit=size, group="gang")
     story = Story(specs, ("east", urgent), ("east", gang), settings=NO_HOLD)
     assert [order.split()[0] for order in story.settle()] == ["Reclaim"] * released
+
+
+def test_pods_that_run_are_not_evacuated_beyond_their_skew() -> None:
+    """They would fit into `y` if all were counted anew; as it is, they would go to zone b, and a
+    machine of zone c would be acquired for them.
+    """
+    specs = [
+        configured("x", cpu=2, labels={ZONE: "c"}, last_claimed_by=0),
+        configured("y", labels={ZONE: "c"}, last_claimed_by=1, disruption_cost=math.nan),
+        configured("z", cpu=8, labels={ZONE: "b"}, last_claimed_by=0, disruption_cost=math.nan),
+        idle("m", cpu=2, labels={ZONE: "c"}),
+    ]
+    evenly = need_of(4, unit=1, spread=EVENLY_BY_ZONE, priority=9)
+    story = Story(specs, ("east", evenly), ("east", need_of(4, unit=1)), settings=NO_HOLD)
+    assert [story.cycle() for _ in range(3)] == [[]] * 3
+
+
+def test_a_margin_takes_no_room_from_a_gang() -> None:
+    """Else nothing would be surplus where a gang has all the room that there is for it."""
+    in_rack: dict[str, Any] = {"labels": {RACK: "a"}}
+    specs = [
+        configured("a", cpu=20, last_claimed_by=0, **in_rack),
+        *(configured(name, cpu=5, last_claimed_by=1, **in_rack) for name in "bc"),
+        configured("unused", cpu=5),
+    ]
+    urgent = need_of(20, Requirement(RACK, Operator.EXISTS), unit=1, priority=9)
+    gang = need_of(10, same(), unit=5, group="gang")
+    story = Story(specs, ("east", urgent), ("east", gang), settings=NO_HOLD)
+    assert story.settle() == ["Reclaim unused"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 from bigfleet.engine import decide
 from bigfleet.engine.cycle_memory import CycleMemory
 from bigfleet.engine.decision import Action, ActionType
-from bigfleet.engine.snapshot import NONE
+from bigfleet.engine.snapshot import NONE, EngineConfig
 from bigfleet.model.machine import CapacityType, MachineEvent, MachineState
 from bigfleet.model.need import NeedKey, sizes_of
 from bigfleet.ports.provider import Fence
@@ -24,7 +25,7 @@ from bigfleet.services.shard.fleet.assignment import bought_for
 from bigfleet.services.shard.records.wants import Wants
 from bigfleet.simulation.cluster.cluster import SimulatedCluster
 from bigfleet.simulation.convergence import convergence_problems, is_wasteful
-from bigfleet.simulation.invariants.purchases import Purchases
+from bigfleet.simulation.invariants.purchases import Purchases, unneeded_machines
 from bigfleet.simulation.runtime.faults import Delays, FaultInjector, FaultRates
 from bigfleet.simulation.runtime.loop import run
 from bigfleet.simulation.runtime.permanent_faults import PermanentFaults
@@ -94,6 +95,23 @@ def test_an_unneeded_machine_is_detected(monkeypatch: pytest.MonkeyPatch) -> Non
 
     monkeypatch.setattr(decide, "machines_to_delete", lambda *_: np.empty(0, np.intp))
     assert any("no need counts it" in sentence for sentence in run(scenario))
+
+
+@pytest.mark.parametrize(("bound", "reported"), [(19, 2), (20, 1), (60, 1)])
+def test_a_cluster_may_keep_as_many_empty_machines_as_its_margin(bound: int, reported: int) -> None:
+    """A twentieth of its pods may need them, and no more than a twentieth of its Nodes."""
+    elastic = {"state": MachineState.CONFIGURED, "cluster": "east", "disruption_cost": math.nan}
+    specs = [speculative(f"m-00{n}", **elastic) for n in range(2)]
+    fleet = fleet_of(specs)
+    demand, raw = demand_of(fleet, []), [spec.name.encode() for spec in specs]
+    inputs = CycleInputs(fleet, raw, Wants(np.empty(0, np.int32), []), demand, 0.0, CycleMemory())
+    result = CycleResult(inputs, fleet, demand, [], checked(fleet, demand), (), None)
+    east = SimulatedCluster("east", lambda: 0.0)
+    for machine in machines(2):
+        east.join(machine)
+    east.apply(pods("web", bound))
+    found = [*unneeded_machines(result, {"east": east}, EngineConfig())]
+    assert len(found) == reported
 
 
 @pytest.mark.parametrize(("cpu", "twice"), [(2, False), (4, True)])

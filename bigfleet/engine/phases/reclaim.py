@@ -76,15 +76,19 @@ class ReclaimPhase:
         """
         # They may fit only after a full repack, which the simulation does not need.
         state, packing = self._state, self._state.packings[cluster]
-        memory, left = packing.checkpoint(), state.left.copy()
+        memory, left, running = packing.checkpoint(), state.left.copy(), state.running.copy()
         machine = int(np.flatnonzero(packing.rows == row)[0])
         losers = packing.clear_machine(machine)
+        for index in state.running.keys() & losers:
+            # They will not have been running where they go: that must be within their terms.
+            its = state.classes.of(index)
+            state.running[index] -= int((state.left[its] - left[its]).sum())
         packing.remove_machine(machine)
         for index in losers:
             self._assignment.place_again(index)
         if (state.left > left).any():
             packing.restore(memory)
-            state.left[:] = left
+            state.left[:], state.running = left, running
             return False
         return True
 

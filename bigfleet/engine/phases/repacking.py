@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from typing import NamedTuple
 
@@ -56,7 +56,9 @@ class Repacking:
         if not self._may_fit_without(gone) or not self._domains_stay(gone):
             return False
         trial = _Trial(self._state, self._packing, self._cluster, gone, self._running(gone))
-        return trial.keeps(self._additional) and trial.places(self._levels, self._wanted)
+        return trial.keeps(self._additional) and trial.places(
+            self._levels, self._placed, self._margin
+        )
 
     def _may_fit_without(self, gone: Flags) -> bool:
         packing = self._packing
@@ -128,25 +130,26 @@ class Repacking:
         return placed
 
     @cached_property
-    def _wanted(self) -> Longs:
-        """`_placed` plus `reclaim_margin` of the plain pods, spread over all sizes [C].
+    def _margin(self) -> Longs:
+        """`reclaim_margin` of the plain pods that are placed, spread over all sizes [C].
 
         Never more than have places while all machines are there: a size that fills its machines,
         such as one GPU a machine, would keep every other machine of the cluster.
         """
-        wanted = self._placed.copy()
+        margin = np.zeros_like(self._placed)
         if self._levels:
             order = np.concatenate([level.plain for level in self._levels])
             before = self._placed[order].cumsum()
-            margin = np.floor(before * self._state.settings.reclaim_margin + 1e-9)
-            wanted[order] += np.diff(margin, prepend=0.0).astype(np.int64)
-        if (wanted == self._placed).all():
-            return wanted
+            more = np.floor(before * self._state.settings.reclaim_margin + 1e-9)
+            margin[order] = np.diff(more, prepend=0.0)
+        if not margin.any():
+            return margin
         nothing = np.zeros(len(self._packing.rows), np.bool_)
         trial = _Trial(self._state, self._packing, self._cluster, nothing, self._running(nothing))
         trial.keeps(self._additional)
-        capped: Longs = np.maximum(wanted - trial.unplaced(self._levels, wanted), self._placed)
-        return capped
+        if not trial.place(self._levels, self._placed):
+            return np.zeros_like(margin)
+        return margin - trial.unplaced(self._levels, margin)
 
     @cached_property
     def _domains(self) -> list[tuple[Longs, Longs]]:
@@ -207,27 +210,30 @@ class _Trial:
             self._packing.record_placement(int(self._place[machine]), pod_class, pods)
         return True
 
-    def places(self, levels: list[_Level], wanted: Longs) -> bool:
-        """Place `wanted` pods of all other needs; False if they do not fit."""
-        return not any(left.any() for left in self._place_levels(levels, wanted))
+    def places(self, levels: Sequence[_Level], pods: Longs, margin: Longs) -> bool:
+        """Place all other `pods` [C], and then the `margin` [C]; False if they do not fit."""
+        return self.place(levels, pods) and not self.unplaced(levels, margin).any()
 
-    def unplaced(self, levels: list[_Level], wanted: Longs) -> Longs:
-        """Place them; the pods that do not fit [C]."""
-        for _ in self._place_levels(levels, wanted):
-            pass
-        return self._left
-
-    def _place_levels(self, levels: list[_Level], wanted: Longs) -> Iterator[Longs]:
-        """Place one level after the other; after each, the pods that do not fit [C]."""
+    def place(self, levels: Sequence[_Level], pods: Longs) -> bool:
+        """Place `pods` [C] as a decision does; False if those of one level do not fit."""
         for level in levels:
             self._keep_gangs(level.gangs)
             for index in level.constrained:
                 its = self._state.classes.of(index)
-                self._left[its] = wanted[its]
+                self._left[its] = pods[its]
                 place_constrained(self._trial, index)
-            self._left[level.plain] = wanted[level.plain]
+            self._left[level.plain] = pods[level.plain]
             self._packing.place(level.plain, level.priority)
-            yield self._left
+            if self._left.any():
+                return False
+        return True
+
+    def unplaced(self, levels: Sequence[_Level], margin: Longs) -> Longs:
+        """Place the plain pods `margin` [C] as well; what does not fit [C]."""
+        self._left += margin
+        for level in levels:
+            self._packing.place(level.plain, level.priority)
+        return self._left
 
     def _keep_gangs(self, placements: Sequence[_Placement]) -> None:
         """Keep these placements; pods whose machine is gone, or full of pods of higher priorities,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 
 import numpy as np
@@ -100,13 +101,21 @@ def _is_used(result: CycleResult, row: int) -> bool:
     return kept or row in result.decision.headroom or result.decision.claimed_by[row] != NONE
 
 
+def _most_spare(cluster: SimulatedCluster, settings: EngineConfig) -> int:
+    """How many empty machines a cluster may keep for its margin."""
+    of_nodes = math.ceil(settings.reclaim_margin * len(cluster.nodes))
+    return min(of_nodes, math.floor(settings.reclaim_margin * len(cluster.pods) + 1e-9))
+
+
 def unneeded_machines(
     result: CycleResult, clusters: Mapping[str, SimulatedCluster], settings: EngineConfig
 ) -> Iterator[str]:
     """Billed machines that no need counts and that are not headroom, as sentences; without machines
-    that run pods and IDLE ones of a type that is never released.
+    that run pods, IDLE ones of a type that is never released, and as many of a cluster as may be
+    kept for its margin.
     """
     fleet, decision = result.fleet, result.decision
+    spare = {name: _most_spare(home, settings) for name, home in clusters.items()}
     for row in np.flatnonzero(decision.claimed_by == NONE).tolist():
         capacity_type = fleet.flavours[fleet.flavour[row]].capacity_type
         if not capacity_type.elastic or row in decision.headroom:
@@ -117,4 +126,7 @@ def unneeded_machines(
         elif state is MachineState.CONFIGURED:
             home = clusters[fleet.clusters[int(fleet.cluster[row])]]
             if not home.pods_on(name):
+                spare[home.name] -= 1
+                if spare[home.name] >= 0:
+                    continue
                 yield f"{name} is CONFIGURED in {home.name} without pods"

@@ -149,28 +149,36 @@ class ReclaimPhase:
             cycle.running, cycle.beyond_skew = running, beyond_skew
 
     def _repacks_without(self, cluster: Cluster, going: Sequence[Slot]) -> bool:
-        """A new count of all that has a place, and 5 % more of what is plain, as far as these have
-        places on all machines together.
+        """A new count of all that has a place, and after it of 5 % more of what is plain, as far as
+        these have places on all machines together.
         """
         cycle, slots = self._cycle, cluster.slots
         before = [(slot, dict(slot.pods)) for slot in slots]
-        placed = _placed(before)
         its = [need for need in cycle.needs if need.cluster == cluster.number]
-        plain = [plain_order(cycle, cluster.number, priority) for priority in _priorities(its)]
-        sizes = [size for level in plain for size in level]
-        wanted = _with_reserve(sizes, placed, cycle.settings.reclaim_margin)
         known = cycle.running
         cycle.running = _running_on(known, before)
         self._clear(cluster, slots)
         self._keep_additional(cluster, before)
-        self._place(cluster, its, before, wanted)
-        wanted = {s: max(pods - s.left, placed.get(s, 0)) for s, pods in wanted.items()}
+        margin = self._reserve(cluster, its, before)
+        if self._place(cluster, its, before):
+            margin = {s: pods - s.left for s, pods in self._place_more(cluster, its, margin)}
+        else:
+            margin = {}
         cycle.running = _running_on(known, [(s, pods) for s, pods in before if s not in going])
         self._clear(cluster, [slot for slot in slots if slot not in going])
         if not self._keep_additional(cluster, before) or not self._keep_domains(cluster, before):
             return False
-        self._place(cluster, its, before, wanted)
-        return not any(need.lacks for need in its)
+        if not self._place(cluster, its, before):
+            return False
+        return not any(size.left for size, _ in self._place_more(cluster, its, margin))
+
+    def _reserve(
+        self, cluster: Cluster, its: Sequence[NeedView], before: Before
+    ) -> dict[PodSize, int]:
+        """The pods to find room for beside those that have a place."""
+        orders = [plain_order(self._cycle, cluster.number, p) for p in _priorities(its)]
+        sizes = [size for order in orders for size in order]
+        return _part_of(sizes, _placed(before), self._cycle.settings.reclaim_margin)
 
     def _clear(self, cluster: Cluster, slots: Sequence[Slot]) -> None:
         """Leave it these machines, without pods."""
@@ -180,14 +188,10 @@ class ReclaimPhase:
             slot.pods = {}
         cluster.slots = [*slots]
 
-    def _place(
-        self,
-        cluster: Cluster,
-        its: Sequence[NeedView],
-        before: Before,
-        wanted: dict[PodSize, int],
-    ) -> None:
-        """Place all but additional pods, by priority; gangs stay where they were `before`."""
+    def _place(self, cluster: Cluster, its: Sequence[NeedView], before: Before) -> bool:
+        """Place all but additional pods, by priority; gangs stay where they were `before`. Whether
+        all find places.
+        """
         cycle, placed = self._cycle, _placed(before)
         for priority in _priorities(its):
             sizes = plain_order(cycle, cluster.number, priority)
@@ -198,8 +202,19 @@ class ReclaimPhase:
                     size.left = placed.get(size, 0)
                 place_constrained(cycle, need)
             for size in sizes:
-                size.left = wanted[size]
+                size.left = placed.get(size, 0)
             place_plain(cycle, cluster, sizes)
+        return not any(need.lacks for need in its)
+
+    def _place_more(
+        self, cluster: Cluster, its: Sequence[NeedView], margin: dict[PodSize, int]
+    ) -> list[tuple[PodSize, int]]:
+        """Place the `margin` as well, and return it."""
+        for size, pods in margin.items():
+            size.left = pods
+        for priority in _priorities(its):
+            place_plain(self._cycle, cluster, plain_order(self._cycle, cluster.number, priority))
+        return [*margin.items()]
 
     def _keep_additional(self, cluster: Cluster, before: Before) -> bool:
         """Keep the placements of additional needs; whether all their machines are there."""
@@ -299,11 +314,17 @@ class ReclaimPhase:
         cycle = self._cycle
         sizes = [size for need in cycle.needs for size in need.sizes]
         memory, left = remember(cluster, sizes), {size: size.left for size in sizes}
+        before, running = _placed([(slot, slot.pods)]), cycle.running
         cluster.slots = [other for other in cluster.slots if other is not slot]
+        cycle.running = {
+            index: pods - sum(number for size, number in before.items() if size.need == index)
+            for index, pods in running.items()
+        }
         for index in slot.clear():
             place_again(cycle, cycle.needs[index])
         if any(size.left > left[size] for size in sizes):
             restore(memory)
+            cycle.running = running
             return False
         return True
 
@@ -384,17 +405,17 @@ def _priorities(needs: Sequence[NeedView]) -> list[int]:
     return sorted({need.priority for need in needs}, reverse=True)
 
 
-def _with_reserve(
+def _part_of(
     sizes: Sequence[PodSize], placed: dict[PodSize, int], part: float
 ) -> dict[PodSize, int]:
-    """Add the fraction `part` to the pods, cumulatively from the first size on."""
-    wanted, pods, more = {}, 0, 0
+    """The fraction `part` of the placed pods, cumulatively from the first size on."""
+    found, pods, more = {}, 0, 0
     for size in sizes:
         pods += placed.get(size, 0)
         reserve = math.floor(pods * part + 1e-9)
-        wanted[size] = placed.get(size, 0) + reserve - more
+        found[size] = reserve - more
         more = reserve
-    return wanted
+    return found
 
 
 def cap(cycle: Cycle, number: int) -> int:

@@ -114,7 +114,8 @@ def releasable_first(machines: Machines, rows: Rows, releasable: Flags, number: 
     if found.shape[0] > 0:
         alone = np.zeros(rows.shape[0], np.bool_)
         alone[found[0]] = True
-        if not may_fit_without(machines, rows, alone):
+        nothing = np.zeros(machines.free.shape[1], np.int64)
+        if not may_fit_without(machines, rows, alone, nothing):
             return found[:0]
     return found
 
@@ -154,12 +155,12 @@ def _find_least(machines: Machines, among: Flags, found: Rows, shares: Floats) -
 
 
 @lean_kernel
-def may_fit_without(machines: Machines, rows: Rows, gone: Flags) -> bool:
-    """Whether the other machines have as much free as is used on those `gone` [M]; `rows` [M] are
-    rows of the fleet, NONE for a removed machine.
+def may_fit_without(machines: Machines, rows: Rows, gone: Flags, more: Longs) -> bool:
+    """Whether the other machines have as much free as is used on those `gone` [M], and `more` [R];
+    `rows` [M] are rows of the fleet, NONE for a removed machine.
     """
     for resource in range(machines.free.shape[1]):
-        spare = 0
+        spare = -more[resource]
         for at in range(gone.shape[0]):
             if gone[at]:
                 spare -= machines.capacity[at, resource] - machines.free[at, resource]

@@ -62,7 +62,14 @@ class Repacking:
 
     def _may_fit_without(self, gone: Flags) -> bool:
         packing = self._packing
-        return may_fit_without(packing.machines(), packing.rows, gone)
+        return may_fit_without(packing.machines(), packing.rows, gone, self._margin_size)
+
+    @cached_property
+    def _margin_size(self) -> Longs:
+        """How much the margin takes of each resource [R]."""
+        its = np.flatnonzero(self._margin)
+        size: Longs = self._margin[its] @ self._state.classes.sizes[its]
+        return size
 
     @cached_property
     def _place_of(self) -> dict[int, int]:
@@ -232,7 +239,7 @@ class _Trial:
         """Place the plain pods `margin` [C] as well; what does not fit [C]."""
         self._left += margin
         for level in levels:
-            self._packing.place(level.plain, level.priority)
+            self._packing.place_more(level.plain, level.priority)
         return self._left
 
     def _keep_gangs(self, placements: Sequence[_Placement]) -> None:

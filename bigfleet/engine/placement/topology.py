@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bigfleet.engine.fit.pod_classes import FlavourFit, NeedType
+from bigfleet.engine.fit.pod_classes import FlavourFit
 from bigfleet.engine.kernels.scoring import NO_LIMIT, PlacementLog
 from bigfleet.engine.kernels.selection import CandidatePool, count_free
 from bigfleet.engine.kernels.term_domains import TermFlavours, add_rooms, count_pods, locate
@@ -198,12 +198,8 @@ def _claimed_by_later(state: CycleState, index: int) -> Flags:
     """The machines of its cluster [M] that needs which are placed later claimed last."""
     # Pods that fit elsewhere as well would make those needs short: they would acquire machines,
     # over which this one would spread in turn.
-    claimant = state.packing_of(index).last_claimed_by
-    priority, need_type = state.priorities[claimant], state.classes.need_type[claimant]
-    after = (need_type == NeedType.CONSTRAINED) & (claimant > index)
-    after |= need_type == NeedType.PLAIN
-    own = state.priorities[index]
-    later: Flags = (claimant != NONE) & ((priority < own) | ((priority == own) & after))
+    claimant, turns = state.packing_of(index).last_claimed_by, state.turns
+    later: Flags = (claimant != NONE) & (turns[claimant] > turns[index])
     return later
 
 

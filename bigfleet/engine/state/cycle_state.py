@@ -132,6 +132,18 @@ class CycleState:
         return np.flatnonzero(is_idle & was_for_need & (self.reserved_for == NONE))
 
     @cached_property
+    def turns(self) -> Longs:
+        """For each need [N] a number that grows in the order in which needs are placed: by
+        priority, gangs, then constrained ones, then plain ones; equal numbers mean nothing.
+        """
+        constrained, plain = 1, 2
+        kind = np.where(self.classes.need_type == NeedType.PLAIN, plain, 0)
+        kind[self.classes.need_type == NeedType.CONSTRAINED] = constrained
+        number = np.arange(len(kind), dtype=np.int64)
+        turns: Longs = (-self.priorities << 31) + (kind.astype(np.int64) << 29) + number
+        return turns
+
+    @cached_property
     def _backed_off_for(self) -> Ints:
         """[n] int32, the cluster for which the machine is backed off, or NONE."""
         column = self.fleet.backed_off_for

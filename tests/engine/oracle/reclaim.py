@@ -13,6 +13,8 @@ from tests.engine.oracle.cycle_memory import Memories
 from tests.engine.oracle.domains import label_keys
 from tests.engine.oracle.objects import Cluster, Machine, PodSize, S, Slot
 from tests.engine.oracle.packing import (
+    BALANCED,
+    pack,
     place_constrained,
     place_plain,
     plain_order,
@@ -213,7 +215,7 @@ class ReclaimPhase:
         for size, pods in margin.items():
             size.left = pods
         for priority in _priorities(its):
-            place_plain(self._cycle, cluster, plain_order(self._cycle, cluster.number, priority))
+            pack(self._cycle, plain_order(self._cycle, cluster.number, priority), BALANCED)
         return [*margin.items()]
 
     def _keep_additional(self, cluster: Cluster, before: Before) -> bool:

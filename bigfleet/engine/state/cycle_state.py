@@ -134,12 +134,14 @@ class CycleState:
     @cached_property
     def turns(self) -> Longs:
         """For each need [N] a number that grows in the order in which needs are placed: by
-        priority, gangs, then constrained ones, then plain ones; equal numbers mean nothing.
+        priority, then gangs before constrained ones before plain ones, then by index. Additional
+        needs count as gangs.
         """
         constrained, plain = 1, 2
         kind = np.where(self.classes.need_type == NeedType.PLAIN, plain, 0)
         kind[self.classes.need_type == NeedType.CONSTRAINED] = constrained
         number = np.arange(len(kind), dtype=np.int64)
+        # The lowest 29 bits are the index, then two of the kind, and above them 32 of the priority.
         turns: Longs = (-self.priorities << 31) + (kind.astype(np.int64) << 29) + number
         return turns
 

@@ -127,6 +127,5 @@ def unneeded_machines(
             home = clusters[fleet.clusters[int(fleet.cluster[row])]]
             if not home.pods_on(name):
                 spare[home.name] -= 1
-                if spare[home.name] >= 0:
-                    continue
-                yield f"{name} is CONFIGURED in {home.name} without pods"
+                if spare[home.name] < 0:
+                    yield f"{name} is CONFIGURED in {home.name} without pods"

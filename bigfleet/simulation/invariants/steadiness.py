@@ -69,7 +69,7 @@ class Steadiness:
                 name, key = result.machine_id(action.row), result.keys[action.need]
                 need, before = result.demand.needs[action.need], self._acquired.get(name)
                 if need.group == ADDITIONAL:
-                    of_machine = result.inputs.now_seconds, _flavour(result, action)
+                    of_machine = result.inputs.now_seconds, _flavour(result, action.row)
                     self._beyond.setdefault(key.cluster, []).append(of_machine)
                 if before is None or before.key.cluster != key.cluster:
                     bought.setdefault(key.cluster, []).append(need)
@@ -98,11 +98,13 @@ class Steadiness:
     def _note_refused(self, result: CycleResult) -> None:
         """Note machines that stay although their drain was ordered: pods run there by now."""
         fleet = result.fleet
+        if not self._leaving:
+            return
         for row in np.flatnonzero(fleet.state != MachineState.DRAINING).tolist():
             name = result.machine_id(row)
             if name in self._leaving and fleet.state[row] == MachineState.CONFIGURED:
-                cluster, flavour = fleet.clusters[int(fleet.cluster[row])], fleet.flavour[row]
-                stays = result.inputs.now_seconds, fleet.flavours[int(flavour)]
+                stays = result.inputs.now_seconds, _flavour(result, row)
+                cluster = fleet.clusters[int(fleet.cluster[row])]
                 self._beyond.setdefault(cluster, []).append(stays)
             self._leaving.discard(name)
 
@@ -173,7 +175,7 @@ class Steadiness:
                 yield needless
             return
         owner = result.fleet.clusters[int(result.fleet.cluster[action.row])]
-        self._released.setdefault(owner, []).append((now, _flavour(result, action)))
+        self._released.setdefault(owner, []).append((now, _flavour(result, action.row)))
         # A gang that outgrows its domain moves to another one, with all that runs beside its pods.
         running = self._clusters[owner].pods_on(name)
         if _is_left_by_gang(result, action) and any(p.workload.same_key for p in running):
@@ -228,8 +230,8 @@ def _is_left_by_gang(result: CycleResult, action: Action) -> bool:
     return last != NONE and result.demand.needs[last].profile.same_key is not None
 
 
-def _flavour(result: CycleResult, action: Action) -> Flavour:
-    flavour: Flavour = result.fleet.flavours[result.fleet.flavour[action.row]]
+def _flavour(result: CycleResult, row: int) -> Flavour:
+    flavour: Flavour = result.fleet.flavours[result.fleet.flavour[row]]
     return flavour
 
 

@@ -162,17 +162,14 @@ class ReclaimPhase:
         self._clear(cluster, slots)
         self._keep_additional(cluster, before)
         margin = self._reserve(cluster, its, before)
-        if self._place(cluster, its, before):
-            margin = {s: pods - s.left for s, pods in self._place_more(cluster, its, margin)}
-        else:
-            margin = {}
+        fits = self._place(cluster, its, before)
+        margin = self._place_more(cluster, its, margin) if fits else {}
         cycle.running = _running_on(known, [(s, pods) for s, pods in before if s not in going])
         self._clear(cluster, [slot for slot in slots if slot not in going])
         if not self._keep_additional(cluster, before) or not self._keep_domains(cluster, before):
             return False
-        if not self._place(cluster, its, before):
-            return False
-        return not any(size.left for size, _ in self._place_more(cluster, its, margin))
+        fits = self._place(cluster, its, before)
+        return fits and self._place_more(cluster, its, margin) == margin
 
     def _reserve(
         self, cluster: Cluster, its: Sequence[NeedView], before: Before
@@ -210,13 +207,13 @@ class ReclaimPhase:
 
     def _place_more(
         self, cluster: Cluster, its: Sequence[NeedView], margin: dict[PodSize, int]
-    ) -> list[tuple[PodSize, int]]:
-        """Place the `margin` as well, and return it."""
+    ) -> dict[PodSize, int]:
+        """Place the `margin` as well; how much of it finds places."""
         for size, pods in margin.items():
             size.left = pods
         for priority in _priorities(its):
             pack(self._cycle, plain_order(self._cycle, cluster.number, priority), BALANCED)
-        return [*margin.items()]
+        return {size: pods - size.left for size, pods in margin.items()}
 
     def _keep_additional(self, cluster: Cluster, before: Before) -> bool:
         """Keep the placements of additional needs; whether all their machines are there."""

@@ -8,8 +8,16 @@ import numpy as np
 import pytest
 
 from bigfleet.engine.checks.invariants import violations
-from bigfleet.engine.decision import Action, ActionType, Decision, Placements, Shortfall
+from bigfleet.engine.decision import (
+    Action,
+    ActionType,
+    ClusterUsage,
+    Decision,
+    Placements,
+    Shortfall,
+)
 from bigfleet.engine.snapshot import NONE, Demand
+from bigfleet.model.ceiling import Ceiling
 from bigfleet.model.labels import HOSTNAME_LABEL
 from bigfleet.model.machine import MachineState
 from bigfleet.model.need import Need, Size, sizes_of
@@ -31,7 +39,7 @@ IN_A = {RACK: "a", ZONE: "a"}
 SPECS = [
     idle("i0", labels=IN_A),
     idle("i1", labels={RACK: "b", ZONE: "b"}),
-    configured("c2", "west", labels=IN_A, disruption_cost=float("nan")),
+    configured("c2", "west", labels=IN_A, price=0.5, disruption_cost=float("nan")),
     Spec("d3", MachineState.DRAINING, cluster="east", labels=IN_A),
     configured("c4", "east", cpu=1, labels=IN_A),
     configured("c5", "east", labels={RACK: "b", ZONE: "b"}),
@@ -84,6 +92,11 @@ def evicts(row: int) -> Action:
 
 SOUND = decision_of({0: 4}, boots(0))
 OVERHEAD = replace(PLAIN, overheads={0: (daemons(1),)})
+# Of i0, which costs 1, and c2, which costs 0.5, the cluster has dollars for c2 only.
+POOR = replace(
+    asked(pods((4, 1)), reported=("east", "west")), ceilings={0: Ceiling(dollars_per_hour=2.5)}
+)
+EVICTED = replace(decision_of({2: 4}, evicts(2)), held={0: ClusterUsage(3, 2_500_000)})
 
 
 @pytest.mark.parametrize(
@@ -138,6 +151,8 @@ OVERHEAD = replace(PLAIN, overheads={0: (daemons(1),)})
          "its gang stays incomplete"),
         (asked(pods((4, 1)), reported=("east", "west")), decision_of({2: 4}, evicts(2)),
          "need 0 preempts row 2, although row 0 is free"),
+        (replace(POOR, ceilings={0: Ceiling(dollars_per_hour=3)}), EVICTED,
+         "need 0 preempts row 2, although row 0 is free"),
     ],
 )  # fmt: skip
 def test_each_breach_has_its_sentence(demand: Demand, decision: Decision, violation: str) -> None:
@@ -155,10 +170,12 @@ def test_each_breach_has_its_sentence(demand: Demand, decision: Decision, violat
         (SPREAD, decision_of({4: 1, 5: 2, 0: 1}, boots(0))),
         (BOTH, replace(decision_of({2: 4}, evicts(2)),
                        shortfalls=[Shortfall(1, (ONE,), (), 1, 0.0)])),
+        (POOR, EVICTED),
     ],
 )  # fmt: skip
 def test_a_sound_decision_breaks_nothing(demand: Demand, decision: Decision) -> None:
     """Also one in which the cap holds back another cluster's machine, one that spreads over the
-    only domain it may enter, and one that evicts because another need uses the free machine.
+    only domain it may enter, one that evicts because another need uses the free machine, and one
+    that evicts because the free machine would cost more than the cluster's ceiling allows.
     """
     assert [*violations(FLEET, demand, decision)] == []

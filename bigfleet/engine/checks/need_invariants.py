@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
@@ -10,6 +11,7 @@ import numpy as np
 from bigfleet.engine.decision import ActionType, Decision
 from bigfleet.engine.fit.matching import accepts, accepts_machine, hard_spread, tolerates
 from bigfleet.engine.snapshot import IN_SERVICE, NONE, Demand, Flavour, Fleet, in_states
+from bigfleet.model.ceiling import Ceiling, micros
 from bigfleet.model.group import Additional
 from bigfleet.model.labels import HOSTNAME_LABEL
 
@@ -122,8 +124,20 @@ def _avoidable_evictions(
         if any(accepts_machine(need.profile, flavour) for need in demand.needs[index + 1 :]):
             continue
         for victim in evicted:
-            theirs = capacity(demand, fleet.flavours[fleet.flavour[victim]], cluster)
-            mine = capacity(demand, flavour, cluster)
+            instead_of = fleet.flavours[fleet.flavour[victim]]
+            theirs, mine = capacity(demand, instead_of, cluster), capacity(demand, flavour, cluster)
             enough = all(mine.get(name, 0) >= amount for name, amount in theirs.items())
-            if enough and accepts_machine(profile, flavour):
+            allowed = _is_affordable(demand, decision, cluster, flavour, instead_of)
+            if enough and allowed and accepts_machine(profile, flavour):
                 yield f"need {index} preempts row {victim}, although row {row} is free"
+
+
+def _is_affordable(
+    demand: Demand, decision: Decision, cluster: int, flavour: Flavour, instead_of: Flavour
+) -> bool:
+    """Whether the cluster may have one machine instead of another within its ceiling."""
+    dollars = demand.ceilings.get(cluster, Ceiling()).dollars_per_hour
+    if math.isinf(dollars):
+        return True
+    more = micros(flavour.price_per_hour) - micros(instead_of.price_per_hour)
+    return decision.held[cluster].micros + more <= micros(dollars)

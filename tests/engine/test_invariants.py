@@ -43,6 +43,7 @@ SPECS = [
     Spec("d3", MachineState.DRAINING, cluster="east", labels=IN_A),
     configured("c4", "east", cpu=1, labels=IN_A),
     configured("c5", "east", labels={RACK: "b", ZONE: "b"}),
+    configured("c6", "east", labels=IN_A),
 ]
 FLEET = fleet_of(SPECS)
 ONE = sizes_of([({"cpu": 1}, 1)])[0]
@@ -121,7 +122,7 @@ EVICTED = replace(decision_of({2: 4}, evicts(2)), held={0: ClusterUsage(3, 2_500
          "which another cluster takes"),
         (PLAIN, decision_of({0: 4}), "uses row 0, which is IDLE and not its supply"),
         (asked(pods((4, 1)), ("west", pods((1, 1)))), replace(decision_of({3: 1, 0: 3}, boots(0)),
-         claimed_by=np.array([0, NONE, NONE, 1, NONE, NONE], np.int32)),
+         claimed_by=np.array([0, NONE, NONE, 1, NONE, NONE, NONE], np.int32)),
          "need 0 uses row 3, which is DRAINING and not its supply"),
         (UNKNOWN_TOPOLOGY, SOUND, "uses row 0, which does not match its profile"),
         (PLAIN, decision_of({0: 5}, boots(0)), "row 0 is overcommitted: {'cpu': 5}"),
@@ -134,7 +135,7 @@ EVICTED = replace(decision_of({2: 4}, evicts(2)), held={0: ClusterUsage(3, 2_500
         (PLAIN, replace(decision_of({0: 3}, boots(0), short=1), shortfalls=[
             Shortfall(0, (ONE,), (), 1, 0.0)] * 2), "not one per need in the demand's order"),
         (PLAIN, replace(decision_of({0: 4}, boots(0), boots(1)), claimed_by=np.array(
-            [0, 0, NONE, NONE, NONE, NONE], np.int32)),
+            [0, 0, NONE, NONE, NONE, NONE, NONE], np.int32)),
          "Bootstrap of row 1 for need 0 places no pod"),
         (asked(pods(group="nothing"), reported=("east", "west")),
          decision_of({}, Action(RECLAIM, 2, NONE)), "its disruption cost is unknown"),
@@ -168,6 +169,7 @@ def test_each_breach_has_its_sentence(demand: Demand, decision: Decision, violat
         (asked(pods((4, 1)), reported=("east", "west")), decision_of({2: 4}, capped=1)),
         (SPREAD, decision_of({0: 4}, boots(0))),
         (SPREAD, decision_of({4: 1, 5: 2, 0: 1}, boots(0))),
+        (SPREAD, decision_of({4: 1, 5: 3}, Action(RECLAIM, 6, NONE))),
         (BOTH, replace(decision_of({2: 4}, evicts(2)),
                        shortfalls=[Shortfall(1, (ONE,), (), 1, 0.0)])),
         (POOR, EVICTED),
@@ -175,7 +177,8 @@ def test_each_breach_has_its_sentence(demand: Demand, decision: Decision, violat
 )  # fmt: skip
 def test_a_sound_decision_breaks_nothing(demand: Demand, decision: Decision) -> None:
     """Also one in which the cap holds back another cluster's machine, one that spreads over the
-    only domain it may enter, one that evicts because another need uses the free machine, and one
-    that evicts because the free machine would cost more than the cluster's ceiling allows.
+    only domain it may enter, one that leaves pods as they are where it takes others' machine, one
+    that evicts because another need uses the free machine, and one that evicts because the free
+    machine would cost more than the cluster's ceiling allows.
     """
     assert [*violations(FLEET, demand, decision)] == []

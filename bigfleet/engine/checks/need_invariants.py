@@ -54,15 +54,16 @@ def _misplaced(fleet: Fleet, demand: Demand, decision: Decision, index: int) -> 
     # Pods that ran before a domain was added are not held back by it. The pods of an additional
     # need spread together with those of another need.
     may_have_lost_pods |= index in decision.beyond_skew
-    # Nor do those that a preemption leaves hold back the ones that it evicts.
-    may_have_lost_pods |= _is_preempted_from(fleet, decision, int(demand.cluster[index]))
+    # Nor do those on machines that stay hold back the ones on machines that go.
+    may_have_lost_pods |= _loses_machines(fleet, decision, int(demand.cluster[index]))
     if not may_have_lost_pods and not isinstance(demand.needs[index].group, Additional):
         yield from _beyond_skew(fleet, demand, decision, index)
 
 
-def _is_preempted_from(fleet: Fleet, decision: Decision, cluster: int) -> bool:
-    preempted = [a.row for a in decision.actions if a.type is ActionType.PREEMPT]
-    return bool((fleet.cluster[preempted] == cluster).any())
+def _loses_machines(fleet: Fleet, decision: Decision, cluster: int) -> bool:
+    drains = ActionType.PREEMPT, ActionType.RECLAIM
+    drained = [action.row for action in decision.actions if action.type in drains]
+    return bool((fleet.cluster[drained] == cluster).any())
 
 
 def _beyond_skew(fleet: Fleet, demand: Demand, decision: Decision, index: int) -> Iterator[str]:

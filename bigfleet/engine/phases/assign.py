@@ -154,6 +154,8 @@ class AssignmentPhase:
         # Else pods of the same priority that were counted elsewhere, or nowhere, might be counted
         # there, and another machine would be drained for the need.
         state = self._state
+        if not state.drained_for:
+            return
         for index in needs[np.isin(needs, [*state.drained_for])].tolist():
             if state.classes.need_type[index] == NeedType.PLAIN:
                 order = self._order_of(index)

@@ -30,6 +30,8 @@ def place_gangs(state: CycleState, free_pools: FreePools, gangs: Rows) -> set[in
     each other only through a gang that has a reservation and no more use for it: whatever comes
     before such a gang is placed first, and in between only gangs of one cluster are in order.
     """
+    if not len(gangs):
+        return set()
     cluster_of = state.demand.cluster[gangs]
     nothing = empty_pool(state)
     queues = {

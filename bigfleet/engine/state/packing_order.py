@@ -30,6 +30,8 @@ class ClassesInOrder:
 
     def some(self, which: Flags) -> ClassesInOrder:
         """Those of the clusters `which` [Q]."""
+        if which.all():
+            return self
         counts = np.diff(self.start)
         start = np.append(0, np.cumsum(counts[which]))
         return ClassesInOrder(self.clusters[which], self.classes[np.repeat(which, counts)], start)

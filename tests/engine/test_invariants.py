@@ -58,6 +58,7 @@ def asked(need: Need, *more: tuple[str, Need], reported: tuple[str, ...] = ("eas
 
 
 PLAIN, GANG = asked(pods((4, 1))), asked(pods((4, 1), requirements=(same(),)))
+WEST_REPORTS = asked(pods((4, 1)), reported=("east", "west"))
 BOTH = asked(pods((4, 1)), ("west", pods((1, 1))), reported=("east", "west"))
 SPREAD = asked(pods((4, 1), spread=EVENLY_BY_ZONE))
 APART = asked(pods((4, 1), anti_affinity=(ZONE,)))
@@ -94,9 +95,7 @@ def evicts(row: int) -> Action:
 SOUND = decision_of({0: 4}, boots(0))
 OVERHEAD = replace(PLAIN, overheads={0: (daemons(1),)})
 # Of i0, which costs 1, and c2, which costs 0.5, the cluster has dollars for c2 only.
-POOR = replace(
-    asked(pods((4, 1)), reported=("east", "west")), ceilings={0: Ceiling(dollars_per_hour=2.5)}
-)
+POOR = replace(WEST_REPORTS, ceilings={0: Ceiling(dollars_per_hour=2.5)})
 EVICTED = replace(decision_of({2: 4}, evicts(2)), held={0: ClusterUsage(3, 2_500_000)})
 
 
@@ -150,7 +149,7 @@ EVICTED = replace(decision_of({2: 4}, evicts(2)), held={0: ClusterUsage(3, 2_500
          "need 0 preempts, but its preemptionPolicy is Never"),
         (replace(GANG, reported=frozenset({0, 1})), decision_of({2: 3}, evicts(2), short=1),
          "its gang stays incomplete"),
-        (asked(pods((4, 1)), reported=("east", "west")), decision_of({2: 4}, evicts(2)),
+        (WEST_REPORTS, decision_of({2: 4}, evicts(2)),
          "need 0 preempts row 2, although row 0 is free"),
         (replace(POOR, ceilings={0: Ceiling(dollars_per_hour=3)}), EVICTED,
          "need 0 preempts row 2, although row 0 is free"),
@@ -166,7 +165,7 @@ def test_each_breach_has_its_sentence(demand: Demand, decision: Decision, violat
     [
         (PLAIN, SOUND),
         (GANG, SOUND),
-        (asked(pods((4, 1)), reported=("east", "west")), decision_of({2: 4}, capped=1)),
+        (WEST_REPORTS, decision_of({2: 4}, capped=1)),
         (SPREAD, decision_of({0: 4}, boots(0))),
         (SPREAD, decision_of({4: 1, 5: 2, 0: 1}, boots(0))),
         (SPREAD, decision_of({4: 1, 5: 3}, Action(RECLAIM, 6, NONE))),
@@ -177,8 +176,8 @@ def test_each_breach_has_its_sentence(demand: Demand, decision: Decision, violat
 )  # fmt: skip
 def test_a_sound_decision_breaks_nothing(demand: Demand, decision: Decision) -> None:
     """Also one in which the cap holds back another cluster's machine, one that spreads over the
-    only domain it may enter, one that leaves pods as they are where it takes others' machine, one
-    that evicts because another need uses the free machine, and one that evicts because the free
+    only domain it may enter, one that releases a machine and leaves the pods on others uneven,
+    one that evicts because another need uses the free machine, and one that evicts because the free
     machine would cost more than the cluster's ceiling allows.
     """
     assert [*violations(FLEET, demand, decision)] == []

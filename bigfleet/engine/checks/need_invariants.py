@@ -124,12 +124,14 @@ def _avoidable_evictions(
         # A later need may have used it until its own turn to preempt.
         if any(accepts_machine(need.profile, flavour) for need in demand.needs[index + 1 :]):
             continue
+        if not accepts_machine(profile, flavour):
+            continue
+        mine = capacity(demand, flavour, cluster)
         for victim in evicted:
             instead_of = fleet.flavours[fleet.flavour[victim]]
-            theirs, mine = capacity(demand, instead_of, cluster), capacity(demand, flavour, cluster)
+            theirs = capacity(demand, instead_of, cluster)
             enough = all(mine.get(name, 0) >= amount for name, amount in theirs.items())
-            allowed = _is_affordable(demand, decision, cluster, flavour, instead_of)
-            if enough and allowed and accepts_machine(profile, flavour):
+            if enough and _is_affordable(demand, decision, cluster, flavour, instead_of):
                 yield f"need {index} preempts row {victim}, although row {row} is free"
 
 

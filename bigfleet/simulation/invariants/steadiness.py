@@ -97,9 +97,9 @@ class Steadiness:
 
     def _note_refused(self, result: CycleResult) -> None:
         """Note machines that stay although their drain was ordered: pods run there by now."""
-        fleet = result.fleet
         if not self._leaving:
             return
+        fleet = result.fleet
         for row in np.flatnonzero(fleet.state != MachineState.DRAINING).tolist():
             name = result.machine_id(row)
             if name in self._leaving and fleet.state[row] == MachineState.CONFIGURED:

@@ -131,6 +131,24 @@ def test_pods_that_spread_leave_the_machines_of_needs_placed_later_alone(
     assert Story(specs, *(("east", need) for need in needs)).cycle() == orders
 
 
+def test_pods_that_spread_prefer_machines_of_their_own_priority() -> None:
+    """Both machines are claimed by needs placed later. One of the two pods on the second would
+    leave the large pod none, for which another would be acquired.
+    """
+    specs = [
+        configured("shared", last_claimed_by=1),
+        configured("lower", last_claimed_by=2),
+        idle("m"),
+    ]
+    spread = (Spread(HOSTNAME_LABEL, 2, True),)
+    needs = [
+        need_of(2, unit=1, spread=spread, priority=9),
+        need_of(1, unit=1, priority=9),
+        need_of(4, unit=4),
+    ]
+    assert Story(specs, *(("east", need) for need in needs)).cycle() == []
+
+
 @pytest.mark.parametrize(("size", "released"), [(15, 0), (14, 1)])
 def test_a_machine_stays_if_its_pods_would_take_the_room_of_a_gang(
     size: int, released: int

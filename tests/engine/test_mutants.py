@@ -177,6 +177,7 @@ MUTANTS = [
     ("placement/topology", "    terms.max_skew[:] = NO_LIMIT // 4\n", ""),
     ("placement/topology", "(turns[claimant] > turns[index])",
      "(turns[claimant] > turns[index] + (1 << 31))"),
+    ("placement/topology", "(later, lower) if (later & ~lower).any() else (lower,)", "(later,)"),
     ("state/cycle_state", "constrained, plain = 1, 2", "constrained, plain = 2, 1"),
     ("state/cycle_state", " + number\n        return turns", "\n        return turns"),
     ("state/cycle_state", "each.pods - lost * each.most", "each.pods"),

@@ -181,15 +181,18 @@ def place_constrained(state: CycleState, index: int, entered: Domains = frozense
     share.
 
     Only what finds no place elsewhere goes to the machines that needs which are placed later
-    claimed in the last decision.
+    claimed in the last decision, and to those that needs of a lower priority claimed only what
+    finds none on them either.
     """
     packing = state.packing_of(index)
     if not state.lacks(index) or not len(packing):
         return
     terms, later = terms_of(state, index, packing, entered), _claimed_by_later(state, index)
-    if later.any():
-        with packing.only(~later):
-            _pack(state, index, terms)
+    lower = later & (state.priorities[packing.last_claimed_by] < state.priorities[index])
+    for withheld in (later, lower) if (later & ~lower).any() else (lower,):
+        if withheld.any() and state.lacks(index):
+            with packing.only(~withheld):
+                _pack(state, index, terms)
     if _pack(state, index, terms) and index in state.running:
         _place_running(state, index)
 

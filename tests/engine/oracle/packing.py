@@ -264,13 +264,15 @@ def place_constrained(
 ) -> None:
     """Pod by pod into the domains with the fewest of the need's pods, there where it balances;
     from the largest size again, as long as small pods may have made room for large ones. First
-    without the machines of needs that are placed later, then with them.
+    without the machines of needs that are placed later, then with those of its own priority, then
+    with all.
     """
     terms, slots = terms_of(cycle, need, entered), cycle.cluster_of(need).slots
     later = [slot for slot in slots if _is_claimed_by_later(cycle, need, slot)]
-    with _without(later):
-        _spread(cycle, need, terms)
-    _spread(cycle, need, terms)
+    lower = [slot for slot in later if _claimant(cycle, slot).priority < need.priority]
+    for withheld in (later, lower, []):
+        with _without(withheld):
+            _spread(cycle, need, terms)
     _place_running(cycle, need)
 
 
@@ -289,10 +291,14 @@ def _is_claimed_by_later(cycle: Cycle, need: NeedView, slot: Slot) -> bool:
     """Whether a need that is placed after this one claimed the machine in the last decision."""
     if slot.machine.last_claimed_by == NONE:
         return False
-    other = cycle.needs[slot.machine.last_claimed_by]
+    other = _claimant(cycle, slot)
     if other.priority != need.priority:
         return other.priority < need.priority
     return other.kind == "plain" or (other.kind == "constrained" and other.index > need.index)
+
+
+def _claimant(cycle: Cycle, slot: Slot) -> NeedView:
+    return cycle.needs[slot.machine.last_claimed_by]
 
 
 def _place_running(cycle: Cycle, need: NeedView) -> None:

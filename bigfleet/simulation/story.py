@@ -33,7 +33,8 @@ class StoryEvent(NamedTuple):
 class Story(Journal):
     """The shard's journal and the simulation's own events.
 
-    `last_move_seconds` is when a machine or an order last moved, in Unix time.
+    `last_move_seconds` is when a machine or an order last moved, in Unix time. What a shard tells
+    about needs moves nothing: a need may be short by one way of packing and served by another.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -49,7 +50,7 @@ class Story(Journal):
 
     def record_from_shard(self, event: str, fields: Mapping[str, object]) -> None:
         """Add an event that a shard has recorded."""
-        if not event.startswith("rollup"):
+        if not event.startswith(("rollup", "need")):
             self.last_move_seconds = self._now.unix_seconds()
         self.record(event, **{name: v for name, v in fields.items() if v not in (None, "")})
 

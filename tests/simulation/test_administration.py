@@ -28,7 +28,9 @@ from tests.simulation.simulation_rig import (
     world_spec,
 )
 
-SEEDS = (1, 2)
+# In 89 two shards lack machines that their clusters' ceilings would withhold: a rack moved back and
+# forth between them, and its idle machine was never given back.
+SEEDS = (1, 2, 89)
 ELASTIC: dict[str, Any] = {
     "state": MachineState.SPECULATIVE,
     "capacity_type": CapacityType.ON_DEMAND,

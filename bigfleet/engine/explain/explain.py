@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from bigfleet.engine.columns import columns_of
-from bigfleet.engine.decision import ActionType, Decision
+from bigfleet.engine.decision import ActionType, Decision, Shortfall
 from bigfleet.engine.explain.explanation import (
     DomainCoverage,
     Explanation,
     PlacedMachine,
     Reason,
 )
+from bigfleet.engine.explain.one_more_machine import OneMoreMachine
 from bigfleet.engine.fit.capacity import Capacities
 from bigfleet.engine.fit.matching import Matcher
 from bigfleet.engine.fit.pod_classes import PodClasses
@@ -26,10 +29,6 @@ from bigfleet.model.need import Size, total_of
 _MAX_DOMAINS = 5
 
 
-# More than any machine holds.
-_MANY_PODS = 10_000
-
-
 class Explainer:
     """Explains needs of one decision."""
 
@@ -39,6 +38,9 @@ class Explainer:
         self._capacities = Capacities(columns, Matcher(columns), demand)
         needs, present = need_columns_of(demand.needs), present_flavours(fleet)
         self._classes = PodClasses(needs, demand.cluster, self._capacities, present)
+        self._one_more_machine = OneMoreMachine(
+            fleet, demand, decision, self._capacities, self._classes
+        )
         self._ordered = {action.row: action for action in decision.actions}
         self._short = {shortfall.need: shortfall for shortfall in decision.shortfalls}
         preemptions = (each for each in decision.actions if each.type is ActionType.PREEMPT)
@@ -105,25 +107,11 @@ class Explainer:
             usable &= bool(possible.any())
         return usable & self._classes.fit(index).accepted
 
-    def pods_per_machine(self, index: int) -> Longs:
-        """[F], how many of the unplaced pods of need `index` an empty machine of each flavour would
-        serve, counted as its largest; also of flavours of which this fleet has no machine.
+    def pods_per_machine(self, oldest_first: Sequence[Shortfall]) -> Longs:
+        """[F], how many of the unplaced pods of one of these needs, which have one profile,
+        one more machine of each flavour would serve.
         """
-        short, capacity = self._short[index], self._capacity_for(index)
-        sizes = [*short.sizes, *short.impossible]
-        pods = np.min([self._fits(capacity, size) for size in sizes], axis=0)
-        one = np.max([self._fits(capacity, size) for size in sizes], axis=0) > 0
-        return np.where(self.accepts(index), np.maximum(pods, one), 0)
-
-    def _fits(self, capacity: Longs, size: Size) -> Longs:
-        """[F], how many pods of this size an empty machine holds."""
-        column_of = self._capacities.columns.column_of
-        pods = np.full(len(capacity), _MANY_PODS, np.int64)
-        for name, amount in size.amounts:
-            if amount:
-                there = capacity[:, column_of[name]] if name in column_of else 0
-                pods = np.minimum(pods, there // amount)
-        return np.maximum(pods, 0)
+        return self._one_more_machine.pods(oldest_first)
 
     def obstacle(self, index: int, size: Size) -> str:
         """Why no machine can hold a pod of this size of need `index`."""

@@ -41,7 +41,7 @@ class ShortfallGroup:
     #: other shards should help: not with additional needs and begun gangs, because no other shard
     #: has machines in their domain, nor if the cluster may not have more
     escalates: bool
-    #: [F] int64, how many of the unplaced pods an empty machine of each flavour would serve
+    #: [F] int64, how many of the unplaced pods one more machine of each flavour would serve
     pods_per_machine: Longs
 
 
@@ -96,7 +96,7 @@ def _row(
         escalates=oldest.age_cycles > ESCALATE_AFTER_CYCLES
         and reason not in _OWN_REASONS
         and not _bound_to_domain(need, oldest),
-        pods_per_machine=explainer.pods_per_machine(oldest.need),
+        pods_per_machine=explainer.pods_per_machine(group),
     )
 
 

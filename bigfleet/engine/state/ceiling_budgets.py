@@ -15,7 +15,7 @@ import numpy as np
 from bigfleet.engine.columns import FlavourColumns
 from bigfleet.engine.decision import ClusterUsage
 from bigfleet.engine.kernels.selection import NO_CEILING
-from bigfleet.engine.snapshot import NONE, Demand, Fleet, Ints, Longs, Rows
+from bigfleet.engine.snapshot import NONE, Demand, Flags, Fleet, Ints, Longs, Rows
 from bigfleet.model.ceiling import Ceiling, micros
 
 
@@ -80,6 +80,17 @@ class CeilingBudgets:
             cluster: (int(machines[cluster]), int(cost_micros[cluster]))
             for cluster in self._ceilings
         }
+
+
+def affordable(ceiling: Ceiling | None, held: ClusterUsage | None, prices: Longs) -> Flags:
+    """[F], whether a cluster that holds `held` may have one more machine of each flavour, by
+    `prices` [F] in micro-dollars an hour.
+    """
+    if ceiling is None or held is None:
+        return np.ones(len(prices), np.bool_)
+    dollars, within = ceiling.dollars_per_hour, held.machines < ceiling.machines
+    left = micros(dollars) - held.micros if math.isfinite(dollars) else math.inf
+    return np.asarray((prices <= left) & within, np.bool_)
 
 
 def describe_usage(ceiling: Ceiling | None, held: ClusterUsage | None) -> Iterator[str]:

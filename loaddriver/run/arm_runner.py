@@ -74,6 +74,7 @@ async def _arm_runner(context: RunContext, arm: Arm) -> ArmRunner:
             scope,
             logs,
             options.child_environment(),
+            pods_per_cluster=settings.pods_per_cluster,
             resource_metrics=settings.resource_metrics and not arm.bare_of,
             bigfleet=options.bigfleet_command,
             scheduler_config=options.scheduler_config,

@@ -36,13 +36,15 @@ class ClusterContext:
             f"{self.name}/{component}",
             command,
             self.layout.logs / f"{component}.log",
-            self._environment,
+            self._environment(component),
         )
 
-    @property
-    def _environment(self) -> Mapping[str, str]:
-        data = str(self.layout.data)
-        return {"GOGC": str(self.settings.gc_percent), "HOME": data, "TMPDIR": data}
+    def _environment(self, component: str) -> Mapping[str, str]:
+        data, most = str(self.layout.data), self.settings.api_server_mib
+        collector = {"GOGC": str(self.settings.gc_percent)}
+        if most is not None and component == _COMPONENT:
+            collector = {"GOGC": "off", "GOMEMLIMIT": f"{most}MiB"}
+        return {"HOME": data, "TMPDIR": data, **collector}
 
 
 class ApiServer:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -124,12 +125,17 @@ def _only_local(setting: str) -> SubstrateError:
     )
 
 
+# Twice what an API server has in use, with a CapacityRequest for each pod.
+_API_SERVER_MIB, _MIB_PER_POD = 500, 0.09
+
+
 def make_substrate(
     prerequisites: Prerequisites,
     scope: RunScope,
     log_directory: Path,
     environment: Mapping[str, str],
     *,
+    pods_per_cluster: int,
     resource_metrics: bool = False,
     bigfleet: Sequence[str] = (),
     scheduler_config: Path | None = None,
@@ -145,6 +151,7 @@ def make_substrate(
     run_id, data = scope.run_id, scope.data_directory
     if isinstance(prerequisites, Binaries):
         settings = ControlPlaneConfig(
+            api_server_mib=_API_SERVER_MIB + math.ceil(pods_per_cluster * _MIB_PER_POD),
             resource_metrics=resource_metrics,
             scheduler_config=scheduler_config,
             before_controllers=before_controllers,

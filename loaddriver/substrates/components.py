@@ -83,18 +83,20 @@ class Binaries(Protocol):
 class ControlPlaneConfig:
     """The settings of a run's control planes, on any substrate.
 
-    `gc_percent` is Go's GOGC: more memory for less CPU time. `node_monitor_grace_seconds` is how
-    long a Node may be silent before it counts as lost (Kubernetes' default is 50); it is checked
-    every `node_monitor_seconds`, which also removes the taints of Nodes that became Ready. With
-    `network_agents` a Node is Ready only once its condition NetworkUnavailable is "False" (on the
-    local substrate). With `resource_metrics` there are HPAs and a metrics-server.
-    `extra_controllers` run in addition to the default ones. `before_controllers` is called as an
-    administrator once the API server responds: the garbage collector takes half a minute to notice
-    a resource that was added after its start. `scheduler_config` is a KubeSchedulerConfiguration to
-    use instead of the defaults.
+    `gc_percent` is Go's GOGC: more memory for less CPU time. An API server with `api_server_mib`,
+    Go's GOMEMLIMIT, has its garbage collected when it is that large instead.
+    `node_monitor_grace_seconds` is how long a Node may be silent before it counts as lost
+    (Kubernetes' default is 50); it is checked every `node_monitor_seconds`, which also removes the
+    taints of Nodes that became Ready. With `network_agents` a Node is Ready only once its condition
+    NetworkUnavailable is "False" (on the local substrate). With `resource_metrics` there are HPAs
+    and a metrics-server. `extra_controllers` run in addition to the default ones.
+    `before_controllers` is called as an administrator once the API server responds: the garbage
+    collector takes half a minute to notice a resource that was added after its start.
+    `scheduler_config` is a KubeSchedulerConfiguration to use instead of the defaults.
     """
 
     gc_percent: int = 200
+    api_server_mib: int | None = None
     node_monitor_grace_seconds: int = 50
     node_monitor_seconds: int = 5
     network_agents: bool = False

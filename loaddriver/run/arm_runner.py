@@ -47,7 +47,7 @@ async def measure(context: RunContext, arm: Arm) -> tuple[Summary, bool]:
 
     Raises InfrastructureError if the arm cannot start.
     """
-    runner = await _arm_runner(context, arm)
+    runner = await _arm_runner(context, arm, arm.inputs.profile.settings.pods_per_cluster)
     summary = await runner.run()
     seal_results(arm.folder, summary)
     return summary, runner.stop_requested
@@ -55,14 +55,16 @@ async def measure(context: RunContext, arm: Arm) -> tuple[Summary, bool]:
 
 async def hold(context: RunContext, arm: Arm) -> None:
     """Keep the clusters and BigFleet up, without load, until interrupted."""
-    runner = await _arm_runner(context, arm)
+    runner = await _arm_runner(context, arm, None)
     run_failure = await runner.hold()
     if run_failure is not None:
         raise InfrastructureError(run_failure.sentence)
 
 
-async def _arm_runner(context: RunContext, arm: Arm) -> ArmRunner:
-    """A runner of one arm, to be run or held: it cleans up what is started here and there."""
+async def _arm_runner(context: RunContext, arm: Arm, pods_per_cluster: int | None) -> ArmRunner:
+    """A runner of one arm, to be run or held: it cleans up what is started here and there. Without
+    `pods_per_cluster` there may be any number of pods.
+    """
     logs, options, view = arm.folder / "logs", context.options, context.view
     settings = arm.inputs.profile.settings
     scope = RunScope.within(context.lock, arm.run_id, logs)
@@ -74,7 +76,7 @@ async def _arm_runner(context: RunContext, arm: Arm) -> ArmRunner:
             scope,
             logs,
             options.child_environment(),
-            pods_per_cluster=settings.pods_per_cluster,
+            pods_per_cluster=pods_per_cluster,
             resource_metrics=settings.resource_metrics and not arm.bare_of,
             bigfleet=options.bigfleet_command,
             scheduler_config=options.scheduler_config,

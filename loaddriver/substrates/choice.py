@@ -129,13 +129,17 @@ def _only_local(setting: str) -> SubstrateError:
 _API_SERVER_MIB, _MIB_PER_POD = 500, 0.09
 
 
+def _api_server_mib(pods: int | None) -> int | None:
+    return None if pods is None else _API_SERVER_MIB + math.ceil(pods * _MIB_PER_POD)
+
+
 def make_substrate(
     prerequisites: Prerequisites,
     scope: RunScope,
     log_directory: Path,
     environment: Mapping[str, str],
     *,
-    pods_per_cluster: int,
+    pods_per_cluster: int | None = None,
     resource_metrics: bool = False,
     bigfleet: Sequence[str] = (),
     scheduler_config: Path | None = None,
@@ -146,12 +150,13 @@ def make_substrate(
 
     Local roles are started by the command line `bigfleet`, if given, and kube-scheduler with
     `scheduler_config`; `before_controllers` prepares local clusters, whose identities come from the
-    authority in `identities`, if given. Call it inside an event loop. Raises SubstrateError.
+    authority in `identities`, if given. The memory of their API servers is bounded if it is known
+    how many pods they will have. Call it inside an event loop. Raises SubstrateError.
     """
     run_id, data = scope.run_id, scope.data_directory
     if isinstance(prerequisites, Binaries):
         settings = ControlPlaneConfig(
-            api_server_mib=_API_SERVER_MIB + math.ceil(pods_per_cluster * _MIB_PER_POD),
+            api_server_mib=_api_server_mib(pods_per_cluster),
             resource_metrics=resource_metrics,
             scheduler_config=scheduler_config,
             before_controllers=before_controllers,

@@ -56,15 +56,12 @@ async def measure(context: RunContext, arm: Arm) -> tuple[Summary, bool]:
 async def hold(context: RunContext, arm: Arm) -> None:
     """Keep the clusters and BigFleet up, without load, until interrupted."""
     runner = await _arm_runner(context, arm, None)
-    run_failure = await runner.hold()
-    if run_failure is not None:
-        raise InfrastructureError(run_failure.sentence)
+    if (failure := await runner.hold()) is not None:
+        raise InfrastructureError(failure.sentence)
 
 
 async def _arm_runner(context: RunContext, arm: Arm, pods_per_cluster: int | None) -> ArmRunner:
-    """A runner of one arm, to be run or held: it cleans up what is started here and there. Without
-    `pods_per_cluster` there may be any number of pods.
-    """
+    """A runner of one arm, for any number of pods if it is not said. Cleans up what it starts."""
     logs, options, view = arm.folder / "logs", context.options, context.view
     settings = arm.inputs.profile.settings
     scope = RunScope.within(context.lock, arm.run_id, logs)

@@ -12,16 +12,13 @@ from bigfleet.model.ceiling import Ceiling
 from bigfleet.model.labels import HOSTNAME_LABEL
 from bigfleet.model.need import Need, Operator, Requirement, Spread
 from tests.engine.engine_pods import pods
-from tests.engine.engine_rig import ZONE, configured
+from tests.engine.engine_rig import EVENLY_BY_ZONE, ZONE, configured
 from tests.engine.engine_story import Story
 
 _WEST = {"a": 1.0, "b": 1.0, "c": 3.0}
-_EVENLY = Spread(ZONE, 1, True)
 
 
-def _served(
-    *needs: Need, east: str = "", ceiling: Ceiling | None = None, price: float = 1.0
-) -> dict[str, int]:
+def _served(*needs: Need, east: str = "", ceiling: Ceiling | None = None) -> dict[str, int]:
     """By zone, how many unplaced pods of `needs` one more machine of 8 CPU would serve. East has a
     machine in each of the zones `east`, west in all three.
     """
@@ -29,7 +26,7 @@ def _served(
         configured(f"w-{zone}", "west", cpu=8, price=price, labels={ZONE: zone})
         for zone, price in _WEST.items()
     ]
-    its = [configured(f"e-{zone}", cpu=8, price=price, labels={ZONE: zone}) for zone in east]
+    its = [configured(f"e-{zone}", cpu=8, labels={ZONE: zone}) for zone in east]
     story = Story([*others, *its], *(("east", need) for need in needs), ("west", pods((3, 8))))
     if ceiling is not None:
         number = story.fleet.clusters.index("east")
@@ -76,7 +73,7 @@ def test_a_domain_with_max_skew_pods_more_than_the_fewest_is_full() -> None:
     """Zone b serves a higher priority. Without it zone a, where one pod is, could have another."""
     in_b = Requirement(ZONE, Operator.IN, ("b",))
     first = pods((1, 8), requirements=(in_b,), priority=9)
-    evenly = pods((2, 8), spread=(_EVENLY,))
+    evenly = pods((2, 8), spread=EVENLY_BY_ZONE)
     assert _served(first, evenly, east="ab") == {"a": 0, "b": 1, "c": 1}
     assert _served(evenly, east="a") == {"a": 1, "b": 1, "c": 1}
 
@@ -88,5 +85,5 @@ def test_with_fewer_domains_than_min_domains_each_has_max_skew_pods() -> None:
 
 def test_what_would_serve_one_of_several_needs_helps() -> None:
     """Each has one pod in its own zone."""
-    needs = [pods((2, 8), spread=(_EVENLY,), group=f"[{n}]") for n in range(2)]
+    needs = [pods((2, 8), spread=EVENLY_BY_ZONE, group=f"[{n}]") for n in range(2)]
     assert _served(*needs, east="ab") == {"a": 1, "b": 1, "c": 1}

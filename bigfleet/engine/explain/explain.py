@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from bigfleet.engine.columns import columns_of
-from bigfleet.engine.decision import ActionType, Decision, Shortfall
+from bigfleet.engine.decision import ActionType, Decision
 from bigfleet.engine.explain.explanation import (
     DomainCoverage,
     Explanation,
@@ -38,7 +36,7 @@ class Explainer:
         self._capacities = Capacities(columns, Matcher(columns), demand)
         needs, present = need_columns_of(demand.needs), present_flavours(fleet)
         self._classes = PodClasses(needs, demand.cluster, self._capacities, present)
-        self._one_more_machine = OneMoreMachine(
+        self.one_more_machine = OneMoreMachine(
             fleet, demand, decision, self._capacities, self._classes
         )
         self._ordered = {action.row: action for action in decision.actions}
@@ -106,12 +104,6 @@ class Explainer:
             possible = ~self._classes.impossible[slice(*self._bounds(index))]
             usable &= bool(possible.any())
         return usable & self._classes.fit(index).accepted
-
-    def pods_per_machine(self, oldest_first: Sequence[Shortfall]) -> Longs:
-        """[F], how many of the unplaced pods of one of these needs, which have one profile,
-        one more machine of each flavour would serve.
-        """
-        return self._one_more_machine.pods(oldest_first)
 
     def obstacle(self, index: int, size: Size) -> str:
         """Why no machine can hold a pod of this size of need `index`."""

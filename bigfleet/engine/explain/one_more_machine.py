@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from bigfleet.engine.columns import LabelColumn
 from bigfleet.engine.decision import Decision, Shortfall
 from bigfleet.engine.fit.capacity import Capacities
 from bigfleet.engine.fit.pod_classes import PodClasses
-from bigfleet.engine.snapshot import NONE, Demand, Flags, Fleet, Longs
+from bigfleet.engine.snapshot import NONE, Demand, Flags, Fleet, Ints, Longs
 from bigfleet.engine.state.ceiling_budgets import affordable
 from bigfleet.model.labels import HOSTNAME_LABEL
 from bigfleet.model.need import Size, Spread
@@ -35,6 +36,7 @@ class OneMoreMachine:
     ) -> None:
         self._fleet, self._demand, self._decision = fleet, demand, decision
         self._capacities, self._classes = capacities, classes
+        self._flavours: dict[int, Ints] = {}
 
     def pods(self, oldest_first: Sequence[Shortfall]) -> Longs:
         """[F], how many of the unplaced pods of one of these needs, which have one profile, the
@@ -80,36 +82,43 @@ class OneMoreMachine:
         a machine is a new domain of kubernetes.io/hostname.
         """
         fit, columns = self._classes.fit(index), self._capacities.columns
-        full = np.zeros(len(columns), np.bool_)
+        placements, full = self._decision.placements, np.zeros(len(columns), np.bool_)
+        its = placements.need == index
+        placed = self._fleet.flavour[placements.row[its]], placements.pods[its]
         for key in set(fit.profile.anti_affinity) - {HOSTNAME_LABEL}:
-            full |= self._pods_by_domain(index, key)[columns.label(key).codes] > 0
+            label = columns.label(key)
+            full |= _pods_by_domain(label, *placed)[label.codes] > 0
         for term in fit.terms:
             if term.topology_key != HOSTNAME_LABEL:
-                pods = self._pods_by_domain(index, term.topology_key)
+                label = columns.label(term.topology_key)
+                pods = _pods_by_domain(label, *placed)
                 most = self._global_minimum(index, term, pods) + term.max_skew
-                full |= pods[columns.label(term.topology_key).codes] >= most
+                full |= pods[label.codes] >= most
         return full
-
-    def _pods_by_domain(self, index: int, key: str) -> Longs:
-        """[D + 1], how many of the need's pods each domain has; the last, 0, is for machines
-        without the label.
-        """
-        label, placements = self._capacities.columns.label(key), self._decision.placements
-        its = placements.need == index
-        pods = np.zeros(len(label.values) + 1, np.int64)
-        flavours = self._fleet.flavour[placements.row[its]]
-        np.add.at(pods, label.codes[flavours], placements.pods[its])
-        pods[NONE] = 0
-        return pods
 
     def _global_minimum(self, index: int, term: Spread, pods: Longs) -> int:
         """The least of the `pods` [D + 1] in any domain that the cluster has; 0 if it has fewer
         than `min_domains`.
         """
-        serving = self._fleet.cluster == int(self._demand.cluster[index])
-        serving &= self._accepted(index)[self._fleet.flavour]
-        codes = self._capacities.columns.label(term.topology_key).codes
-        domains = np.unique(codes[self._fleet.flavour[serving]])
+        serving = self._serving(int(self._demand.cluster[index]))
+        serving = serving[self._accepted(index)[serving]]
+        domains = np.unique(self._capacities.columns.label(term.topology_key).codes[serving])
         domains = domains[domains != NONE]
         enough = len(domains) >= max(1, term.min_domains)
         return int(pods[domains].min()) if enough else 0
+
+    def _serving(self, cluster: int) -> Ints:
+        """The flavours of the cluster's machines. Finding them reads the whole fleet."""
+        if cluster not in self._flavours:
+            self._flavours[cluster] = np.unique(self._fleet.flavour[self._fleet.cluster == cluster])
+        return self._flavours[cluster]
+
+
+def _pods_by_domain(label: LabelColumn, flavour: Ints, pods: Longs) -> Longs:
+    """[D + 1], how many of the `pods` [P], on machines of these flavours [P], each domain has; the
+    last, 0, is for machines without the label.
+    """
+    counts = np.zeros(len(label.values) + 1, np.int64)
+    np.add.at(counts, label.codes[flavour], pods)
+    counts[NONE] = 0
+    return counts

@@ -96,7 +96,7 @@ def _row(
         escalates=oldest.age_cycles > ESCALATE_AFTER_CYCLES
         and reason not in _OWN_REASONS
         and not _bound_to_domain(need, oldest),
-        pods_per_machine=explainer.pods_per_machine(group),
+        pods_per_machine=explainer.one_more_machine.pods(group),
     )
 
 

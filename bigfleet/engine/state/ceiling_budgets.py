@@ -43,11 +43,7 @@ class CeilingBudgets:
         ceiling = self._ceilings.get(cluster)
         if ceiling is None:
             return np.array([NO_CEILING, NO_CEILING, 0], np.int64)
-        machines, cost_micros = self._held[cluster]
-        dollars = ceiling.dollars_per_hour
-        cost_limit = micros(dollars) if math.isfinite(dollars) else NO_CEILING
-        most = int(ceiling.machines) if math.isfinite(ceiling.machines) else NO_CEILING
-        return np.array([most - machines, cost_limit - cost_micros, 0], np.int64)
+        return np.array([*_left(ceiling, ClusterUsage(*self._held[cluster])), 0], np.int64)
 
     def charge(self, cluster: int, rows: Rows) -> None:
         """Charge machines that are ordered for the cluster."""
@@ -88,9 +84,16 @@ def affordable(ceiling: Ceiling | None, held: ClusterUsage | None, prices: Longs
     """
     if ceiling is None or held is None:
         return np.ones(len(prices), np.bool_)
-    dollars, within = ceiling.dollars_per_hour, held.machines < ceiling.machines
-    left = micros(dollars) - held.micros if math.isfinite(dollars) else math.inf
-    return np.asarray((prices <= left) & within, np.bool_)
+    left = _left(ceiling, held)
+    return (prices <= left.micros) & (left.machines > 0)
+
+
+def _left(ceiling: Ceiling, held: ClusterUsage) -> ClusterUsage:
+    """What a cluster may have beside `held`; negative above its ceiling."""
+    dollars = ceiling.dollars_per_hour
+    cost_limit = micros(dollars) if math.isfinite(dollars) else NO_CEILING
+    most = int(ceiling.machines) if math.isfinite(ceiling.machines) else NO_CEILING
+    return ClusterUsage(most - held.machines, cost_limit - held.micros)
 
 
 def describe_usage(ceiling: Ceiling | None, held: ClusterUsage | None) -> Iterator[str]:

@@ -20,6 +20,7 @@ from bigfleet.engine.phases.reclaim import ReclaimPhase, machines_to_delete, rec
 from bigfleet.engine.phases.repacking import find_disruption_cost_queries
 from bigfleet.engine.phases.victims import grace_periods
 from bigfleet.engine.snapshot import NONE, Demand, EngineConfig, Flags, Fleet, Ints, Rows
+from bigfleet.engine.state.claims import claims
 from bigfleet.engine.state.cycle_state import CycleState
 from bigfleet.model.machine import MachineState
 
@@ -62,7 +63,7 @@ def decide(
     part_ended("preempt")
     headroom.acquire(reclaimable, reclaim.must_go)
     part_ended("headroom")
-    claimed_by = state.claims()
+    claimed_by = claims(state)
     reclaims, capped = _reclaims(state, reclaimable)
     given_back = Counter(int(fleet.cluster[a.row]) for a in reclaims if reclaimable[a.row])
     memory = tuple(reclaim.memory(given_back))

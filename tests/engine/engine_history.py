@@ -11,7 +11,7 @@ from bigfleet.engine.cycle_memory import CycleMemory
 from bigfleet.engine.decision import ActionType, Decision
 from bigfleet.engine.fit.folding import fold
 from bigfleet.engine.snapshot import NONE, Demand, Fleet, Floats
-from bigfleet.engine.state.cycle_state import key_of
+from bigfleet.engine.state.last_decision import key_of
 from bigfleet.model.ceiling import Ceiling
 from bigfleet.model.group import ADDITIONAL
 from bigfleet.model.machine import MachineState

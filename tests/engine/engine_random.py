@@ -20,7 +20,7 @@ from bigfleet.engine.cycle_memory import (
 )
 from bigfleet.engine.fit.folding import fold
 from bigfleet.engine.snapshot import NONE, Demand, Flags, Flavour, Fleet, Ints, Longs
-from bigfleet.engine.state.cycle_state import key_of
+from bigfleet.engine.state.last_decision import key_of
 from bigfleet.model import penalty
 from bigfleet.model.ceiling import HIGHEST_PRIORITY, Ceiling
 from bigfleet.model.group import ADDITIONAL, PodGroup

@@ -10,7 +10,7 @@ import pytest
 from bigfleet.engine.cycle_memory import CycleMemory, Reservation
 from bigfleet.engine.fit.folding import fold
 from bigfleet.engine.snapshot import NONE, EngineConfig
-from bigfleet.engine.state.cycle_state import key_of
+from bigfleet.engine.state.last_decision import key_of
 from bigfleet.model.machine import MachineState
 from bigfleet.model.need import Need
 from tests.engine.engine_pods import outcome, pods

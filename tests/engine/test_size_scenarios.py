@@ -11,7 +11,7 @@ import pytest
 
 from bigfleet.engine.cycle_memory import CycleMemory, Reservation
 from bigfleet.engine.decision import Decision
-from bigfleet.engine.state.cycle_state import key_of
+from bigfleet.engine.state.last_decision import key_of
 from bigfleet.model import penalty
 from bigfleet.model.ceiling import Ceiling
 from bigfleet.model.group import group_of_text

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from bigfleet.engine.kernels.candidate_pool import FleetAvailability
 from bigfleet.engine.kernels.gang_packing import (
     CODE,
     INCOMPLETE,
@@ -33,7 +34,6 @@ from bigfleet.engine.kernels.gang_packing import (
 )
 from bigfleet.engine.kernels.gang_request import KEYS, GangPool, GangRequest
 from bigfleet.engine.kernels.scoring import ClassColumns, Machines
-from bigfleet.engine.kernels.selection import FleetAvailability
 from bigfleet.engine.snapshot import NONE, Longs
 from bigfleet.jit import kernel, lean_kernel
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from bigfleet.engine.kernels.candidate_pool import FleetAvailability, is_free
 from bigfleet.engine.kernels.gang_request import (
     SOURCE_ACQUIRABLE,
     SOURCE_CLUSTER,
@@ -16,7 +17,6 @@ from bigfleet.engine.kernels.gang_request import (
     steps,
 )
 from bigfleet.engine.kernels.scoring import ClassColumns, Machines, fitting, take
-from bigfleet.engine.kernels.selection import FleetAvailability, is_free
 from bigfleet.engine.snapshot import Floats, Longs
 from bigfleet.jit import lean_kernel
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from bigfleet.engine.kernels.candidate_pool import FleetAvailability
 from bigfleet.engine.kernels.gang_domains import choose, own_domain
 from bigfleet.engine.kernels.gang_request import GangPool, GangRequest, is_usable, request_of
 from bigfleet.engine.kernels.scoring import ClassColumns, Machines, PlacementLog, fitting, take
-from bigfleet.engine.kernels.selection import FleetAvailability
 from bigfleet.engine.snapshot import NONE, Ints, Longs
 from bigfleet.jit import kernel, lean_kernel
 

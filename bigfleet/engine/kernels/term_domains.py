@@ -41,11 +41,9 @@ def locate(
 
 
 @lean_kernel
-def count_pods(
-    log: PlacementLog, length: int, first: int, end: int, domain: Ints, pods: Longs
-) -> None:
+def count_pods(log: PlacementLog, first: int, end: int, domain: Ints, pods: Longs) -> None:
     """Add to `pods` [T, D] the pods of the classes from `first` to `end` by `domain` [T, M]."""
-    for at in range(length):
+    for at in range(len(log.pods)):
         if log.pods[at] > 0 and first <= log.pod_class[at] < end:
             for term in range(domain.shape[0]):
                 pods[term, domain[term, log.machine[at]]] += log.pods[at]

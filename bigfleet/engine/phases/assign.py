@@ -10,18 +10,17 @@ the cluster's other pending pods.
 from __future__ import annotations
 
 import itertools
+from functools import cached_property
 
 import numpy as np
 
 from bigfleet.engine.fit.pod_classes import NeedType
-from bigfleet.engine.placement.acquire import FreePools, acquire
+from bigfleet.engine.placement.acquire import acquire
+from bigfleet.engine.placement.constrained import acquire_constrained, place_constrained
+from bigfleet.engine.placement.free_pools import FreePools
 from bigfleet.engine.placement.gangs import first_fit, place_in_gang_domain, serve_gang
 from bigfleet.engine.placement.settled_gangs import place_gangs
-from bigfleet.engine.placement.topology import (
-    acquire_constrained,
-    label_keys,
-    place_constrained,
-)
+from bigfleet.engine.placement.topology_terms import label_keys
 from bigfleet.engine.snapshot import NONE, Longs, Rows
 from bigfleet.engine.state.cycle_state import CycleState
 from bigfleet.engine.state.packing_order import PackingOrder
@@ -136,9 +135,13 @@ class AssignmentPhase:
         """
         # It made that domain while it was being created. Without it the others would have all pods.
         state = self._state
-        if index not in state.arrivals or index in state.not_acquiring or not state.lacks(index):
+        if (
+            index not in state.arrived.needs
+            or index in state.not_acquiring
+            or not state.lacks(index)
+        ):
             return
-        arrived = state.arrived_for(index)
+        arrived = state.arrived.of(index)
         rows, packing = np.flatnonzero(arrived), state.packing_of(index)
         arrived[rows] = False
         for key in label_keys(state.flavour_fit(index)):
@@ -154,14 +157,23 @@ class AssignmentPhase:
         # Else pods of the same priority that were counted elsewhere, or nowhere, might be counted
         # there, and another machine would be drained for the need.
         state = self._state
-        if not state.drained_for:
+        if not self._drained_for:
             return
-        for index in needs[np.isin(needs, [*state.drained_for])].tolist():
+        for index in needs[np.isin(needs, [*self._drained_for])].tolist():
             if state.classes.need_type[index] == NeedType.PLAIN:
                 order = self._order_of(index)
                 its = order[state.classes.need[order] == index]
-                rows = state.drained_for[index]
+                rows = self._drained_for[index]
                 state.packing_of(index).place_on(rows, its, int(state.priorities[index]))
+
+    @cached_property
+    def _drained_for(self) -> dict[int, Rows]:
+        """By need: the machines that drain for it."""
+        state = self._state
+        draining = state.fleet.state == MachineState.DRAINING
+        rows = np.flatnonzero(draining & (state.initially_reserved_for != NONE))
+        holder = state.initially_reserved_for[rows]
+        return {index: rows[holder == index] for index in np.unique(holder).tolist()}
 
     def _place_additional(self) -> None:
         """Place additional needs on the machines acquired for them."""

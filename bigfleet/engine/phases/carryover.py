@@ -10,6 +10,7 @@ from bigfleet.engine.cycle_memory import CycleMemory, Reservation, ShortfallAge,
 from bigfleet.engine.decision import Shortfall
 from bigfleet.engine.snapshot import NONE, Ints, Rows, flags_of, in_states
 from bigfleet.engine.state.cycle_state import CycleState
+from bigfleet.engine.state.last_decision import count_accepted
 from bigfleet.model.machine import MachineState
 from bigfleet.model.need import Size
 
@@ -86,7 +87,8 @@ def spread_pods(state: CycleState, drained: Rows) -> tuple[SpreadPods, ...]:
     np.add.at(here, together // len(fleet), on_each)
     np.maximum.at(most, together // len(fleet), on_each)
     spread, found = [index for index in spread if here[index]], []
-    for index, machines in zip(spread, state.accepting(spread, drained).tolist(), strict=True):
+    accepted = count_accepted(fleet, state.demand, state.classes, spread, drained).tolist()
+    for index, machines in zip(spread, accepted, strict=True):
         # Those counted on machines that have not joined yet run where they ran.
         known = max(int(here[index]), min(state.running.get(index, 0), int(total[index])))
         found.append(SpreadPods(state.key(index), known, int(most[index]), machines))

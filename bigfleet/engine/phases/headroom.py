@@ -16,8 +16,9 @@ from __future__ import annotations
 import numpy as np
 
 from bigfleet.engine.phases.reclaim import reclaim_order
-from bigfleet.engine.placement.acquire import FreePools, choose_machines
+from bigfleet.engine.placement.free_pools import FreePools
 from bigfleet.engine.placement.growth import NO_PODS
+from bigfleet.engine.placement.selection import choose_machines
 from bigfleet.engine.snapshot import NONE, Flags, Rows
 from bigfleet.engine.state.cycle_state import CycleState
 from bigfleet.model.machine import MachineState

@@ -15,7 +15,8 @@ from bigfleet.engine.fit.pod_classes import NeedType
 from bigfleet.engine.kernels.gang_request import SOURCE_PREEMPTIBLE, SOURCE_SURPLUS
 from bigfleet.engine.phases.assign import AssignmentPhase
 from bigfleet.engine.phases.preemption_candidates import Candidates, PreemptionCandidates, in_ranks
-from bigfleet.engine.placement.acquire import choose_machines, order
+from bigfleet.engine.placement.acquire import order
+from bigfleet.engine.placement.constrained import take_constrained
 from bigfleet.engine.placement.gang_pools import DomainChoice, choose_domain, same_key
 from bigfleet.engine.placement.gangs import (
     acquire_in_domain,
@@ -26,7 +27,8 @@ from bigfleet.engine.placement.gangs import (
     take_first_fit,
     unplace_gang,
 )
-from bigfleet.engine.placement.topology import label_keys, take_constrained
+from bigfleet.engine.placement.selection import choose_machines
+from bigfleet.engine.placement.topology_terms import label_keys
 from bigfleet.engine.snapshot import NONE, Flags, Longs, Rows
 from bigfleet.engine.state.cycle_state import CycleState, TakenMachines
 
@@ -108,7 +110,7 @@ class _Preemption:
         kept = (state.reserved_for != NONE) & state.fleet.acquirable
         set_free = bool((kept & ~state.unavailable).any())
         state.reserved_for[kept] = NONE
-        return state.release_arrived() or set_free
+        return state.arrived.release(state.unavailable) or set_free
 
     def _preempt_for(self, index: int) -> None:
         state = self._state
@@ -182,7 +184,7 @@ class _Preemption:
 
     def _usable_machines(self, index: int) -> list[tuple[int, int, int]]:
         state = self._state
-        return sorted(state.packing_of(index).entries_of(state.classes.of(index)))
+        return sorted(state.packing_of(index).placements.one_by_one(state.classes.of(index)))
 
     def _note(self, index: int, candidates: Candidates, rows: Rows) -> None:
         """Record that the need takes `rows` of the candidates; their pods lose their places."""

@@ -21,8 +21,9 @@ import numpy as np
 
 from bigfleet.engine.kernels.candidates import CandidateColumns, open_candidates
 from bigfleet.engine.phases.victims import grace_periods, scores
-from bigfleet.engine.placement.acquire import EligiblePool, pool_of
+from bigfleet.engine.placement.free_pools import EligiblePool, pool_of
 from bigfleet.engine.snapshot import NONE, Bytes, Flags, Floats, Ints, Longs, Rows, flags_of
+from bigfleet.engine.state.claims import served
 from bigfleet.engine.state.cycle_state import CycleState
 from bigfleet.model import penalty
 from bigfleet.model.machine import MachineState
@@ -107,9 +108,9 @@ class PreemptionCandidates:
     def of(self, index: int) -> Candidates:
         """The machines that need `index` may take."""
         if self._dirty is None:
-            self._recompute(np.arange(len(self._rows)), self._state.served())
+            self._recompute(np.arange(len(self._rows)), served(self._state))
         elif self._dirty:
-            self._recompute(self._supply_of(self._dirty), self._state.served(self._dirty))
+            self._recompute(self._supply_of(self._dirty), served(self._state, self._dirty))
         self._dirty = set()
         at = self._open_to(index)
         if not len(at):

@@ -25,6 +25,7 @@ from bigfleet.engine.phases.reclaim_holds import ReclaimHolds
 from bigfleet.engine.phases.repacking import Repacking
 from bigfleet.engine.placement.gangs import in_gang_domain
 from bigfleet.engine.snapshot import NONE, Flags, Fleet, Floats, Ints, Rows, flags_of
+from bigfleet.engine.state.claims import claims
 from bigfleet.engine.state.cluster_packing import ClusterPacking
 from bigfleet.engine.state.cycle_state import CycleState
 from bigfleet.model.machine import MachineState
@@ -176,7 +177,7 @@ class ReclaimPhase:
 
     def _demand_has_decreased(self, cluster: int) -> bool:
         """Whether demand has fallen since the cluster last grew."""
-        memory = self._state.memory_of(cluster)
+        memory = self._state.last_decision.cluster(cluster)
         fell = self._state.demand.fell_seconds.get(cluster)
         # A machine acquired beside surplus ones is for pods that these cannot hold: no growth.
         grows = cluster in self._acquiring and not memory.surplus
@@ -188,7 +189,7 @@ class ReclaimPhase:
         # pods end all the time, demand has always just fallen, also while more begin: then what a
         # large machine makes surplus is needed again soon.
         state = self._state
-        acquired = state.memory_of(cluster).acquired_seconds
+        acquired = state.last_decision.cluster(cluster).acquired_seconds
         if cluster in self._acquiring or self._holds.grows(cluster):
             return False
         hold_seconds = state.settings.reclaim_hold_seconds
@@ -218,7 +219,7 @@ def abandoned_by_gangs(state: CycleState) -> Rows:
         idle[ahead] = False
     found, rows = [np.empty(0, np.intp)], np.flatnonzero(idle)
     if len(rows):
-        rows = rows[state.claims()[rows] == NONE]
+        rows = rows[claims(state)[rows] == NONE]
     for index in np.unique(fleet.last_claimed_by[rows]).tolist():
         if _is_in_service(state, index):
             its = rows[fleet.last_claimed_by[rows] == index]
@@ -230,7 +231,7 @@ def abandoned_by_gangs(state: CycleState) -> Rows:
 def _is_in_service(state: CycleState, index: int) -> bool:
     """Whether all pods of the need are placed on CONFIGURED machines."""
     packing = state.packing_of(index)
-    machines = {machine for machine, _, _ in packing.entries_of(state.classes.of(index))}
+    machines = {machine for machine, _, _ in packing.placements.one_by_one(state.classes.of(index))}
     states = state.fleet.state[packing.rows[sorted(machines)]]
     return not state.lacks(index) and bool((states == MachineState.CONFIGURED).all())
 

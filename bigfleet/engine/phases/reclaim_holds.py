@@ -20,17 +20,22 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Container, Iterator, Mapping
 from dataclasses import replace
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 
+from bigfleet.engine.columns import PODS_COLUMN
 from bigfleet.engine.cycle_memory import ClusterMemory, Reacquired
-from bigfleet.engine.snapshot import Flags, Floats, Rows
+from bigfleet.engine.fit.pod_classes import NeedType
+from bigfleet.engine.snapshot import NONE, Flags, Floats, Longs, Rows
 from bigfleet.engine.state.cycle_state import CycleState
 
 _MAX_HOLD_FACTOR = 32
 # To look for surplus machines packs all pods of a cluster up to 24 times.
 _SEARCHES_PER_HOLD = 6
+# Shares are counted in steps, so that a sum does not depend on its order.
+_MILLION = 1_000_000
 
 
 class _Kept(NamedTuple):
@@ -47,20 +52,22 @@ class ReclaimHolds:
     def __init__(self, state: CycleState) -> None:
         self._state = state
         #: by cluster, before this decision acquires anything
-        self._demand: Floats = state.demand_of_clusters()
+        self._demand = _demand_of_clusters(state)
 
     def grows(self, cluster: int) -> bool:
         """Whether the cluster's demand as a whole has grown within the reclaim hold."""
-        return self._state.memory_of(cluster).grows(float(self._demand[cluster]))
+        return self._state.last_decision.cluster(cluster).grows(float(self._demand[cluster]))
 
     def growing(self) -> frozenset[int]:
         """The clusters whose demand as a whole grows, and has not fallen since."""
         demand = enumerate(self._demand.tolist())
-        return frozenset(c for c, amount in demand if self._state.memory_of(c).is_growing(amount))
+        return frozenset(
+            c for c, amount in demand if self._state.last_decision.cluster(c).is_growing(amount)
+        )
 
     def is_search_due(self, cluster: int) -> bool:
         """Whether to look for the cluster's surplus machines in this decision."""
-        settings, memory = self._state.settings, self._state.memory_of(cluster)
+        settings, memory = self._state.settings, self._state.last_decision.cluster(cluster)
         hold_seconds = settings.reclaim_hold_seconds
         holds = hold_seconds, settings.reacquire_seconds
         interval_seconds = hold_seconds / _SEARCHES_PER_HOLD
@@ -68,15 +75,15 @@ class ReclaimHolds:
 
     def due(self, cluster: int, rows: Rows, most: int) -> Rows:
         """The machines among the surplus ones `rows` whose hold is over, at most `most`."""
-        state, memory = self._state, self._state.memory_of(cluster)
+        state, memory = self._state, self._state.last_decision.cluster(cluster)
         most = min(most, self._held(cluster, 1, len(rows)))
         if not most:
             return rows[:0]
         kept = [*self._kept(cluster, rows)]
         left = [int(each.usable.sum()) for each in kept]
-        spare = memory.spare(state.capacity_of_cluster(cluster), float(self._demand[cluster]))
+        spare = memory.spare(self._capacity_of_cluster(cluster), float(self._demand[cluster]))
         long_held = self._held_for(cluster, state.settings.reacquire_seconds, len(rows))
-        capacity, cost = state.capacity_of(rows).tolist(), state.fleet.disruption_cost[rows]
+        capacity, cost = self._capacity_of(rows).tolist(), state.fleet.disruption_cost[rows]
         due: list[int] = []
         for at, disrupts in enumerate((cost != 0).tolist()):
             its = [number for number, each in enumerate(kept) if each.usable[at]]
@@ -100,7 +107,7 @@ class ReclaimHolds:
         state, now = self._state, self._state.now_seconds
         names, acquired = state.fleet.clusters, self._acquired()
         for cluster, name in sorted(enumerate(names), key=lambda pair: pair[1]):
-            before, gone = state.memory_of(cluster), reclaimed.get(cluster, 0)
+            before, gone = state.last_decision.cluster(cluster), reclaimed.get(cluster, 0)
             memory = self._with_surplus(before, surplus.get(cluster), cluster in answered, gone)
             its, demand = acquired.get(cluster, Counter()), float(self._demand[cluster])
             reacquired = tuple(self._reacquired(before, its, demand))
@@ -111,7 +118,7 @@ class ReclaimHolds:
             if its:
                 memory = replace(memory, acquired_seconds=now)
                 memory = memory.with_capacity(
-                    state.capacity_of_cluster(cluster),
+                    self._capacity_of_cluster(cluster),
                     self._additional_capacity(cluster),
                     demand,
                     grows=not before.surplus,
@@ -145,10 +152,10 @@ class ReclaimHolds:
     def _held_for(self, cluster: int, seconds: float, surplus: int) -> int:
         if not self._state.settings.reclaim_hold_seconds:
             return surplus
-        return self._state.memory_of(cluster).held(seconds, self._state.now_seconds)
+        return self._state.last_decision.cluster(cluster).held(seconds, self._state.now_seconds)
 
     def _kept(self, cluster: int, rows: Rows) -> Iterator[_Kept]:
-        for each in self._state.memory_of(cluster).reacquired:
+        for each in self._state.last_decision.cluster(cluster).reacquired:
             usable = self._usable(cluster, each.fingerprint, rows)
             held = self._held(cluster, each.hold_factor, len(rows))
             yield _Kept(usable, each.machines, held)
@@ -185,7 +192,28 @@ class ReclaimHolds:
             if needs.additional[index] and state.cluster_of(index) == cluster
             for row in its
         ]
-        return int(state.capacity_of(np.array(rows, np.intp)).sum())
+        return int(self._capacity_of(np.array(rows, np.intp)).sum())
+
+    def _capacity_of(self, rows: Rows) -> Longs:
+        """The capacity of each machine in CPU or memory, whichever is more, as a share of the
+        fleet's largest in millionths.
+        """
+        return self._capacity_of_flavour[self._state.fleet.flavour[rows]]
+
+    def _capacity_of_cluster(self, cluster: int) -> int:
+        """The capacity of its machines, those on their way included, in the same unit."""
+        rows = self._state.packings[cluster].rows
+        return int(self._capacity_of(rows[rows != NONE]).sum())
+
+    @cached_property
+    def _capacity_of_flavour(self) -> Longs:
+        """[F] int64"""
+        state = self._state
+        # All machines, large and small, may have room for as many pods.
+        allocatable = state.columns.allocatable[:, :PODS_COLUMN]
+        shares = (allocatable / state.classes.largest[:PODS_COLUMN]).max(axis=1, initial=0.0)
+        millionths: Longs = np.rint(shares * _MILLION).astype(np.int64)
+        return millionths
 
     def _reacquired(
         self, memory: ClusterMemory, acquired: Mapping[str, int], demand: float
@@ -210,3 +238,15 @@ class ReclaimHolds:
             elif each.hold_factor > 2:
                 # No flapping for long enough: back off less.
                 yield replace(each, hold_factor=each.hold_factor // 2, since_seconds=now)
+
+
+def _demand_of_clusters(state: CycleState) -> Floats:
+    """By cluster, the total dominant share of its pods, in largest machines; impossible pods and
+    additional needs left out.
+    """
+    classes = state.classes
+    left_out = classes.impossible | (classes.need_type[classes.need] == NeedType.ADDITIONAL)
+    shares = np.where(left_out, 0.0, classes.count * classes.dominant_share)
+    cluster = state.demand.cluster[classes.need]
+    total: Floats = np.bincount(cluster, shares, len(state.fleet.clusters)).astype(np.float64)
+    return total

@@ -13,8 +13,9 @@ import numpy as np
 from bigfleet.engine.kernels.placed import may_fit_without, releasable_first
 from bigfleet.engine.kernels.scoring import fitting
 from bigfleet.engine.phases.assign import AssignmentPhase
+from bigfleet.engine.placement.constrained import place_constrained
 from bigfleet.engine.placement.gangs import first_fit, in_gang_domain
-from bigfleet.engine.placement.topology import label_keys, place_constrained
+from bigfleet.engine.placement.topology_terms import label_keys
 from bigfleet.engine.snapshot import NONE, Flags, Longs, Rows
 from bigfleet.engine.state.cluster_packing import ClusterPacking
 from bigfleet.engine.state.cycle_state import CycleState
@@ -93,7 +94,7 @@ class Repacking:
         state, rows = self._state, self._packing.rows
         if not state.running:
             return []
-        machines, pod_classes, pods = self._packing.entries()
+        machines, pod_classes, pods = self._packing.placements.present()
         serving = (rows != NONE) & (state.fleet.state[rows] == MachineState.CONFIGURED)
         need = np.where(serving[machines], state.classes.need[pod_classes], NONE)
         found = []
@@ -121,7 +122,7 @@ class Repacking:
 
     def _placements(self, needs: Flags) -> list[_Placement]:
         """Those of the pods of these `needs` [N], in the order of machines and classes."""
-        machines, pod_classes, numbers = self._packing.entries()
+        machines, pod_classes, numbers = self._packing.placements.present()
         its = np.flatnonzero(needs[self._state.classes.need[pod_classes]])
         placed = Counter[tuple[int, int]]()
         for at in its.tolist():
@@ -132,7 +133,7 @@ class Repacking:
     def _placed(self) -> Longs:
         """How many pods of each class [C] are placed."""
         placed: Longs = np.zeros_like(self._state.left)
-        _, pod_classes, numbers = self._packing.entries()
+        _, pod_classes, numbers = self._packing.placements.present()
         np.add.at(placed, pod_classes, numbers)
         return placed
 
@@ -164,7 +165,7 @@ class Repacking:
         machines [M], one more for those that the need does not accept, and those of its pods.
         """
         state, packing = self._state, self._packing
-        machines, pod_classes, _ = packing.entries()
+        machines, pod_classes, _ = packing.placements.present()
         need_of = state.classes.need[pod_classes]
         found = []
         for index in [index for level in self._levels for index in level.constrained]:

@@ -14,7 +14,7 @@ from bigfleet.engine.kernels.gang_request import (
     recount,
     request_of,
 )
-from bigfleet.engine.placement.acquire import EligiblePool, FreePools
+from bigfleet.engine.placement.free_pools import EligiblePool, FreePools
 from bigfleet.engine.snapshot import NONE, Flags, Ints, Longs, Rows
 from bigfleet.engine.state.cluster_packing import ClusterPacking
 from bigfleet.engine.state.cycle_state import CycleState

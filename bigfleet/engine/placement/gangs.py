@@ -9,21 +9,17 @@ from itertools import islice
 
 import numpy as np
 
+from bigfleet.engine.kernels.candidate_pool import is_free
 from bigfleet.engine.kernels.scoring import fitting
-from bigfleet.engine.kernels.selection import is_free
-from bigfleet.engine.placement.acquire import (
-    EligiblePool,
-    FreePools,
-    choose_machines,
-    order,
-    order_machines,
-)
+from bigfleet.engine.placement.acquire import order, order_machines
+from bigfleet.engine.placement.free_pools import EligiblePool, FreePools
 from bigfleet.engine.placement.gang_pools import (
     DomainChoice,
     choose_domain,
     same_key,
     usable_machines,
 )
+from bigfleet.engine.placement.selection import choose_machines
 from bigfleet.engine.snapshot import (
     IN_SERVICE,
     NONE,
@@ -43,7 +39,7 @@ def begin_gang(state: CycleState, free_pools: FreePools, index: int) -> bool:
     """
     choice = choose_domain(state, free_pools, index, reserved_domain(state, index))
     place_gang(state, index, choice, in_service_only=not choice.whole)
-    state.drop_idle_reservation(index)
+    _drop_idle_reservation(state, index)
     return choice.whole
 
 
@@ -69,7 +65,18 @@ def serve_gang(state: CycleState, free_pools: FreePools, index: int) -> None:
             serve_gang(state, free_pools, index)
         elif state.lacks(index) and choice.whole:
             take_first_fit(state, index, choice, pools)
-    state.drop_idle_reservation(index)
+    _drop_idle_reservation(state, index)
+
+
+def _drop_idle_reservation(state: CycleState, index: int) -> None:
+    """Release the free machines reserved for a gang whose pods are all placed without them.
+
+    The gang may have used machines on their way to another need, which would acquire as many again.
+    """
+    if index in state.reserved and not state.lacks(index):
+        rows = state.idle_reserved
+        rows = rows[(state.reserved_for[rows] == index) & ~state.unavailable[rows]]
+        state.reserved_for[rows] = NONE
 
 
 def place_gang(
@@ -104,7 +111,7 @@ def first_fit(state: CycleState, index: int, machines: Sequence[int]) -> None:
     packing, its, classes = state.packing_of(index), state.classes.of(index), state.classes
     got = Counter[int]()
     if (state.left[its] < classes.count[its]).any():
-        for machine, _, pods in packing.entries_of(its):
+        for machine, _, pods in packing.placements.one_by_one(its):
             got[machine] += pods
     for pod_class in range(its.start, its.stop):
         most = int(classes.most[pod_class])

@@ -10,7 +10,7 @@ import numpy as np
 from bigfleet.engine.kernels.gang_request import GangPool
 from bigfleet.engine.kernels.gangs import Gangs, settle
 from bigfleet.engine.kernels.scoring import PlacementLog
-from bigfleet.engine.placement.acquire import FreePools
+from bigfleet.engine.placement.free_pools import FreePools
 from bigfleet.engine.placement.gang_pools import (
     DomainChoice,
     by_domain,

@@ -14,7 +14,7 @@ import numpy as np
 
 from bigfleet.engine.columns import FlavourColumns
 from bigfleet.engine.decision import ClusterUsage
-from bigfleet.engine.kernels.selection import NO_CEILING
+from bigfleet.engine.kernels.candidate_pool import NO_CEILING
 from bigfleet.engine.snapshot import NONE, Demand, Flags, Fleet, Ints, Longs, Rows
 from bigfleet.model.ceiling import Ceiling, micros
 

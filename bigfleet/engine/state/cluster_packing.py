@@ -25,13 +25,11 @@ from bigfleet.engine.kernels.scoring import (
 )
 from bigfleet.engine.kernels.sorting import order_of
 from bigfleet.engine.snapshot import NONE, Flags, Ints, Longs, Rows
+from bigfleet.engine.state.packing_columns import ALWAYS, NOBODY, PackingColumns
+from bigfleet.engine.state.placements import Placements
 
-# The `max_priority` of machines that serve needs of every priority.
-ALWAYS = int(np.iinfo(np.int64).max)
 # Where the one cluster's machines and placements begin.
 _FIRST = np.zeros(1, np.int64)
-# Below every priority: a machine that no need may use.
-_NOBODY = int(np.iinfo(np.int64).min)
 
 
 class _Checkpoint(NamedTuple):
@@ -40,70 +38,6 @@ class _Checkpoint(NamedTuple):
     max_priority: Longs
     has_pods: Flags
     pods: Longs
-
-
-class PackingColumns(NamedTuple):
-    """M machines in keep order: those to be reclaimed first come last."""
-
-    #: [M] intp, rows of the fleet; NONE for a removed machine
-    rows: Rows
-    #: [M] int32, index of the flavour
-    flavour: Ints
-    #: [M] int32, equal for interchangeable flavours
-    kind: Ints
-    #: [M, R] int64, allocatable for pods
-    capacity: Longs
-    #: [M, R] int64, what is left of `capacity`
-    free: Longs
-    #: [M] int64, the highest priority that may use the machine: one acquired in this decision did
-    #: not exist when higher priorities had their turn
-    max_priority: Longs
-    #: [M] bool, the machine holds pods
-    has_pods: Flags
-    #: [M] int32, the need that claimed the machine in the last decision, or NONE
-    last_claimed_by: Ints
-    #: [M] int32, the need that ordered the machine in this decision, or NONE
-    orderer: Ints
-
-    @classmethod
-    def empty_of(
-        cls,
-        rows: Rows,
-        flavour: Ints,
-        kind: Ints,
-        capacity: Longs,
-        max_priority: Longs,
-        last_claimed_by: Ints,
-    ) -> PackingColumns:
-        """Machines without pods that no need has ordered."""
-        machines = len(rows)
-        return cls(
-            rows,
-            flavour,
-            kind,
-            capacity,
-            capacity.copy(),
-            max_priority,
-            np.zeros(machines, np.bool_),
-            last_claimed_by,
-            np.full(machines, NONE, np.int32),
-        )
-
-    def part(self, its: slice) -> PackingColumns:
-        """Some of the machines, as views."""
-        return PackingColumns._make(column[its] for column in self)
-
-    def machines(self) -> Machines:
-        """The columns that kernels read and update."""
-        return Machines(
-            self.capacity,
-            self.free,
-            self.flavour,
-            self.kind,
-            self.max_priority,
-            self.has_pods,
-            self.last_claimed_by,
-        )
 
 
 class ClusterPacking:
@@ -132,15 +66,7 @@ class ClusterPacking:
         #: the columns are parts of those of many clusters, and nothing has happened to the machines
         #: but that pods were placed there
         self.is_common = is_common
-        self._log = PlacementLog(
-            np.empty(0, np.int32), np.empty(0, np.int32), np.empty(0, np.int64)
-        )
-        #: how many placements there are, undone ones included
-        self.log_length = 0
-        #: how many of them are in the log
-        self._logged = 0
-        #: those after them
-        self._unlogged: list[PlacementLog] = []
+        self.placements = Placements()
         self._orders: dict[str, Longs] = {}
 
     def _take_columns(self, columns: PackingColumns) -> None:
@@ -203,16 +129,14 @@ class ClusterPacking:
             self.free.copy(),
             self.max_priority.copy(),
             self.has_pods.copy(),
-            self._written().pods.copy(),
+            self.placements.log.pods.copy(),
         )
 
     def restore(self, checkpoint: _Checkpoint) -> None:
         """Return to `checkpoint`."""
         self.is_common = False
         self.rows, self.free, self.max_priority, self.has_pods, pods = checkpoint
-        log, _ = self.log
-        log.pods[: len(pods)] = pods
-        self._logged = self.log_length = len(pods)
+        self.placements.restore(pods)
 
     def without_pods(self, staying: Flags, left: Longs) -> ClusterPacking:
         """A packing of the `staying` [M] machines without pods, with its own `left` [C]."""
@@ -262,7 +186,7 @@ class ClusterPacking:
     def only(self, which: Flags) -> Iterator[None]:
         """Let needs use only the machines `which` [M] meanwhile."""
         everywhere = self.max_priority
-        self.max_priority = np.where(which, everywhere, _NOBODY)
+        self.max_priority = np.where(which, everywhere, NOBODY)
         yield
         self.max_priority = everywhere
 
@@ -275,10 +199,7 @@ class ClusterPacking:
         """Place pods of a class on a machine; the caller updates `left`."""
         self.free[machine] -= pods * self.classes.sizes[pod_class]
         self.has_pods[machine] = True
-        log, at = self._log_with_room(1)
-        log.machine[at], log.pod_class[at], log.pods[at] = machine, pod_class, pods
-        self._logged += 1
-        self.log_length += 1
+        self.placements.append_one(machine, pod_class, pods)
 
     def record_placements(self, machine: Rows, pod_class: Longs, pods: Longs) -> None:
         """Place `pods` [P] of each `pod_class` [P] on each `machine` [P]; the caller updates
@@ -286,7 +207,8 @@ class ClusterPacking:
         """
         np.subtract.at(self.free, machine, pods[:, None] * self.classes.sizes[pod_class])
         self.has_pods[machine] = True
-        self.append(PlacementLog(machine.astype(np.int32), pod_class.astype(np.int32), pods))
+        entries = PlacementLog(machine.astype(np.int32), pod_class.astype(np.int32), pods)
+        self.placements.append(entries)
 
     def machines(self) -> Machines:
         """The columns that kernels read and update."""
@@ -298,33 +220,12 @@ class ClusterPacking:
         """Run a kernel that places the classes `order` in so many passes: it gets the log and its
         length, and returns the new length.
         """
-        log, length = self._log_with_room(passes * int(log_capacity(self.left, order, len(self))))
-        self._logged = self.log_length = kernel(log, length)
-
-    def entries(self) -> PlacementLog:
-        """All placements."""
-        log = self._written()
-        live = np.flatnonzero(log.pods)
-        return PlacementLog._make(column[live] for column in log)
-
-    def entries_of(self, classes: slice) -> Iterator[tuple[int, int, int]]:
-        """The placements of a need's classes: machine, class and number of pods."""
-        machine, pod_class, pods = self.placed_of(classes)
-        yield from zip(machine.tolist(), pod_class.tolist(), pods.tolist(), strict=True)
-
-    def placed_of(self, classes: slice) -> PlacementLog:
-        """The placements of a need's classes, as columns."""
-        machine, pod_class, pods = self.entries()
-        its = (pod_class >= classes.start) & (pod_class < classes.stop)
-        return PlacementLog(machine[its], pod_class[its], pods[its])
-
-    def entries_since(self, length: int) -> PlacementLog:
-        """The placements after the first `length`, undone ones included."""
-        return PlacementLog._make(column[length:] for column in self._written())
+        room = passes * int(log_capacity(self.left, order, len(self)))
+        self.placements.extend_to(kernel(*self.placements.with_room(room)))
 
     def clear_machine(self, machine: int) -> list[int]:
         """Remove all pods from a machine; returns the needs that lost any, in order."""
-        log = self._written()
+        log = self.placements.log
         at = np.flatnonzero((log.machine == machine) & (log.pods > 0))
         losers: list[int] = np.unique(self.classes.need[log.pod_class[at]]).tolist()
         self._clear(at)
@@ -332,7 +233,7 @@ class ClusterPacking:
 
     def clear_need(self, classes: slice) -> None:
         """Remove all pods of a need."""
-        log = self._written()
+        log = self.placements.log
         its = (log.pod_class >= classes.start) & (log.pod_class < classes.stop)
         self._clear(np.flatnonzero(its & (log.pods > 0)))
 
@@ -340,7 +241,7 @@ class ClusterPacking:
         """Remove a machine, which must hold no pods."""
         self.is_common = False
         # The slot stays, so that indices in the log remain valid; no priority is low enough for it.
-        self.max_priority[machine] = _NOBODY
+        self.max_priority[machine] = NOBODY
         self.rows[machine] = NONE
 
     def present(self, priority: int) -> Flags:
@@ -352,61 +253,28 @@ class ClusterPacking:
         """Write to `claimed` [n] the needs that claim the cluster's machines with pods; which are
         `additional` [N].
         """
-        log, length = self.log
+        log = self.placements.log
         claim(
-            log, _FIRST, np.array([length]), _FIRST,
+            log, _FIRST, np.array([len(log.pods)]), _FIRST,
             self.classes.need, additional, self.rows, claimed,
         )  # fmt: skip
-
-    @property
-    def log(self) -> tuple[PlacementLog, int]:
-        """All placements, undone ones included, and how many there are."""
-        return self._log_with_room(0)
 
     def collect(self, classes: Flags, count: int, row: Rows, pod_class: Longs, pods: Longs) -> int:
         """Append all placements of these `classes` [C] to columns with `count` entries; returns how
         many there are now.
         """
-        log, length = self.log
-        end = np.array([length])
+        log = self.placements.log
+        end = np.array([len(log.pods)])
         return collect(log, _FIRST, end, _FIRST, classes, self.rows, count, row, pod_class, pods)
 
     def _clear(self, at: Rows) -> None:
         self.is_common = False
-        log = self._written()
-        machine, pod_class, pods = (column[at] for column in log)
+        machine, pod_class, pods = self.placements.undo(at)
         np.add.at(self.free, machine, pods[:, None] * self.classes.sizes[pod_class])
         np.add.at(self.left, pod_class, pods)
-        log.pods[at] = 0
+        log = self.placements.log
         self.has_pods[:] = False
         self.has_pods[log.machine[log.pods > 0]] = True
-
-    def append(self, entries: PlacementLog) -> None:
-        """Note placements; the caller updates machines and `left`."""
-        self._unlogged.append(entries)
-        self.log_length += len(entries.pods)
-
-    def _written(self) -> PlacementLog:
-        log, length = self.log
-        return PlacementLog._make(column[:length] for column in log)
-
-    def _log_with_room(self, entries: int) -> tuple[PlacementLog, int]:
-        """The log with all placements and room for so many more, and how many there are."""
-        length, before = self.log_length, self._logged
-        if length + entries > len(self._log.pods):
-            # Most of it is never written to, and takes no time then.
-            size = 2 * (length + entries) + 64 if entries else length
-            log = PlacementLog._make(np.empty(size, column.dtype) for column in self._log)
-            for column, known in zip(log, self._log, strict=True):
-                np.asarray(column)[:before] = np.asarray(known)[:before]
-            self._log = log
-        for added in self._unlogged:
-            after = before + len(added.pods)
-            for column, values in zip(self._log, added, strict=True):
-                np.asarray(column)[before:after] = values
-            before = after
-        self._logged, self._unlogged = length, []
-        return self._log, length
 
     def _pack(self, order: Longs, priority: int, strategy: ScoringStrategy) -> None:
         machines, classes = self.machines(), self.classes.columns

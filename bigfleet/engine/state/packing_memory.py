@@ -21,7 +21,7 @@ from bigfleet.engine.fit.pod_classes import PodClasses
 from bigfleet.engine.kernels.scoring import PlacementLog
 from bigfleet.engine.kernels.sorting import order_of
 from bigfleet.engine.snapshot import NONE, Demand, Floats, Ints, Longs, Rows
-from bigfleet.engine.state.cluster_packing import PackingColumns
+from bigfleet.engine.state.packing_columns import PackingColumns
 from bigfleet.engine.state.packing_order import ClassesInOrder
 
 #: numbers of 64 bits that look random; what is computed with them wraps around

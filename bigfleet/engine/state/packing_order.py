@@ -1,4 +1,4 @@
-"""The order in which the pods of plain needs are packed."""
+"""The order in which needs are placed, and in which the pods of plain needs are packed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from bigfleet.engine.fit.pod_classes import NeedType, PodClasses
-from bigfleet.engine.snapshot import Flags, Ints, Longs
+from bigfleet.engine.snapshot import Bytes, Flags, Ints, Longs
 
 
 @dataclass(frozen=True)
@@ -83,3 +83,17 @@ class PackingOrder:
     def _groups(self) -> dict[tuple[int, int], int]:
         pairs = zip(self._cluster.tolist(), self._priority.tolist(), strict=True)
         return {pair: group for group, pair in enumerate(pairs)}
+
+
+def turns_of(need_type: Bytes, priority: Longs) -> Longs:
+    """For each need [N] a number that grows in the order in which needs are placed: by priority,
+    then gangs before constrained ones before plain ones, then by index. Additional needs count as
+    gangs.
+    """
+    constrained, plain = 1, 2
+    kind = np.where(need_type == NeedType.PLAIN, plain, 0)
+    kind[need_type == NeedType.CONSTRAINED] = constrained
+    number = np.arange(len(kind), dtype=np.int64)
+    # The lowest 29 bits are the index, then two of the kind, and above them 32 of the priority.
+    turns: Longs = (-priority << 31) + (kind.astype(np.int64) << 29) + number
+    return turns

@@ -23,7 +23,8 @@ from bigfleet.engine.kernels.placed import claim, collect
 from bigfleet.engine.kernels.placing_in_each import place_in_each
 from bigfleet.engine.kernels.scoring import PlacementLog, ScoringStrategy, consolidating
 from bigfleet.engine.snapshot import Demand, Flags, Floats, Ints, Longs, Rows
-from bigfleet.engine.state.cluster_packing import ClusterPacking, PackingColumns
+from bigfleet.engine.state.cluster_packing import ClusterPacking
+from bigfleet.engine.state.packing_columns import PackingColumns
 from bigfleet.engine.state.packing_memory import (
     NOTHING,
     KeyParts,
@@ -110,7 +111,7 @@ class _Common:
         )
         for placed in self.placed:
             if part := placed.part(at):
-                packing.append(part)
+                packing.placements.append(part)
         return packing
 
 
@@ -213,7 +214,8 @@ class Packings(Mapping[int, ClusterPacking]):
         """All placements of these `classes` [C]."""
         common, own = self._common, [*self._own.values()]
         logs = [] if common is None else common.placed
-        most = sum(each.log_length for each in own) + sum(len(each.log.pods) for each in logs)
+        lengths = [each.placements.length for each in own] + [len(each.log.pods) for each in logs]
+        most = sum(lengths)
         columns = np.empty(most, np.intp), np.empty(most, np.int64), np.empty(most, np.int64)
         count = 0
         for packing in own:
@@ -256,7 +258,7 @@ class Packings(Mapping[int, ClusterPacking]):
         common.number[at] += np.diff(start)
         for cluster, packing in self._own.items():
             if part := common.placed[-1].part(common.position(cluster)):
-                packing.append(part)
+                packing.placements.append(part)
         place_of = np.empty(len(common.left), np.int32)
         place_of[orders.classes] = orders.places()
         placed = log._replace(pod_class=place_of[log.pod_class])
@@ -266,11 +268,11 @@ class Packings(Mapping[int, ClusterPacking]):
         """Change the keys of clusters where something was placed by other means."""
         its = [cluster for cluster, packing in self._own.items() if packing.is_common]
         at = np.searchsorted(common.clusters, its)
-        number = np.array([self._own[cluster].log_length for cluster in its], np.int64)
+        number = np.array([self._own[cluster].placements.length for cluster in its], np.int64)
         others = np.flatnonzero(number > common.number[at])
         if len(others):
             since = zip(others.tolist(), common.number[at[others]].tolist(), strict=True)
-            entries = [self._own[its[place]].entries_since(length) for place, length in since]
+            entries = [self._own[its[place]].placements.since(length) for place, length in since]
             common.keys[at[others]] = common.key_parts.with_pods(common.keys[at[others]], entries)
             common.number[at[others]] = number[others]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from enum import IntEnum
 from functools import cached_property
 
 import numpy as np
@@ -49,17 +48,14 @@ class FlavourFit:
         return bool(self.terms or self.profile.anti_affinity)
 
 
-class NeedType(IntEnum):
-    """How a need is placed.
+class NeedType:
+    """How a need is placed, as a number in a column.
 
     PLAIN pods go wherever there is room. CONSTRAINED pods have hard spread or anti-affinity. A GANG
     shares one domain. ADDITIONAL pods go only to machines acquired for them.
     """
 
-    PLAIN = 0
-    CONSTRAINED = 1
-    GANG = 2
-    ADDITIONAL = 3
+    PLAIN, CONSTRAINED, GANG, ADDITIONAL = range(4)
 
 
 class PodClasses:

@@ -29,7 +29,7 @@ from bigfleet.engine.placement.gangs import (
 )
 from bigfleet.engine.placement.selection import choose_machines
 from bigfleet.engine.placement.topology_terms import label_keys
-from bigfleet.engine.snapshot import NONE, Flags, Longs, Rows
+from bigfleet.engine.snapshot import NONE, Flags, Rows
 from bigfleet.engine.state.cycle_state import CycleState, TakenMachines
 
 # Classes looked at together for the next need that is short.
@@ -63,10 +63,10 @@ class _Preemption:
             # no pods are evicted for it.
             additional = state.classes.need_type[index] == NeedType.ADDITIONAL
             if state.lacks(index) and index not in state.not_acquiring and not additional:
-                earlier = slice(0, state.classes.start[index] if state.needs.gang[index] else 0)
-                before = state.left[earlier].copy()
-                self._serve(index, self._preempt_for)
-                self._serve_losers(before)
+                if state.needs.gang[index]:
+                    self._serve_gang(index)
+                else:
+                    self._serve(index, self._preempt_for)
 
     def _serve(self, index: int, how: Callable[[int], None]) -> None:
         state = self._state
@@ -76,11 +76,13 @@ class _Preemption:
         if len(state.packing_of(index)) > machines:
             self._dirty_clusters.add(state.cluster_of(index))
 
-    def _serve_losers(self, before: Longs) -> None:
-        """Serve the needs again of which more pods have no place than `before`: a gang has given
-        back machines that they had counted on, or completes itself with those of another one.
+    def _serve_gang(self, index: int) -> None:
+        """Serve a gang, and earlier needs again of which more pods have no place than before: it
+        has given back machines that they had counted on, or completes itself with those of another.
         """
         state, classes = self._state, self._state.classes
+        before = state.left[: classes.start[index]].copy()
+        self._serve(index, self._preempt_for)
         lost = np.flatnonzero(state.left[: len(before)] > before)
         for index in np.unique(classes.need[lost]).tolist():
             # They have had their turn. A gang among them would again take machines from others; it

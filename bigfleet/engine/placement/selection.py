@@ -70,8 +70,11 @@ def choose_machines(
     The machines become unavailable; `state.left` stays as it is. Ties go to the domain of the
     labels `keys` with fewer pods of the need.
     """
-    left, availability = state.left.copy(), state.availability(index)
-    classes = own = _own_pending(state, index, left, from_class, pods_at_most)
+    left, availability = state.left, state.availability(index)
+    # A copy of all classes would take longer than to find that no machine is free.
+    touched = _touched(state, index, others, expected)
+    before = left[touched]
+    classes = own = _own_pending(state, index, from_class, pods_at_most)
     more, weights = np.empty(0, np.int64), np.empty(0)
     parts: list[Selection] = []
     used: list[CandidatePool] = []
@@ -84,7 +87,7 @@ def choose_machines(
             continue
         # What other needs lack is looked at only for machines that this one could use.
         if not len(weights):
-            further = _further(state, index, others, own, left, expected)
+            further = _further(state, index, others, own, expected)
             classes = np.concatenate((own, further))
             more = _expected_growth(state, index, classes, expected)
             weights = _weights_of(state.classes.sizes[classes], left[classes])
@@ -101,6 +104,7 @@ def choose_machines(
             )
     if availability.budget[WITHHELD] and left[own].any():
         state.at_ceiling.add(index)
+    left[touched] = before
     selection = _without_redundant(state, availability, classes, parts)
     for pool in used:
         pool.first[:] = pool.starts[:-1]  # redundant machines are available again
@@ -190,15 +194,21 @@ def _weights_of(sizes: Longs, left: Longs) -> Floats:
     return weights
 
 
-def _own_pending(
-    state: CycleState, index: int, left: Longs, from_class: int, pods_at_most: int
-) -> Longs:
-    """The need's classes with pending pods; `left` is cut to those from `from_class` on, and to
-    `pods_at_most` of them in total.
-    """
+def _touched(state: CycleState, index: int, others: Longs, expected: ExpectedPods | None) -> Longs:
+    """The classes of which a selection for the need may count fewer pods as left."""
     its = state.classes.of(index)
+    further = others if expected is None else expected.classes
+    return np.concatenate((np.arange(its.start, its.stop), further))
+
+
+def _own_pending(state: CycleState, index: int, from_class: int, pods_at_most: int) -> Longs:
+    """The need's classes with pending pods; `state.left` is cut to those from `from_class` on, and
+    to `pods_at_most` of them in total.
+    """
+    its, left = state.classes.of(index), state.left
     left[its.start : max(its.start, from_class)] = 0
-    left[its] = np.diff(np.minimum(left[its].cumsum(), pods_at_most), prepend=0)
+    if pods_at_most < NO_LIMIT:
+        left[its] = np.diff(np.minimum(left[its].cumsum(), pods_at_most), prepend=0)
     own: Longs = its.start + np.flatnonzero(left[its])
     return own
 
@@ -208,17 +218,16 @@ def _further(
     index: int,
     others: Longs,
     own: Longs,
-    left: Longs,
     expected: ExpectedPods | None,
 ) -> Longs:
     """The classes beside the need's `own` that its machines may be larger for: those of `others`
-    with pending pods, or the `expected` ones, of which none is `left`.
+    with pending pods, or the `expected` ones, of which none is left.
     """
     if expected is None:
         pending: Longs = others[(state.left[others] > 0) & (state.classes.need[others] != index)]
         return pending
     further: Longs = np.setdiff1d(expected.classes, own)
-    left[further] = 0
+    state.left[further] = 0
     return further
 
 
@@ -252,13 +261,9 @@ def _without_redundant(
     state: CycleState, availability: FleetAvailability, classes: Longs, parts: list[Selection]
 ) -> Selection:
     """The `parts` as one selection, redundant machines left out."""
-    none = Selection(
-        np.empty(0, np.int64),
-        np.empty(0, np.int32),
-        np.empty((0, len(classes)), np.int64),
-        np.empty(0),
-    )
-    parts = parts or [none]
+    if not parts:
+        nothing = np.empty(0, np.int64)
+        return Selection(nothing, nothing.astype(np.int32), nothing.reshape(0, 0), np.empty(0))
     rows, source = (np.concatenate([getattr(p, n) for p in parts]) for n in ("rows", "source"))
     pods, costs = (np.concatenate([getattr(p, n) for p in parts]) for n in ("pods", "costs"))
     kept = np.ones(len(rows), np.bool_)

@@ -163,7 +163,7 @@ class CycleState:
 
     def lacks(self, index: int) -> bool:
         """Whether the need has unplaced pods, impossible ones left out."""
-        return bool(self.left[self.classes.of(index)].any())
+        return bool(np.count_nonzero(self.left[self.classes.of(index)]))
 
     def lacking(self, start: int, stop: int) -> Flags:
         """Which of the needs from `start` to `stop` have unplaced pods."""

@@ -46,9 +46,9 @@ ROWS: tuple[Row, ...] = (
         "500K machines, 42K needs, cold start", WorldSpec(500_000, 42_000), 0, 0, 2.0, cold=True
     ),
     Decisions(
-        "100K machines, 1,200 needs, 10 % replaced",
+        "100K machines, 1,200 needs, 12 % replaced",
         WorldSpec(100_000, 1_200, clusters=40),
-        0.1,
+        0.12,
         0,
         1.0,
         least_orders=5_000,

@@ -19,7 +19,7 @@ from bigfleet.engine.snapshot import NONE, Bytes, Flags, Ints, Longs
 from bigfleet.model.errors import InvalidInput
 from bigfleet.model.group import Additional, FoldedGangs
 from bigfleet.model.labels import HOSTNAME_LABEL
-from bigfleet.model.need import Need, Profile
+from bigfleet.model.need import Need, Profile, Size
 
 # Read needs keep the columns of those that are gone until these are this many times as many.
 _MAX_GARBAGE = 2
@@ -65,9 +65,9 @@ class _Reader:
         self.valid_profiles = 0
         self._profile_numbers: dict[str, int] = {}
         self._column_of: dict[str, int] = {}
+        # Those that are new, until they are appended to the columns.
         self._new: list[tuple[object, ...]] = []
-        self._new_sizes: list[tuple[int, int, int]] = []
-        self._pods: list[int] = []
+        self._new_sizes: list[Size] = []
         self._number_of_sizes = 0
         self.rows = np.empty(0, _ROW)
         self.amounts: Longs = np.empty((0, 0), np.int64)
@@ -93,9 +93,10 @@ class _Reader:
         number = self._profile_numbers.setdefault(profile.fingerprint, len(self.profiles))
         if number == len(self.profiles):
             self.profiles.append(profile)
+        priority = need.priority
         self._new.append((
-            need.priority,
-            need.priority < profile.priority,
+            priority,
+            priority < profile.priority,
             number,
             profile.interruption_bucket,
             profile.reclamation_bucket,
@@ -107,29 +108,36 @@ class _Reader:
             self._number_of_sizes,
             len(need.sizes),
         ))  # fmt: skip
-        for size in need.sizes:
-            for name, amount in size.amounts:
-                column = self._column_of.setdefault(name, len(self.names))
-                if column == len(self.names):
-                    self.names.append(name)
-                self._new_sizes.append((self._number_of_sizes, column, amount))
-            self._pods.append(size.pods)
-            self._number_of_sizes += 1
+        self._new_sizes.extend(need.sizes)
+        self._number_of_sizes += len(need.sizes)
 
     def _append(self) -> None:
-        needs, sizes = len(self.needs), self._number_of_sizes
+        needs = len(self.needs)
         self.rows = _with_room(self.rows, needs)
-        self.rows[needs - len(self._new) : needs] = np.array(self._new, _ROW)
-        self.pods = _with_room(self.pods, sizes)
-        self.pods[sizes - len(self._pods) : sizes] = self._pods
+        new = self.rows[needs - len(self._new) : needs]
+        for name, column in zip(_ROW.names or (), zip(*self._new, strict=True), strict=True):
+            new[name] = column
+        self._append_sizes(self._new_sizes)
+        self._new, self._new_sizes = [], []
+
+    def _append_sizes(self, sizes: Sequence[Size]) -> None:
+        end = self._number_of_sizes
+        first = end - len(sizes)
+        self.pods = _with_room(self.pods, end)
+        self.pods[first:end] = [size.pods for size in sizes]
+        amounts = [each for size in sizes for each in size.amounts]
+        for name in dict.fromkeys(name for name, _ in amounts):
+            if name not in self._column_of:
+                self._column_of[name] = len(self.names)
+                self.names.append(name)
         more = len(self.names) - self.amounts.shape[1]
         if more:
             self.amounts = np.pad(self.amounts, ((0, 0), (0, more)))
-        self.amounts = _with_room(self.amounts, sizes)
-        if self._new_sizes:
-            row, column, amount = zip(*self._new_sizes, strict=True)
-            self.amounts[row, column] = amount
-        self._new, self._new_sizes, self._pods = [], [], []
+        self.amounts = _with_room(self.amounts, end)
+        numbers = np.array([len(size.amounts) for size in sizes], np.intp)
+        row = np.repeat(np.arange(first, end), numbers)
+        column = np.array([self._column_of[name] for name, _ in amounts], np.intp)
+        self.amounts[row, column] = [amount for _, amount in amounts]
 
 
 def _with_room(column: _Column, rows: int) -> _Column:

@@ -61,10 +61,10 @@ class _Reader:
         self.folded = FoldedNeeds()
         self.row_of: dict[int, int] = {}
         self.profiles: list[Profile] = []
-        self.names: list[str] = []
         self.valid_profiles = 0
         self._profile_numbers: dict[str, int] = {}
-        self._column_of: dict[str, int] = {}
+        #: by name of a resource, its column of `amounts`
+        self.column_of: dict[str, int] = {}
         # Those that are new, until they are appended to the columns.
         self._new: list[tuple[object, ...]] = []
         self._new_sizes: list[Size] = []
@@ -127,16 +127,14 @@ class _Reader:
         self.pods[first:end] = [size.pods for size in sizes]
         amounts = [each for size in sizes for each in size.amounts]
         for name in dict.fromkeys(name for name, _ in amounts):
-            if name not in self._column_of:
-                self._column_of[name] = len(self.names)
-                self.names.append(name)
-        more = len(self.names) - self.amounts.shape[1]
+            self.column_of.setdefault(name, len(self.column_of))
+        more = len(self.column_of) - self.amounts.shape[1]
         if more:
             self.amounts = np.pad(self.amounts, ((0, 0), (0, more)))
         self.amounts = _with_room(self.amounts, end)
         numbers = np.array([len(size.amounts) for size in sizes], np.intp)
         row = np.repeat(np.arange(first, end), numbers)
-        column = np.array([self._column_of[name] for name, _ in amounts], np.intp)
+        column = np.array([self.column_of[name] for name, _ in amounts], np.intp)
         self.amounts[row, column] = [amount for _, amount in amounts]
 
 
@@ -181,7 +179,7 @@ class NeedColumns(Sequence[Need]):
         #: distinct profiles, among them those of all needs
         self.profiles: Sequence[Profile] = reader.profiles
         #: names of the columns of `amounts`
-        self.resources = tuple(reader.names)
+        self.resources = tuple(reader.column_of)
         self.priority: Longs = columns["priority"].copy()
         self.capped: Flags = columns["capped"].copy()
         self.profile: Ints = columns["profile"].copy()

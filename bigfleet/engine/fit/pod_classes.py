@@ -48,6 +48,7 @@ class FlavourFit:
         return bool(self.terms or self.profile.anti_affinity)
 
 
+# Not an enum: Python 3.11 takes long to look up the members of one, and every loop over needs does.
 class NeedType:
     """How a need is placed, as a number in a column.
 

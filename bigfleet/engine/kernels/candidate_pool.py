@@ -6,10 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bigfleet.engine.kernels.scoring import (
-    ClassColumns,
-    fits,
-)
+from bigfleet.engine.kernels.scoring import ClassColumns, fits
 from bigfleet.engine.snapshot import NONE, Flags, Floats, Ints, Longs, Rows
 from bigfleet.jit import kernel, lean_kernel
 

@@ -5,12 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from bigfleet.engine.kernels.candidate_pool import FleetAvailability, SelectionBuffer
-from bigfleet.engine.kernels.scoring import (
-    ClassColumns,
-    fitting,
-    pods_allowed,
-    take,
-)
+from bigfleet.engine.kernels.scoring import ClassColumns, fitting, pods_allowed, take
 from bigfleet.engine.snapshot import Flags, Longs
 from bigfleet.jit import kernel, lean_kernel
 

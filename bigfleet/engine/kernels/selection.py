@@ -22,12 +22,7 @@ from bigfleet.engine.kernels.candidate_pool import (
     charge,
     head_of,
 )
-from bigfleet.engine.kernels.scoring import (
-    ClassColumns,
-    fill,
-    fits,
-    worth,
-)
+from bigfleet.engine.kernels.scoring import ClassColumns, fill, fits, worth
 from bigfleet.engine.snapshot import NONE, Flags, Floats, Longs
 from bigfleet.jit import kernel, lean_kernel
 

@@ -5,10 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from bigfleet.engine.placement.free_pools import FreePools
-from bigfleet.engine.placement.growth import (
-    expected_pods,
-    parts_by_machine,
-)
+from bigfleet.engine.placement.growth import expected_pods, parts_by_machine
 from bigfleet.engine.placement.selection import Selection, choose_machines
 from bigfleet.engine.snapshot import Longs, Rows
 from bigfleet.engine.state.cycle_state import CycleState

@@ -19,12 +19,7 @@ from bigfleet.engine.kernels.topology import TopologyTerms, least, pack_constrai
 from bigfleet.engine.placement.acquire import order_machines
 from bigfleet.engine.placement.domains_to_enter import domains_to_enter
 from bigfleet.engine.placement.free_pools import EligiblePool, FreePools
-from bigfleet.engine.placement.growth import (
-    NO_PODS,
-    ExpectedPods,
-    expected_pods,
-    parts_by_machine,
-)
+from bigfleet.engine.placement.growth import NO_PODS, ExpectedPods, expected_pods, parts_by_machine
 from bigfleet.engine.placement.selection import choose_machines, first_servable
 from bigfleet.engine.placement.topology_terms import Domains, label_keys, term_keys, terms_of
 from bigfleet.engine.snapshot import NONE, Flags

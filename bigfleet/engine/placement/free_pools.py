@@ -10,10 +10,7 @@ from numpy.typing import NDArray
 
 from bigfleet.engine.fit.cost import TIERS
 from bigfleet.engine.fit.pod_classes import FlavourFit
-from bigfleet.engine.kernels.candidate_pool import (
-    CandidatePool,
-    group_rows,
-)
+from bigfleet.engine.kernels.candidate_pool import CandidatePool, group_rows
 from bigfleet.engine.snapshot import ACQUIRABLE, Flags, Floats, Ints, Rows
 from bigfleet.engine.state.cycle_state import CycleState
 from bigfleet.model.machine import MachineState

@@ -20,9 +20,7 @@ from bigfleet.engine.kernels.redundancy import redundant
 from bigfleet.engine.kernels.scoring import NO_LIMIT
 from bigfleet.engine.kernels.selection import PendingPods, select_machines
 from bigfleet.engine.placement.free_pools import EligiblePool
-from bigfleet.engine.placement.growth import (
-    ExpectedPods,
-)
+from bigfleet.engine.placement.growth import ExpectedPods
 from bigfleet.engine.snapshot import Floats, Ints, Longs
 from bigfleet.engine.state.cycle_state import CycleState
 

@@ -25,8 +25,8 @@ from bigfleet.engine.kernels.scoring import (
 )
 from bigfleet.engine.kernels.sorting import order_of
 from bigfleet.engine.snapshot import NONE, Flags, Ints, Longs, Rows
+from bigfleet.engine.state.cluster_placements import ClusterPlacements
 from bigfleet.engine.state.packing_columns import ALWAYS, NOBODY, PackingColumns
-from bigfleet.engine.state.placements import Placements
 
 # Where the one cluster's machines and placements begin.
 _FIRST = np.zeros(1, np.int64)
@@ -66,7 +66,7 @@ class ClusterPacking:
         #: the columns are parts of those of many clusters, and nothing has happened to the machines
         #: but that pods were placed there
         self.is_common = is_common
-        self.placements = Placements()
+        self.placements = ClusterPlacements()
         self._orders: dict[str, Longs] = {}
 
     def _take_columns(self, columns: PackingColumns) -> None:

@@ -29,12 +29,7 @@ from bigfleet.engine.snapshot import (
 )
 from bigfleet.engine.state.ceiling_budgets import CeilingBudgets
 from bigfleet.engine.state.cluster_packing import ClusterPacking
-from bigfleet.engine.state.last_decision import (
-    Arrived,
-    LastDecision,
-    key_of,
-    reserved_machines,
-)
+from bigfleet.engine.state.last_decision import Arrived, LastDecision, key_of, reserved_machines
 from bigfleet.engine.state.packing_columns import PackingColumns
 from bigfleet.engine.state.packing_order import turns_of
 from bigfleet.engine.state.packings import Packings

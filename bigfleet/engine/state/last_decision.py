@@ -100,9 +100,6 @@ class Arrived:
     that they were created for; an additional one is for the need that asked for it.
     """
 
-    # Else a need of another cluster that arrived earlier would take it, and each cluster would wait
-    # for machines that the other one chose.
-
     def __init__(self, fleet: Fleet, demand: Demand, additional: Flags, reserved_for: Ints) -> None:
         self._demand, self._additional, self._machines = demand, additional, len(fleet)
         self._last_claimed_by = fleet.last_claimed_by
@@ -128,6 +125,8 @@ class Arrived:
 
     def reserved_before(self, index: int, reserved_for: Ints) -> Ints:
         """`reserved_for` [n] as need `index` sees it."""
+        # Else a need of another cluster that arrived earlier would take the machine, and each
+        # cluster would wait for machines that the other one chose.
         rows = self.rows
         if not len(rows):
             return reserved_for

@@ -10,7 +10,7 @@ from bigfleet.engine.kernels.scoring import PlacementLog
 from bigfleet.engine.snapshot import Longs, Rows
 
 
-class Placements:
+class ClusterPlacements:
     """A log of placements that grows; those that were undone stay in it with 0 pods."""
 
     def __init__(self) -> None:
